@@ -1,0 +1,1 @@
+"""Decides. No clock, no chance, no sockets, no files."""

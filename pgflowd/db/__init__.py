@@ -1,0 +1,1 @@
+"""Asks the database. Knows nothing of the machine (`host`)."""

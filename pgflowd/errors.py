@@ -1,0 +1,231 @@
+"""
+Errors: every one has a code, and says what happened, to which thing, and what to do next.
+
+    PgflowdError                 base of all below; `code`, `text`, `next`, `place`
+    ├── ConfigError      E1xx    the config file, environment or flags are wrong
+    ├── FlowError        E2xx    a flow's definition is wrong
+    ├── DatabaseError    E3xx    the database cannot be used as it is
+    │   ├── Unreachable  E301    nobody answers
+    │   └── AccessDenied E305    a permission is missing
+    ├── RunError         E4xx    something about a run or a task
+    │   ├── OutputError  E403/4  a handler returned what cannot be stored
+    │   ├── LeaseLost    E407    PF001: somebody else has the task now
+    │   ├── NotFound     E409    PF002: no such run, task or worker
+    │   ├── RunExists    E410    the chosen run id is taken
+    │   ├── WrongState   E411    the run's state forbids it
+    │   │   ├── RunEnded         PF003: a run that is over cannot be cancelled
+    │   │   └── NotRetryable     PF004: a run that did not fail, or was cancelled
+    │   ├── UnknownFlow  E415    no such flow in the database
+    │   ├── MapInput     E416    the input of a flow with a root map is no array
+    │   └── WaitTimeout          the wait is over, the run goes on
+    └── Bug              E9xx    our own mistake
+
+Several mistakes at once are `Problem` values; `ConfigError` and `FlowError` carry a list of
+them. Codes and their one-line titles stand in `TITLES`: a code is never used again for
+something else, and each has a test that provokes it. `Fail` and `RetryAfter`, which users
+raise in handlers, live in `flow.py`, because they are wishes and no errors of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TITLES: dict[str, str] = {
+    "E101": "no such config file",
+    "E102": "unknown key",
+    "E103": "wrong type",
+    "E104": "a unit is missing",
+    "E105": "out of range",
+    "E106": "keys contradict each other",
+    "E107": "a referenced value was not found",
+    "E108": "[flows.x] is no served flow",
+    "E109": "not TOML",
+    "W110": "a secret stands in a file that others can read",
+    "E111": "no flows are configured",
+    "E112": "the path of the control socket is too long",
+    "E113": "this change needs a restart, not a reload",
+    "E201": "unknown parameter or dependency",
+    "E202": "dependencies form a cycle",
+    "E203": "illegal or reserved slug",
+    "E204": "wrong dependencies of a map step",
+    "E205": "step defined twice",
+    "E206": "parameter not allowed here",
+    "E207": "slugs equal but for case",
+    "E208": "slug too long",
+    "E209": "bad option",
+    "E210": "a flow module cannot be imported",
+    "E211": "a flow module takes too long to import",
+    "E212": "no flow found",
+    "E213": "flow defined twice",
+    "E214": "a pattern is no JSON object",
+    "E215": "when_unmet without a condition",
+    "W220": "a skippable dependency has no default",
+    "W221": "newer pgflow releases refuse this slug",
+    "W222": "the import left threads or sockets open",
+    "E301": "the database cannot be reached",
+    "E302": "the schema is missing or older",
+    "E303": "the schema is newer than this pgflowd",
+    "E304": "pgmq is missing or too old",
+    "E305": "a permission is missing",
+    "E306": "the flow's shape differs from the database",
+    "E307": "schema pgflow is none we know",
+    "E308": "the flow is missing in the database",
+    "E309": "the server's version is not supported",
+    "W310": "options differ from the database",
+    "W311": "no notification trigger on the queue",
+    "W312": "clocks differ",
+    "W313": "another recovery job is active",
+    "W314": "a transaction pooler stands before the listener",
+    "W315": "synchronous_commit is off",
+    "E401": "the task timed out",
+    "E402": "the runner crashed",
+    "E403": "the output is not JSON",
+    "E404": "the output is too large",
+    "E405": "a dependency was skipped and has no default",
+    "E406": "the code does not know this step",
+    "E407": "the lease is lost",
+    "E408": "the task crashed or stalled too often",
+    "E409": "no such run",
+    "E410": "the run exists already",
+    "E411": "the run is in the wrong state",
+    "E412": "the worker is parked",
+    "E413": "the restart budget is spent",
+    "E414": "the daemon does not answer",
+    "E415": "no such flow",
+    "E416": "the input of a map is no array",
+    "E901": "unexpected exception",
+    "E902": "illegal move of a state machine",
+    "E903": "garbage on a pipe",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding, of which several are shown at once: where, what, and what to do next."""
+
+    code: str
+    text: str
+    place: str | None = None  # "pgflowd.toml:7", "flows/billing.py:31", "database"
+    next: str | None = None
+
+    @property
+    def is_warning(self) -> bool:
+        return self.code.startswith("W")
+
+    def __str__(self) -> str:
+        where = f"{self.place}: " if self.place else ""
+        remedy = f"; {self.next}" if self.next else ""
+        return f"{self.code} {where}{self.text}{remedy}"
+
+
+class PgflowdError(Exception):
+    """The base of all errors of ours. `str()` gives the whole line a user reads."""
+
+    default_code = "E901"
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        code: str | None = None,
+        next: str | None = None,
+        place: str | None = None,
+    ) -> None:
+        self.code = code or self.default_code
+        if self.code not in TITLES:
+            raise KeyError(f"{self.code} is not in the registry of codes")
+        self.text = text
+        self.next = next
+        self.place = place
+        super().__init__(text)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [Problem(self.code, self.text, self.place, self.next)]
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class _ManyProblems(PgflowdError):
+    """An error that may carry several problems at once."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self._problems = list(problems)
+        if not self._problems:
+            raise ValueError("an error needs at least one problem")
+        first = self._problems[0]
+        super().__init__(first.text, code=first.code, next=first.next, place=first.place)
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self._problems
+
+
+class ConfigError(_ManyProblems):
+    default_code = "E103"
+
+
+class FlowError(_ManyProblems):
+    default_code = "E209"
+
+
+class DatabaseError(PgflowdError):
+    default_code = "E302"
+
+
+class Unreachable(DatabaseError):
+    default_code = "E301"
+
+
+class AccessDenied(DatabaseError):
+    default_code = "E305"
+
+
+class RunError(PgflowdError):
+    default_code = "E411"
+
+
+class OutputError(RunError):
+    default_code = "E403"
+
+
+class LeaseLost(RunError):
+    default_code = "E407"
+
+
+class NotFound(RunError):
+    default_code = "E409"
+
+
+class RunExists(RunError):
+    default_code = "E410"
+
+
+class WrongState(RunError):
+    default_code = "E411"
+
+
+class RunEnded(WrongState):
+    pass
+
+
+class NotRetryable(WrongState):
+    pass
+
+
+class UnknownFlow(RunError):
+    default_code = "E415"
+
+
+class MapInput(RunError):
+    default_code = "E416"
+
+
+class WaitTimeout(RunError, TimeoutError):
+    """`wait` gave up; the run itself goes on."""
+
+
+class Bug(PgflowdError):
+    default_code = "E901"

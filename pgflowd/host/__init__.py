@@ -1,0 +1,1 @@
+"""Asks the machine. Knows nothing of the database (`db`)."""

@@ -1,0 +1,1 @@
+"""For tests of flows: run them in this process, or on a scratch database."""
