@@ -1,0 +1,10 @@
+-- notify_queue(): the trigger that says "there is something in this queue".
+-- One notification per inserting statement on channel `pgflowd`, the queue's name as payload;
+-- PostgreSQL folds equal ones of a transaction. It saves time and decides nothing.
+-- Called by: the statement trigger that watch_queue puts on pgmq.q_<queue>.   Locks: nothing.
+create or replace function pgflowd.notify_queue()
+returns trigger language plpgsql set search_path = '' as $$
+begin
+  perform pg_catalog.pg_notify('pgflowd', pg_catalog.substr(tg_table_name::text, 3));
+  return null;
+end $$;

@@ -1,0 +1,19 @@
+-- watch_queue(queue_name): from now on each insert into that queue notifies channel `pgflowd`.
+-- Idempotent: a queue that is watched already is not touched, so no lock on its table is taken.
+-- Queue tables are small and busy, so the first call also asks vacuum to look at them often.
+-- Called by: pgflow.create_flow, db migrate on foreign cores.   Locks: the queue's table, once.
+create or replace function pgflowd.watch_queue(queue_name text)
+returns void language plpgsql set search_path = '' as $$
+declare
+  queue regclass := pg_catalog.format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
+begin
+  if exists (select from pg_catalog.pg_trigger as trigger
+              where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify') then
+    return;
+  end if;
+  execute pg_catalog.format(
+    'create or replace trigger pgflowd_notify after insert on %s
+       for each statement execute function pgflowd.notify_queue()', queue);
+  execute pg_catalog.format(
+    'alter table %s set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01)', queue);
+end $$;
