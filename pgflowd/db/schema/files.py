@@ -1,0 +1,113 @@
+"""
+Schema files: which SQL files make a database, and in which order they are applied.
+
+`sql/schema/` shows the database as it should look today, one object per file, and
+`sql/migrations/` how an older database gets the tables of today. `sql/schema/order.txt`
+lists what must come early: schemas, types, and tables after the tables they mention. All
+other files follow by kind (types, tables, functions, views, triggers), then by name.
+
+Some files suit one core only. Below `pgflowd/own/` lies what needs a schema `pgflow` of
+ours, below `pgflowd/foreign/<core>/` what adapts us to somebody else's; on a foreign core
+nothing of `pgflow/` is applied. A migration belongs to the schema its name begins with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgflowd.shipped import shipped
+
+OWN = "own"
+KINDS = ("types", "tables", "functions", "views", "triggers")
+_MIGRATION = re.compile(r"(\d{4})_((pgflowd|pgflow)_\w+)\.sql")
+
+
+@dataclass(frozen=True)
+class SqlFile:
+    """One file: its path below `sql/`, and what it says."""
+
+    path: str
+    text: str
+
+    @property
+    def is_table(self) -> bool:
+        return "/tables/" in self.path
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A numbered step from one version of the tables to the next."""
+
+    version: int
+    name: str
+    file: SqlFile
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.file.text.encode()).hexdigest()
+
+    def suits(self, core: str) -> bool:
+        """Tell whether it changes this core's database: nobody else's schema pgflow is ours."""
+        return core == OWN or self.name.startswith("pgflowd_")
+
+
+def read(path: str) -> SqlFile:
+    """Return the file with this path below `sql/`."""
+    return SqlFile(path, (shipped("sql") / path).read_text(encoding="utf-8"))
+
+
+def schema_files(core: str) -> list[SqlFile]:
+    """Return the files of `sql/schema/` that suit this core, in the order of applying."""
+    root = shipped("sql") / "schema"
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*.sql")}
+    listed = [line for line in _lines(root / "order.txt") if _suits(line, core)]
+    others = sorted((path for path in found - set(listed) if _suits(path, core)), key=_rank)
+    return [read(f"schema/{path}") for path in (*listed, *others)]
+
+
+def migrations() -> list[Migration]:
+    """Return all migrations, oldest first."""
+    found = []
+    for path in sorted((shipped("sql") / "migrations").glob("*.sql")):
+        match = _MIGRATION.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path.name} is not named like 0001_pgflow_tables.sql")
+        found.append(Migration(int(match[1]), match[2], read(f"migrations/{path.name}")))
+    return found
+
+
+def newest_version() -> int:
+    """Return the version of the schema that this pgflowd needs."""
+    return migrations()[-1].version
+
+
+def checksum(files: list[SqlFile]) -> str:
+    """Return one checksum of many files, so that a changed function shows."""
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(f"{file.path}\0{file.text}\0".encode())
+    return whole.hexdigest()
+
+
+def _lines(path: Path) -> list[str]:
+    stripped = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def _suits(path: str, core: str) -> bool:
+    parts = path.split("/")
+    if parts[0] == "pgflow":
+        return core == OWN
+    if parts[1] == "own":
+        return core == OWN
+    return parts[1] != "foreign" or parts[2] == core
+
+
+def _rank(path: str) -> tuple[int, str]:
+    kind = path.split("/")[-2]
+    if kind not in KINDS:
+        raise ValueError(f"sql/schema/{path} lies in no directory of {', '.join(KINDS)}")
+    return KINDS.index(kind), path

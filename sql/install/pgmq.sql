@@ -1,0 +1,49 @@
+-- pgmq: the queues that pgflow stands on, version 1.5 or later.
+-- What is there already is only looked at. Otherwise the server's extension is created, and
+-- where it offers none, or does not let us, the SQL of the Python package `pgmq` is run.
+-- The text between the inner quotes is put there by pgflowd/db/schema/pgmq.py.
+do $pgflowd$
+declare
+  offered text;
+  shipped text := $pgmq$<shipped>$pgmq$;
+  missing text;
+begin
+  if pg_catalog.to_regclass('pgmq.meta') is null then
+    select candidate.version into offered
+      from pg_catalog.pg_available_extension_versions as candidate
+     where candidate.name = 'pgmq'
+       and candidate.version ~ '^\d+(\.\d+)*$'
+       and pg_catalog.string_to_array(candidate.version, '.')::int[] >= '{1,5}'
+     order by pg_catalog.string_to_array(candidate.version, '.')::int[] desc
+     limit 1;
+    if offered is not null then
+      begin
+        execute pg_catalog.format('create extension pgmq version %L', offered);
+      exception when insufficient_privilege then
+        offered := null;
+      end;
+    end if;
+    if offered is null and shipped <> '' then
+      execute shipped;
+      execute 'comment on schema pgmq is ''pgmq <version>, installed as plain SQL by pgflowd''';
+    elsif offered is null then
+      raise exception 'pgmq is missing: the server offers no extension pgmq 1.5 or later'
+        using errcode = 'PF031',
+              hint = 'install the package of the extension, or pip install pgmq where you migrate';
+    end if;
+  end if;
+
+  select pg_catalog.string_agg(needed.name, ', ') into missing
+    from pg_catalog.unnest(array[
+           'pgmq.create(text)', 'pgmq.drop_queue(text)', 'pgmq.list_queues()',
+           'pgmq.send_batch(text, jsonb[], integer)', 'pgmq.archive(text, bigint)',
+           'pgmq.archive(text, bigint[])', 'pgmq.set_vt(text, bigint, integer)',
+           'pgmq.delete(text, bigint[])', 'pgmq.format_table_name(text, text)',
+           'pgmq.send(text, jsonb, jsonb, integer)']) as needed (name)
+   where pg_catalog.to_regprocedure(needed.name) is null;
+  if missing is not null then
+    raise exception 'pgmq is older than 1.5: it has no %', missing
+      using errcode = 'PF031', hint = 'alter extension pgmq update, or follow its upgrade notes';
+  end if;
+end
+$pgflowd$;
