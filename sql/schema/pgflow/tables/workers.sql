@@ -1,0 +1,13 @@
+-- workers: who polls a queue. Workers write it themselves: they insert their row, renew
+-- last_heartbeat_at, and read deprecated_at, which an operator sets to replace them.
+create table if not exists pgflow.workers (
+  worker_id uuid not null,
+  queue_name text not null,
+  function_name text not null,
+  started_at timestamptz not null default now(),
+  deprecated_at timestamptz,
+  stopped_at timestamptz,
+  last_heartbeat_at timestamptz not null default now(),
+  constraint workers_pkey primary key (worker_id)
+) with (fillfactor = 50);
+create index if not exists idx_workers_queue_name on pgflow.workers (queue_name);
