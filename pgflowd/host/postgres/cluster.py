@@ -1,0 +1,196 @@
+"""
+Cluster: makes, starts and stops the server of one data directory.
+
+    home/            of whoever calls; what it holds besides `server`, `embedded` describes
+      server/        of the server's account, closed to all others
+        data/        appears whole: it is made beside and renamed
+        log
+        .s.PGSQL.*   the socket, if the path is short enough; else it is in /tmp
+
+The socket trusts whoever can enter its directory. TCP listens on loopback only, where any
+local user could knock, and wants the password. A crash of the server leaves files that name
+its pid; if another process has that pid by now, PostgreSQL would refuse to start, so we
+correct them. What guards the data, the check for orphans' shared memory, stays in place.
+To be called under the lock of the directory.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgflowd.errors import Unreachable
+from pgflowd.host.postgres.account import Account, run_as
+from pgflowd.host.postgres.leases import is_postmaster
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 30
+SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
+IMPOSSIBLE_PID = 2**22 + 1  # above the kernel's largest
+_SOCKETS_ELSEWHERE = "pgflowd-socket-"
+_WORTH_ANOTHER_TRY = (
+    "Address already in use",  # the port: another one is tried
+    "is still in use",  # orphans of a killed server: they end within a moment
+)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers: its process, and where."""
+
+    pid: int
+    port: int
+    socket_directory: Path
+
+
+class Cluster:
+    """The server of one home, run by `binaries` as `account`."""
+
+    def __init__(self, home: Path, binaries: Path, account: Account | None) -> None:
+        self.data = home / "server" / "data"
+        self.log = home / "server" / "log"
+        self._home = home
+        self._binaries = binaries
+        self._account = account
+
+    def password(self) -> str:
+        """Return what TCP wants to hear."""
+        return (self._home / "password").read_text().strip()
+
+    def running(self) -> Running | None:
+        """Return the running server, or None."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            running = Running(int(lines[0]), int(lines[3]), Path(lines[4]))
+        except (OSError, ValueError, IndexError):
+            return None
+        return running if is_postmaster(running.pid, self.data) else None
+
+    def make(self, major: str) -> None:
+        """Make the data directory unless there is one, which must be of this major version."""
+        server = self.data.parent
+        server.mkdir(mode=0o700, exist_ok=True)
+        self._hand_over(server)
+        if self.data.exists():
+            made_by = (self.data / "PG_VERSION").read_text().strip()
+            if made_by != major:
+                raise Unreachable(
+                    f"the data in {self.data} are of PostgreSQL {made_by}, this one is {major}",
+                    next=f"remove {self._home} if you do not need them",
+                )
+            return
+        for half_made in server.glob("making-*"):
+            shutil.rmtree(half_made)
+        making = server / f"making-{secrets.token_hex(4)}"
+        self._initdb(making)
+        making.rename(self.data)
+
+    def start(self, options: Mapping[str, str]) -> Running:
+        """Start the server and return when it answers."""
+        self._correct_what_a_crash_left()
+        deadline = time.monotonic() + START_LIMIT_S
+        port_file = self._home / "port"
+        port = _free_port(port_file.read_text().strip() if port_file.exists() else "0")
+        while True:
+            said = self._try_to_start(port, options)
+            running = self.running()
+            if running:
+                port_file.write_text(f"{running.port}\n")
+                return running
+            if time.monotonic() > deadline or not any(sign in said for sign in _WORTH_ANOTHER_TRY):
+                raise Unreachable(f"the embedded PostgreSQL did not start: {said}")
+            port = _free_port("0")
+
+    def stop(self) -> None:
+        """Stop the server, if it runs, and return when it is gone."""
+        running = self.running()
+        if running is None:
+            return
+        for mode in ("fast", "immediate"):
+            ended = self._run("pg_ctl", "stop", "-m", mode, "-t", str(STOP_LIMIT_S))
+            if self.running() is None:
+                break
+        else:
+            raise Unreachable(f"the embedded PostgreSQL does not stop: {ended}")
+        if running.socket_directory.name.startswith(_SOCKETS_ELSEWHERE):
+            shutil.rmtree(running.socket_directory, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> str:
+        command = [self._binaries / program, "-D", self.data, *arguments]
+        return run_as(self._account, command).stdout.strip()
+
+    def _initdb(self, making: Path) -> None:
+        password = self._home / "password"
+        password.unlink(missing_ok=True)
+        password.touch(mode=0o600)
+        password.write_text(secrets.token_urlsafe(24) + "\n")
+        self._hand_over(password)
+        ended = run_as(
+            self._account,
+            [self._binaries / "initdb", "-D", making, "-U", "postgres", f"--pwfile={password}"]
+            + ["--encoding=UTF8", "--locale=C", "--no-instructions"]
+            + ["--auth-local=trust", "--auth-host=scram-sha-256"],
+        )
+        if ended.returncode != 0:
+            raise Unreachable(f"cannot make a database in {making}: {ended.stdout.strip()}")
+
+    def _try_to_start(self, port: int, options: Mapping[str, str]) -> str:
+        """Start once; return the end of the log, which tells why if it did not work."""
+        log_began = self.log.stat().st_size if self.log.exists() else 0
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(port),
+            "unix_socket_directories": str(self._socket_directory()),
+            **options,
+        }
+        flags = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in settings.items())
+        limit = ["-w", "-t", str(int(START_LIMIT_S))]
+        said = self._run("pg_ctl", "start", *limit, "-l", str(self.log), "-o", flags)
+        if not self.log.exists():
+            return said
+        with self.log.open("rb") as log:
+            log.seek(log_began)
+            return log.read()[-2000:].decode(errors="replace").strip()
+
+    def _socket_directory(self) -> Path:
+        server = self.data.parent
+        if len(os.fsencode(server)) <= SOCKET_PATH_LIMIT and "," not in str(server):
+            return server
+        short = Path(tempfile.mkdtemp(prefix=_SOCKETS_ELSEWHERE, dir="/tmp"))
+        self._hand_over(short)
+        return short
+
+    def _correct_what_a_crash_left(self) -> None:
+        pid_file = self.data / "postmaster.pid"
+        if pid_file.exists():
+            correct = f"1s/.*/{IMPOSSIBLE_PID}/"
+            run_as(self._account, ["sed", "-i", correct, pid_file])
+        sockets = [path for path in self.data.parent.glob(".s.PGSQL.*")]
+        if sockets:
+            run_as(self._account, ["rm", "-f", *sockets])
+
+    def _hand_over(self, path: Path) -> None:
+        if self._account:
+            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
+
+
+def _free_port(wanted: str) -> int:
+    """Return the wanted port if nobody has it, else one that is free now."""
+    for port in (int(wanted) if wanted.isdigit() else 0, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            free: int = probe.getsockname()[1]
+            return free
+    raise Unreachable("no port is free on 127.0.0.1")

@@ -1,0 +1,132 @@
+"""
+Embedded: joins the users of a directory, starts the server if it is down, and leaves again.
+
+All users of a directory share one server. The last to leave stops it; if he is killed, the
+guard does. A directory may be joined again after any crash, of the server's or of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+from pgflowd.errors import Unreachable
+from pgflowd.host.postgres import leases
+from pgflowd.host.postgres.account import account_for, home_for
+from pgflowd.host.postgres.binaries import reachable, version, wheel_binaries
+from pgflowd.host.postgres.cluster import Cluster, Running
+
+
+class EmbeddedPostgres:
+    """
+    A PostgreSQL in a directory, as a context manager.
+
+    `options` are server settings, which count for whoever starts the server. `binaries` is a
+    directory with other programs than the wheel's. Without `keep` the last to leave removes
+    the directory. Inside the block `dsn`, `tcp_dsn`, `version` and `pid` tell of the server.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        options: Mapping[str, str] | None = None,
+        binaries: str | Path | None = None,
+        keep: bool = True,
+    ) -> None:
+        self._directory = Path(os.path.abspath(directory))
+        self._options = dict(options or {})
+        self._binaries = Path(binaries) if binaries else None
+        self._keep = keep
+        self._owner = 0
+
+    def __enter__(self) -> EmbeddedPostgres:
+        programs = self._binaries or wheel_binaries()
+        self.version = version(programs)
+        for _ in range(10):  # again, if the last user removed the directory under our feet
+            try:
+                self._join(programs)
+            except FileNotFoundError:
+                continue
+            self._owner = os.getpid()
+            return self
+        raise Unreachable(f"{self._directory} is removed again and again by others")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._owner != os.getpid():
+            return  # a forked copy of the user leaves nothing
+        self._owner = 0
+        with leases.locked(self._home):
+            self._lease.give_back()
+            if leases.in_use(self._home):
+                return
+            self._cluster.stop()
+            if not self._keep:
+                shutil.rmtree(self._home)
+                if self._directory.is_symlink():
+                    self._directory.unlink()
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._running.pid
+
+    @property
+    def port(self) -> int:
+        return self._running.port
+
+    @property
+    def log(self) -> Path:
+        """What the server wrote: of use when it does not start."""
+        return self._cluster.log
+
+    @property
+    def dsn(self) -> str:
+        """The superuser on the socket; only we, and the server's account, can enter there."""
+        return self.dsn_for("postgres")
+
+    def dsn_for(self, database: str) -> str:
+        where = quote(str(self._running.socket_directory), safe="")
+        return f"postgresql://postgres@/{quote(database)}?host={where}&port={self.port}"
+
+    def tcp_dsn_for(self, database: str) -> str:
+        """The same over loopback, with its password, for programs that want a host."""
+        password = quote(self._cluster.password(), safe="")
+        return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/{quote(database)}"
+
+    def _join(self, programs: Path) -> None:
+        account = account_for(self._directory / "server" / "data")
+        self._home = home_for(self._directory, account)
+        self._cluster = Cluster(self._home, reachable(programs, account), account)
+        with leases.locked(self._home):
+            self._lease = leases.Lease(self._home)
+            try:
+                self._running = self._cluster.running() or self._start()
+            except BaseException:
+                self._lease.give_back()
+                raise
+
+    def _start(self) -> Running:
+        self._cluster.make(self.version.split(".")[0])
+        running = self._cluster.start(self._options)
+        guard = [sys.executable, "-I", "-S", leases.__file__]
+        told = [str(self._home), str(self._cluster.data), str(running.pid)]
+        # the shell leaves it behind at once, so that it is nobody's child
+        subprocess.run(
+            ["/bin/sh", "-c", 'exec >/dev/null 2>&1 </dev/null; "$@" &', "sh", *guard, *told],
+            start_new_session=True,
+            cwd="/",
+            check=True,
+        )
+        return running
