@@ -1,0 +1,132 @@
+"""
+App: what every command is given: the global flags, the settings, and ways to speak.
+
+A command takes it with `@pass_app`. Everything that costs time is done when first asked for,
+so `--help` reads no file. `app.settings` loads the configuration (and prints its warnings);
+`app.database_url` is read at each call, so a rotated password works; what it holds is hidden
+from everything printed later. Results go to standard output, all else to standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from pgflowd.cli.exits import Exit, Refused
+from pgflowd.cli.screen import Cell, Screen, screen_for
+from pgflowd.core.redact import one_line, redact, secrets_in
+
+if TYPE_CHECKING:
+    from pgflowd.core.settings import Settings
+
+
+class App:
+    """The global flags of one invocation and what follows from them."""
+
+    def __init__(self) -> None:
+        self.config: str | None = None
+        self.flag_database_url: str | None = None
+        self.instance: str | None = None
+        self.json = False
+        self.color = "auto"
+        self.quiet = False
+        self.verbose = False
+        self.secrets: set[str] = set()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The checked settings; raises ConfigError with all that is wrong."""
+        from pgflowd.cli.complaints import complain
+        from pgflowd.host.config import load
+
+        flags = {"--database-url": (("database", "url"), self.flag_database_url)}
+        settings = load(config=self.config, instance=self.instance, flags=flags)
+        if settings.warnings and not self.quiet:
+            complain(self, settings.warnings)
+        return settings
+
+    @property
+    def database_url(self) -> str:
+        """The DSN, read now; empty means the libpq environment. Never print it unredacted."""
+        from pgflowd.host.config_refs import read
+
+        url = read(self.settings.database.url, place="[database] url")
+        self.secrets.update(secrets_in(url))
+        return url
+
+    @property
+    def out(self) -> Screen:
+        return screen_for(sys.stdout, self.color)
+
+    @property
+    def err(self) -> Screen:
+        return screen_for(sys.stderr, self.color)
+
+    def say(self, text: str = "") -> None:
+        """Print a result."""
+        click.echo(text, color=True)
+
+    def note(self, text: str) -> None:
+        """Tell a human something on the side; `-q` and `--json` silence it."""
+        if not (self.quiet or self.json):
+            click.echo(text, err=True, color=True)
+
+    def echo_json(self, value: Any) -> None:
+        """Print one JSON document, for humans to read as well."""
+        click.echo(json.dumps(value, indent=2, default=_as_json))
+
+    def stream_json(self, value: Any) -> None:
+        """Print one object on one line, and let the reader have it now."""
+        click.echo(json.dumps(value, default=_as_json))
+
+    def table(
+        self,
+        titles: Sequence[str],
+        rows: Iterable[Sequence[str | Cell]],
+        *,
+        right: Iterable[str] = (),
+        losing: Iterable[str] = (),
+    ) -> None:
+        """Print a table; see `Screen.table`."""
+        self.say(self.out.table(titles, rows, right=right, losing=losing))
+
+    def hide(self, text: str) -> str:
+        """Return the text without secrets."""
+        return redact(text, self.secrets)
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is deleted. Without a terminal `--yes` must have been given."""
+        if yes:
+            return
+        if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Refused(f"{one_line(question)} this needs --yes here, where nobody can be asked")
+        if not click.confirm(one_line(question), default=False, err=True):
+            raise Refused("nothing was changed")
+
+    def leave(self, code: Exit) -> NoReturn:
+        """End the command with an exit code that is no error."""
+        raise click.exceptions.Exit(int(code))
+
+
+pass_app = click.make_pass_decorator(App)
+
+
+def _as_json(value: object) -> object:
+    """How what JSON lacks is written: times in ISO 8601 and UTC, durations in seconds."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)

@@ -1,0 +1,64 @@
+"""
+Exits: what the exit codes mean (surface.md, section 7), and which error leads to which.
+
+A command that is done returns. One whose answer is no calls `app.leave(Exit.NO)`; one that
+refuses raises `Refused`; errors of `pgflowd.errors` are turned into a code here, and nowhere
+else.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import click
+
+from pgflowd.errors import AccessDenied, Bug, PgflowdError, WaitTimeout
+
+
+class Exit(IntEnum):
+    """The exit codes of every command."""
+
+    OK = 0
+    NO = 1  # the answer is no: failed, errors found, not healthy; serve: gave up
+    USAGE = 2
+    NOT_RUNNING = 3  # the daemon
+    NOT_FOUND = 4  # run, flow or task
+    TIMED_OUT = 5  # --timeout passed
+    REFUSED = 6  # --yes or --force is missing, or the state forbids it
+    UNREACHABLE = 69  # the database
+    BUG = 70
+    TRY_LATER = 75  # another daemon has the socket, or it drains
+    DENIED = 77  # by database or socket
+    CONFIG = 78  # the config, or every flow, is wrong: do not start it again unchanged
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Refused(click.ClickException):
+    """The command will not do it like this; the text says what is missing."""
+
+    exit_code = Exit.REFUSED
+
+
+_BY_CODE = {
+    "E301": Exit.UNREACHABLE,
+    "E305": Exit.DENIED,
+    "E409": Exit.NOT_FOUND,
+    "E410": Exit.REFUSED,
+    "E411": Exit.REFUSED,
+    "E414": Exit.NOT_RUNNING,
+    "E415": Exit.NOT_FOUND,
+    "E416": Exit.USAGE,
+}
+_BY_KIND = {"1": Exit.CONFIG, "2": Exit.CONFIG, "3": Exit.CONFIG, "4": Exit.NO, "9": Exit.BUG}
+
+
+def exit_for(error: PgflowdError) -> Exit:
+    """Return the exit code that an error of ours leads to."""
+    if isinstance(error, WaitTimeout):
+        return Exit.TIMED_OUT
+    if isinstance(error, AccessDenied):
+        return Exit.DENIED
+    if isinstance(error, Bug):
+        return Exit.BUG
+    return _BY_CODE.get(error.code, _BY_KIND[error.code[1]])

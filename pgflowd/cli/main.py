@@ -1,0 +1,144 @@
+"""
+Main: the command `pgflowd`; runs a subcommand and turns what it raises into an exit code.
+
+To add a command: write `pgflowd/cli/<name>.py`, and add an `Entry` to `COMMANDS` below.
+
+    from pgflowd.cli.app import App, pass_app
+    from pgflowd.cli.frame import Command, Group
+
+    @click.group(cls=Group)              # a single command: @click.command(cls=Command)
+    def db() -> None:
+        \"\"\"Install and upgrade the schema.
+
+        \\b
+        Example: pgflowd db migrate
+        \"\"\"
+
+    @db.command()
+    @pass_app
+    def migrate(app: App) -> None: ...   # its docstring ends with an example as well
+
+Import psycopg and everything that needs it inside the functions, since `--help` imports this
+module. Let errors of `pgflowd.errors` rise: they are printed and become an exit code here.
+`app.settings`, `app.database_url`, `app.echo_json`, `app.table`, `app.confirm`, `app.say` and
+`app.leave(Exit.NO)` are there to be used; global flags such as `--json` are `app.json`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from pgflowd.cli.app import App
+from pgflowd.cli.exits import Exit, exit_for
+from pgflowd.cli.frame import Entry, LazyGroup
+from pgflowd.cli.screen import tolerate_any_text
+from pgflowd.errors import Bug, PgflowdError, Problem
+
+COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
+
+COMMANDS = (
+    Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
+    Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
+    Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),
+    Entry("version", "pgflowd.cli.version:version", "Print the versions of pgflowd and its parts."),
+    Entry("completion", "pgflowd.cli.completion:completion", "Print a completion script."),
+)
+
+
+@click.group(
+    cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+def cli() -> None:
+    """Runs DAG workflows that live in PostgreSQL: durable, killable, drainable.
+
+    \b
+    Example: pgflowd demo
+    """
+
+
+def main() -> None:
+    """Run the command line of this process and exit."""
+    code = run(sys.argv[1:])
+    sys.exit(code)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run a command line and return its exit code. Nothing it raises gets past here."""
+    tolerate_any_text()
+    app = App()
+    try:
+        try:
+            code = _invoke(app, args)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            app.json = app.json or "--json" in args
+            return _complain(app, error, args)
+    except BrokenPipeError:
+        _forget_output()
+        return Exit.BROKEN_PIPE
+    except (KeyboardInterrupt, click.Abort):
+        return Exit.INTERRUPTED
+
+
+def _invoke(app: App, args: Sequence[str]) -> int:
+    completing = os.environ.get(COMPLETE_VARIABLE)
+    if completing:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, completing)
+    try:
+        with cli.make_context("pgflowd", list(args), obj=app) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    return Exit.OK
+
+
+def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
+    from pgflowd.cli.complaints import complain, complain_usage
+
+    if isinstance(error, click.Abort):
+        raise error
+    if isinstance(error, click.ClickException):
+        complain_usage(app, error)
+        return error.exit_code
+    if isinstance(error, PgflowdError) and not isinstance(error, Bug):
+        complain(app, error.problems)
+        return exit_for(error)
+    complain(app, [_reported(app, error, args)])
+    return Exit.BUG
+
+
+def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:
+    """Write the report of a bug of ours and return what to tell the user."""
+    from pgflowd.host.report import write_report
+
+    code, text = "E901", f"unexpected exception: {type(error).__name__}: {error}"
+    if isinstance(error, Bug):
+        code, text = error.code, error.text
+    try:
+        path = write_report(error, args, app.secrets)
+    except OSError as refusal:
+        return Problem(code, text, next=f"its report could not be written: {refusal}")
+    return Problem(code, text, next=f"this is our mistake, please send us {path}")
+
+
+def _forget_output() -> None:
+    """The reader went away: let Python's last flush go nowhere instead of complaining."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""
+Screen: colours, signs and tables, for terminals that are wide, narrow, plain or absent.
+
+Knows whether to colour (`--color`, `NO_COLOR`, a terminal at the other end), whether the
+locale can show more than ASCII, and how wide the terminal is. Text from strangers goes
+through `one_line` here, so a table never has a torn row.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, NamedTuple
+
+import click
+
+from pgflowd.core.redact import one_line
+
+SIGNS = {  # what it means: with UTF-8, without
+    "done": ("✔", "+"),
+    "failed": ("✖", "x"),
+    "running": ("▶", ">"),
+    "created": ("·", "."),
+    "skipped": ("↷", "~"),
+    "up": ("●", "*"),
+    "changing": ("◐", "o"),
+    "off": ("○", "-"),
+    "look": ("⚠", "!"),
+    "next": ("→", "->"),
+    "dash": ("\N{EN DASH}", "-"),
+    "cut": ("…", "..."),
+}
+
+
+class Cell(NamedTuple):
+    """A text of a table with a colour of its own."""
+
+    text: str
+    colour: str | None = None
+
+
+@dataclass(frozen=True)
+class Screen:
+    """One stream of output and what it can show."""
+
+    colour: bool
+    unicode: bool
+    width: int | None  # None: not a terminal, so lines are as long as they are
+
+    def paint(self, text: str, colour: str | None, bold: bool = False) -> str:
+        if not self.colour or not (colour or bold):
+            return text
+        return click.style(text, fg=colour, bold=bold or None)
+
+    def sign(self, name: str) -> str:
+        return SIGNS[name][0 if self.unicode else 1]
+
+    def table(
+        self,
+        titles: Sequence[str],
+        rows: Iterable[Sequence[str | Cell]],
+        *,
+        right: Iterable[str] = (),
+        losing: Iterable[str] = (),
+    ) -> str:
+        """Lay out rows under titles. Columns in `right` are numbers; those in `losing` go first
+        when the terminal is narrow, in this order."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        keep = list(range(len(titles)))
+        for title in losing:
+            if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
+                break
+            keep = [index for index in keep if titles[index] != title]
+        widths = _widths(titles, cells, keep)
+        head = [Cell(title) for title in titles]
+        lines = [self.paint(self._row(head, keep, widths, titles, right), None, bold=True)]
+        lines += [self._row(row, keep, widths, titles, right) for row in cells]
+        return "\n".join(lines)
+
+    def _row(
+        self,
+        row: Sequence[Cell],
+        keep: Sequence[int],
+        widths: Sequence[int],
+        titles: Sequence[str],
+        right: Iterable[str],
+    ) -> str:
+        parts = []
+        for index, width in zip(keep, widths, strict=True):
+            text, colour = row[index]
+            gap = " " * (width - text_width(text))
+            painted = self.paint(text, colour)
+            parts.append(gap + painted if titles[index] in right else painted + gap)
+        return "  ".join(parts).rstrip()
+
+
+def screen_for(stream: IO[str], color: str) -> Screen:
+    """Look at a stream: `color` is auto, always or never."""
+    terminal = stream.isatty()
+    auto = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size((80, 24)).columns if terminal else None
+    return Screen(color == "always" or (color == "auto" and auto), _shows_unicode(stream), width)
+
+
+def text_width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def tolerate_any_text() -> None:
+    """Print what the locale cannot encode as escapes, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _shows_unicode(stream: IO[str]) -> bool:
+    if (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") != "utf8":
+        return False
+    chosen = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "UTF-8")
+    return chosen not in {"C", "POSIX"}
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _cell(value: str | Cell) -> Cell:
+    cell = value if isinstance(value, Cell) else Cell(value)
+    return Cell(one_line(cell.text), cell.colour)
+
+
+def _widths(titles: Sequence[str], rows: list[list[Cell]], keep: Sequence[int]) -> list[int]:
+    return [
+        max([text_width(titles[index]), *(text_width(row[index].text) for row in rows)])
+        for index in keep
+    ]
+
+
+def _width_of(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)

@@ -1,0 +1,82 @@
+"""
+Redact: takes secrets out of text, and makes text safe to print on one line.
+
+`redact` is the one function that every error, log record and report goes through. It knows
+where passwords stand in URLs, in libpq's `key=value` strings and in printed dictionaries, and
+it removes those secrets that the caller knows. It rather hides too much than too little.
+`one_line` escapes what could break a record in two or speak to a terminal. Both are pure.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from urllib.parse import quote, unquote
+
+HIDDEN = "***"
+
+_WORDS = (
+    r"(?:\w*password|passwd|\w*pwd|passphrase|\w*secret(?:_?key)?|\w*token|api_?key|authorization)"
+)
+_QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\Z)"
+
+# scheme://user:SECRET@host; up to the last @ of the word, since passwords may hold one
+_URL = re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<secret>\S*)@", re.I)
+_QUERY = re.compile(rf"(?P<keep>[?&;]{_WORDS}=)(?P<secret>[^\s&#]+)", re.I)
+_PAIR = re.compile(
+    rf"(?P<keep>(?<![\w?&;]){_WORDS}[\"']?\s*(?:=>|[=:])\s*)"
+    rf"(?P<secret>(?:(?:bearer|basic)\s+\S+)|{_QUOTED}|(?:\\.|[^\s\\])+)",
+    re.I | re.S,
+)
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return the text with everything replaced that is, or looks like, a secret."""
+    for secret in sorted(_spellings(secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    text = _URL.sub(rf"\g<keep>{HIDDEN}@", text)
+    text = _QUERY.sub(rf"\g<keep>{HIDDEN}", text)
+    return _PAIR.sub(rf"\g<keep>{HIDDEN}", text)
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets that stand in a DSN, so that they can be hidden elsewhere too."""
+    found = [
+        match["secret"] for pattern in (_URL, _QUERY, _PAIR) for match in pattern.finditer(text)
+    ]
+    return [secret for secret in map(_unquoted, found) if secret and secret != HIDDEN]
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """Return the text as one harmless line: controls are escaped, what is too long is cut."""
+    line = "".join(_escaped(char) if _is_unsafe(char) else char for char in text)
+    if limit is not None and len(line) > limit:
+        return line[: limit - 1] + "…"
+    return line
+
+
+def _spellings(secrets: Iterable[str]) -> set[str]:
+    given = {secret for secret in secrets if len(secret) > 1}
+    return given | {unquote(secret) for secret in given} | {quote(secret, "") for secret in given}
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]:
+        value = value[1:-1]
+    return re.sub(r"\\(.)", r"\1", value, flags=re.S)
+
+
+def _is_unsafe(char: str) -> bool:
+    if " " <= char <= "~":
+        return False
+    return char in _BIDI or unicodedata.category(char) in {"Cc", "Cs", "Zl", "Zp"}
+
+
+def _escaped(char: str) -> str:
+    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
+    if short:
+        return short
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,50 @@
+"""
+Report: writes down an exception that is our own mistake, so that it can be sent to us.
+
+The file lies in systemd's state directory, or else with the temporary files. Only its owner
+can read it, and what looks like a secret is taken out first. Returns the path.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pgflowd import __version__
+from pgflowd.core.redact import redact
+
+_MOST_BYTES = 200_000
+
+
+def write_report(
+    error: BaseException, args: Sequence[str], secrets: Iterable[str] = (), directory: str = ""
+) -> Path:
+    """Write a report of the error into a new file of mode 0600 and return its path."""
+    text = redact(_text(error, args), secrets)
+    place = directory or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if not (place and os.access(place, os.W_OK)):
+        place = tempfile.gettempdir()
+    handle, name = tempfile.mkstemp(prefix="pgflowd-report-", suffix=".txt", dir=place)
+    with os.fdopen(handle, "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace")[:_MOST_BYTES])
+    return Path(name)
+
+
+def _text(error: BaseException, args: Sequence[str]) -> str:
+    lines = [
+        f"pgflowd {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command: pgflowd {' '.join(map(_shown, args))}",
+        f"directory: {Path.cwd()}",
+        f"modules: {' '.join(sorted(name for name in sys.modules if name.startswith('pgflowd')))}",
+        "",
+    ]
+    return "\n".join(lines) + "".join(traceback.format_exception(error))
+
+
+def _shown(argument: str) -> str:
+    return argument if argument.isprintable() and " " not in argument else repr(argument)
