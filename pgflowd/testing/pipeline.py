@@ -1,0 +1,229 @@
+"""
+Pipeline: what follows in a run when something in it has started, ended or been skipped.
+
+After each change: conditions are tested, empty maps completed, again until neither changes
+anything; then ready steps start, and a run with no steps left completes (sections 9 and 10
+of the SQL contract). A method that returns False has failed the run, and nothing follows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgflowd.core.containment import contains
+from pgflowd.core.plan import Plan, StepPlan
+from pgflowd.errors import RunError
+from pgflowd.testing.rows import (
+    Absent,
+    Event,
+    Message,
+    RunRow,
+    RunStatus,
+    StepState,
+    StepStatus,
+    TaskRow,
+    TaskStatus,
+)
+
+MAX_ROUNDS = 50
+
+
+class Pipeline:
+    """The consequences of one change, at one moment."""
+
+    def __init__(self, plan: Plan, run: RunRow, now: float) -> None:
+        self.plan, self.run, self.now = plan, run, now
+
+    def advance(self) -> None:
+        """Do all that has become possible."""
+        if self._settle():
+            self._start_ready_steps()
+            self._maybe_complete_run()
+
+    def complete_step(self, state: StepState) -> None:
+        """End a step whose last task has completed."""
+        state.become(StepStatus.COMPLETED)
+        self.run.remaining_steps -= 1
+        self._send("step:completed", state.slug)
+        self._release_dependents(state)
+        self.advance()
+
+    def exhaust_step(self, state: StepState, message: str) -> None:
+        """End a step one of whose tasks has no attempts left, as its option says."""
+        mode = self.plan.steps[state.slug].when_exhausted
+        if mode == "fail":
+            self._fail_step(state, message)
+            return
+        state.error = message
+        self._skip(state, "handler_failed", message)
+        if mode == "skip-cascade":
+            self._force_skip(state.slug, "handler_failed")
+            self._maybe_complete_run()
+        else:
+            self._release_dependents(state)
+            self.advance()
+
+    def fail_run(self, message: str) -> None:
+        """Fail the run; its open tasks keep their status and lose their messages."""
+        self.run.become(RunStatus.FAILED)
+        self._send("run:failed", None, message)
+        for state in self.run.states.values():
+            _archive(state)
+
+    # -- conditions ----------------------------------------------------------------------
+
+    def _settle(self) -> bool:
+        """Alternate conditions and empty maps until neither changes anything."""
+        while self._resolve_conditions():
+            if not self._complete_taskless_steps():
+                return True
+        return False
+
+    def _resolve_conditions(self) -> bool:
+        while True:
+            for step in self._unmet("fail"):
+                self._fail_step(self.run.states[step.slug], "Condition not met")
+                return False
+            plain = self._unmet("skip")
+            for step in plain:
+                self._skip(self.run.states[step.slug], "condition_unmet")
+            for step in plain:
+                self._release_dependents(self.run.states[step.slug])
+            cascading = self._unmet("skip-cascade")
+            for step in cascading:
+                self._force_skip(step.slug, "condition_unmet")
+            if not plain and not cascading:
+                return True
+
+    def _unmet(self, mode: str) -> list[StepPlan]:
+        return [
+            step
+            for step in self.plan.steps.values()
+            if step.when_unmet == mode
+            and self.run.states[step.slug].is_ready
+            and not self._is_met(step)
+        ]
+
+    def _is_met(self, step: StepPlan) -> bool:
+        if step.if_ is None and step.if_not is None:
+            return True
+        subject = self.run.input if not step.deps else self._dep_outputs(step)
+        wanted = step.if_ is None or contains(subject, step.if_)
+        return wanted and (step.if_not is None or not contains(subject, step.if_not))
+
+    def _dep_outputs(self, step: StepPlan) -> dict[str, Any]:
+        states = (self.run.states[dep] for dep in step.deps)
+        return {
+            state.slug: None if isinstance(state.output, Absent) else state.output
+            for state in states
+            if state.status is StepStatus.COMPLETED
+        }
+
+    # -- empty maps ----------------------------------------------------------------------
+
+    def _complete_taskless_steps(self) -> int:
+        """Complete ready steps without tasks, except those whose condition is not met."""
+        completed = 0
+        for _ in range(MAX_ROUNDS):
+            empty = [state for state in self.run.states.values() if self._is_taskless(state)]
+            if not empty:
+                return completed
+            for state in empty:
+                self._complete_empty(state)
+            for state in empty:
+                self._release_dependents(state)
+            completed += len(empty)
+        raise RunError(f"Cascade loop exceeded safety limit of {MAX_ROUNDS} iterations")
+
+    def _is_taskless(self, state: StepState) -> bool:
+        is_empty = state.is_ready and state.initial_tasks == 0
+        return is_empty and self._is_met(self.plan.steps[state.slug])
+
+    def _complete_empty(self, state: StepState) -> None:
+        state.become(StepStatus.COMPLETED)
+        state.remaining_tasks, state.output = 0, []
+        self.run.remaining_steps -= 1
+        self._send("step:completed", state.slug)
+
+    # -- starting and ending -------------------------------------------------------------
+
+    def _start_ready_steps(self) -> None:
+        if self.run.status is not RunStatus.STARTED:
+            return
+        for step in self.plan.steps.values():
+            state = self.run.states[step.slug]
+            if state.is_ready and state.initial_tasks:
+                self._start_step(state, self.now + step.start_delay_s)
+
+    def _start_step(self, state: StepState, visible_at: float) -> None:
+        assert state.initial_tasks is not None
+        state.become(StepStatus.STARTED)
+        state.remaining_tasks = state.initial_tasks
+        self._send("step:started", state.slug)
+        state.tasks = [
+            TaskRow(self.run.run_id, state.slug, index, Message(visible_at))
+            for index in range(state.initial_tasks)
+        ]
+
+    def _maybe_complete_run(self) -> None:
+        if self.run.remaining_steps or self.run.status is not RunStatus.STARTED:
+            return
+        self.run.become(RunStatus.COMPLETED)
+        leaves = [self.run.states[step.slug] for step in self.plan.leaves]
+        outputs = {
+            leaf.slug: None if isinstance(leaf.output, Absent) else leaf.output
+            for leaf in leaves
+            if leaf.status is StepStatus.COMPLETED
+        }
+        if outputs:
+            self.run.output = outputs
+        self._send("run:completed", None)
+
+    def _fail_step(self, state: StepState, message: str) -> None:
+        state.become(StepStatus.FAILED)
+        state.error = message
+        self._send("step:failed", state.slug, message)
+        self.fail_run(message)
+
+    # -- skipping ------------------------------------------------------------------------
+
+    def _skip(self, state: StepState, reason: str, message: str | None = None) -> None:
+        state.become(StepStatus.SKIPPED)
+        state.skip_reason = reason
+        state.remaining_tasks = None
+        self.run.remaining_steps -= 1
+        _archive(state)
+        for task in state.tasks:
+            if task.is_open:
+                task.become(TaskStatus.SKIPPED)
+        self._send("step:skipped", state.slug, message)
+
+    def _force_skip(self, slug: str, reason: str) -> None:
+        downstream = self.plan.downstream(slug)
+        for state in self.run.states.values():
+            may_skip = state.status in (StepStatus.CREATED, StepStatus.STARTED)
+            if state.slug in downstream and may_skip:
+                self._skip(state, reason if state.slug == slug else "dependency_skipped")
+
+    def _release_dependents(self, ended: StepState) -> None:
+        """Tell the dependents that one dep is done, and their maps how many tasks they have."""
+        for slug in self.plan.steps[ended.slug].dependents:
+            state = self.run.states[slug]
+            state.remaining_deps -= 1
+            if self.plan.steps[slug].is_map and state.initial_tasks is None:
+                state.initial_tasks = _length(ended)
+
+    def _send(self, type: str, step: str | None, error: str | None = None) -> None:
+        self.run.events.append(Event(self.run.run_id, type, step, error))
+
+
+def _length(ended: StepState) -> int:
+    if ended.status is not StepStatus.COMPLETED:
+        return 0
+    return len(ended.output) if isinstance(ended.output, list) else 0
+
+
+def _archive(state: StepState) -> None:
+    for task in state.tasks:
+        if task.is_open:
+            task.message.archived = True

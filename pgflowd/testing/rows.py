@@ -1,0 +1,163 @@
+"""
+Rows: what the engine of `testing.engine` keeps instead of tables, and how statuses may move.
+
+The columns are those of the SQL contract that decide anything; times, workers and recovery
+are left out. An SQL null among JSON values is `ABSENT`, since `None` is JSON's null. A status
+changes by `move` only, which knows the table of moves and raises E902 for any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, Final, TypeVar
+
+from pgflowd.errors import Bug
+
+
+class Absent(Enum):
+    """SQL null, where None would be JSON null."""
+
+    ABSENT = "absent"
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
+
+
+class RunStatus(StrEnum):
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class StepStatus(StrEnum):
+    CREATED = "created"
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class TaskStatus(StrEnum):
+    QUEUED = "queued"
+    STARTED = "started"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # its step was skipped while it was queued or started
+
+
+Status = TypeVar("Status", RunStatus, StepStatus, TaskStatus)
+
+RUN_MOVES: dict[RunStatus, set[RunStatus]] = {
+    RunStatus.STARTED: {RunStatus.COMPLETED, RunStatus.FAILED},
+    RunStatus.COMPLETED: set(),
+    RunStatus.FAILED: set(),
+}
+STEP_MOVES: dict[StepStatus, set[StepStatus]] = {
+    StepStatus.CREATED: {
+        StepStatus.STARTED,
+        StepStatus.COMPLETED,  # an empty map
+        StepStatus.SKIPPED,
+        StepStatus.FAILED,  # its condition was not met
+    },
+    StepStatus.STARTED: {StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED},
+    StepStatus.COMPLETED: set(),
+    StepStatus.FAILED: set(),
+    StepStatus.SKIPPED: set(),
+}
+TASK_MOVES: dict[TaskStatus, set[TaskStatus]] = {
+    TaskStatus.QUEUED: {TaskStatus.STARTED, TaskStatus.SKIPPED},
+    TaskStatus.STARTED: {
+        TaskStatus.COMPLETED,
+        TaskStatus.FAILED,
+        TaskStatus.QUEUED,  # a retry
+        TaskStatus.SKIPPED,
+    },
+    TaskStatus.COMPLETED: set(),
+    TaskStatus.FAILED: set(),
+    TaskStatus.SKIPPED: set(),
+}
+
+
+def move(table: dict[Status, set[Status]], state: Status, target: Status) -> Status:
+    """Return the target status, or raise E902 if the table has no such move."""
+    if target not in table[state]:
+        raise Bug(f"the engine cannot move from {state} to {target}", code="E902")
+    return target
+
+
+@dataclass
+class Message:
+    """The queue's envelope for a task; `visible_at` is virtual time."""
+
+    visible_at: float
+    archived: bool = False
+
+
+@dataclass
+class TaskRow:
+    run_id: str
+    step_slug: str
+    index: int
+    message: Message
+    status: TaskStatus = TaskStatus.QUEUED
+    attempts: int = 0
+    output: Any = ABSENT
+    error: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in (TaskStatus.QUEUED, TaskStatus.STARTED)
+
+    def become(self, target: TaskStatus) -> None:
+        self.status = move(TASK_MOVES, self.status, target)
+
+
+@dataclass
+class StepState:
+    slug: str
+    remaining_deps: int
+    initial_tasks: int | None
+    status: StepStatus = StepStatus.CREATED
+    remaining_tasks: int | None = None
+    output: Any = ABSENT
+    error: str | None = None
+    skip_reason: str | None = None
+    tasks: list[TaskRow] = field(default_factory=list)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.status is StepStatus.CREATED and self.remaining_deps == 0
+
+    def become(self, target: StepStatus) -> None:
+        self.status = move(STEP_MOVES, self.status, target)
+
+
+@dataclass
+class Event:
+    """What the SQL sends to whoever follows the run; `step` is None for the run's own."""
+
+    run_id: str
+    type: str
+    step: str | None = None
+    error: str | None = None
+
+
+@dataclass
+class RunRow:
+    run_id: str
+    input: Any
+    remaining_steps: int
+    states: dict[str, StepState]  # in the order of the shape
+    status: RunStatus = RunStatus.STARTED
+    output: Any = ABSENT
+    events: list[Event] = field(default_factory=list)
+
+    def become(self, target: RunStatus) -> None:
+        self.status = move(RUN_MOVES, self.status, target)
