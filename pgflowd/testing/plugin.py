@@ -1,0 +1,75 @@
+"""
+Plugin: the fixtures for testing flows on a real database, found by pytest on its own.
+
+    pgflow_server   the server of the whole run: an embedded one, or that of `--pgflow-dsn`
+    pgflow_db       a fresh database with our schema, dropped after the test
+
+The embedded server lives in `.pgflowd/test` below the root of the project. It is shared by
+all runs at a time, xdist's workers among them, and stopped by the last one. It gives up
+durability for speed. Its data stay, so that the next run need not install the schema again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+DIRECTORY = Path(".pgflowd", "test")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_QUICK = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "max_connections": "300",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pgflowd")
+    group.addoption(
+        "--pgflow-dsn",
+        metavar="DSN",
+        help="a superuser's connection to the server for the tests, instead of an embedded one",
+    )
+
+
+@pytest.fixture(scope="session")
+def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
+    """The server of this run: `dsn`, and `database()` for further databases."""
+    from pgflowd.host.postgres import EmbeddedPostgres
+    from pgflowd.testing.scratch import ScratchServer
+
+    with ExitStack() as stack:
+        dsn = request.config.getoption("--pgflow-dsn")
+        if dsn is None:
+            directory = request.config.rootpath / DIRECTORY
+            _forget_after_reboot(directory)
+            dsn = stack.enter_context(EmbeddedPostgres(directory, options=_QUICK)).dsn
+        server = ScratchServer(dsn)
+        stack.callback(server.close)
+        yield server
+
+
+@pytest.fixture
+def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
+    """A fresh database with our schema: `dsn`, and `connect()`."""
+    with pgflow_server.database() as database:
+        yield database
+
+
+def _forget_after_reboot(directory: Path) -> None:
+    """Remove data that a failure of the machine may have spoiled, as nothing was synced."""
+    boot = _BOOT.read_text() if _BOOT.exists() else ""
+    noted = directory.with_name(f"{directory.name}.boot")
+    if directory.exists() and noted.exists() and noted.read_text() != boot:
+        shutil.rmtree(directory.resolve())
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    noted.write_text(boot)

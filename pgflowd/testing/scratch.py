@@ -1,0 +1,149 @@
+"""
+Scratch: a fresh database for every test, on one server for all of them.
+
+The schema is installed once, into a template whose name tells the SQL it was made of; a
+database is a copy of it, made in a few hundredths of a second. Several test runs may share
+the server: each holds an advisory lock, and what a killed run left behind is dropped by the
+next one, which finds that lock free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import conninfo, errors, sql
+
+import pgflowd.db.schema
+from pgflowd.shipped import shipped
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+_TEMPLATE = "pgflowd_template_"
+_SCRATCH = "pgflowd_scratch_"
+_TEMPLATES_KEPT = 4  # of older SQL, for runs that began before it changed
+_RUNS, _TEMPLATES = 0x70670001, 0x70670002  # the advisory locks' first halves
+
+
+class ScratchDatabase:
+    """A database of one test: where it is, and connections which end with it."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._connections: list[Connection] = []
+
+    @property
+    def name(self) -> str:
+        return str(conninfo.conninfo_to_dict(self.dsn)["dbname"])
+
+    def connect(self, **kwargs: Any) -> Connection:
+        """Open a connection, in autocommit unless said otherwise."""
+        connection: Connection = psycopg.connect(self.dsn, **{"autocommit": True, **kwargs})
+        self._connections.append(connection)
+        return connection
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+class ScratchServer:
+    """A server on which tests may make databases: the DSN of a superuser."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._admin: Connection = psycopg.connect(dsn, autocommit=True)
+        self._run = secrets.randbelow(2**31)
+        self._made = 0
+        self._admin.execute("select pg_advisory_lock(%s, %s)", (_RUNS, self._run))
+        self._drop_what_killed_runs_left()
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def dsn_for(self, database: str) -> str:
+        return conninfo.make_conninfo(self.dsn, dbname=database)
+
+    @contextmanager
+    def database(self, *, schema: bool = True) -> Iterator[ScratchDatabase]:
+        """A new database, dropped at the end; with our schema, or empty."""
+        self._made += 1
+        name = f"{_SCRATCH}{self._run}_{self._made}"
+        if schema:
+            self._copy_template(name)
+        else:
+            self._create(name, "template0")
+        database = ScratchDatabase(self.dsn_for(name))
+        try:
+            yield database
+        finally:
+            database.close()
+            self._drop(name)
+
+    def _copy_template(self, name: str) -> None:
+        template = f"{_TEMPLATE}{_digest()}"
+        try:
+            self._create(name, template)
+        except errors.InvalidCatalogName:
+            self._make_template(template, then=lambda: self._create(name, template))
+
+    def _make_template(self, template: str, then: Callable[[], None]) -> None:
+        self._admin.execute("select pg_advisory_lock(%s, 0)", (_TEMPLATES,))
+        try:
+            if not self._names(template):
+                making = f"{_SCRATCH}{self._run}_making"
+                self._drop(making)
+                self._create(making, "template0")
+                with psycopg.connect(self.dsn_for(making), autocommit=True) as connection:
+                    pgflowd.db.schema.install(connection)
+                rename = sql.SQL("alter database {} rename to {}")
+                self._admin.execute(
+                    rename.format(sql.Identifier(making), sql.Identifier(template))
+                )
+                for old in self._names(f"{_TEMPLATE}%")[:-_TEMPLATES_KEPT]:
+                    self._drop(old)
+            then()
+        finally:
+            self._admin.execute("select pg_advisory_unlock(%s, 0)", (_TEMPLATES,))
+
+    def _create(self, name: str, template: str) -> None:
+        # copying files is the quicker strategy for a template of some ten megabytes
+        create = sql.SQL("create database {} template {} strategy file_copy")
+        self._admin.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+
+    def _drop(self, name: str) -> None:
+        drop = sql.SQL("drop database if exists {} with (force)")
+        self._admin.execute(drop.format(sql.Identifier(name)))
+
+    def _names(self, pattern: str) -> list[str]:
+        """Return the databases whose names are like the pattern, oldest first."""
+        query = "select datname from pg_database where datname like %s order by oid"
+        return [name for (name,) in self._admin.execute(query, (pattern,))]
+
+    def _drop_what_killed_runs_left(self) -> None:
+        for name in self._names(f"{_SCRATCH}%"):
+            run = int(name.removeprefix(_SCRATCH).split("_")[0])
+            lock = (_RUNS, run)
+            row = self._admin.execute("select pg_try_advisory_lock(%s, %s)", lock).fetchone()
+            if run != self._run and row == (True,):
+                self._drop(name)
+                self._admin.execute("select pg_advisory_unlock(%s, %s)", lock)
+
+
+def _digest() -> str:
+    """Name all that decides how a fresh database looks: our SQL, how it is applied, and pgmq."""
+    digest = hashlib.sha256(importlib.metadata.version("pgmq").encode())
+    applier = Path(pgflowd.db.schema.__file__)
+    places = [shipped("sql"), applier.parent if applier.stem == "__init__" else applier]
+    for place in places:
+        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
+            if file.suffix in {".sql", ".txt", ".py"}:
+                digest.update(f"\0{file.relative_to(place.parent)}\0".encode())
+                digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

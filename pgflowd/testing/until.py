@@ -1,0 +1,45 @@
+"""
+Until: the only way a test waits for something that another process does.
+
+    until(lambda: run.status == "completed", within_s=5)
+
+It returns as soon as the condition holds, and fails with a sentence when time is up, so a
+test is as quick as what it waits for and never waits for ever.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_FIRST_NAP_S = 0.002
+_LONGEST_NAP_S = 0.05
+
+
+def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
+    """Ask until the answer is true, and return it; AssertionError if it never was."""
+    deadline = time.monotonic() + within_s
+    nap_s = _FIRST_NAP_S
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            raise AssertionError(
+                f"not so within {within_s:g} s: {_named(condition)} (last answer: {answer!r})"
+            )
+        time.sleep(nap_s)
+        nap_s = min(nap_s * 2, _LONGEST_NAP_S)
+
+
+def _named(condition: Callable[[], object]) -> str:
+    """Return the condition as the test wrote it, where its source can be read."""
+    try:
+        lines = inspect.getsource(condition).split("\n")
+    except (OSError, TypeError):
+        return repr(condition)
+    return " ".join(line.strip() for line in lines).strip()

@@ -1,0 +1,32 @@
+"""
+The fixtures of every room: `server` and `database`, which are those of our own plugin.
+
+The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/plugin.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+
+@pytest.fixture(scope="session")
+def server(pgflow_server: ScratchServer) -> ScratchServer:
+    """The server of the whole run."""
+    return pgflow_server
+
+
+@pytest.fixture
+def database(pgflow_db: ScratchDatabase) -> ScratchDatabase:
+    """A fresh database with the whole schema: `.dsn`, `.connect()`."""
+    return pgflow_db
+
+
+@pytest.fixture
+def empty_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
+    """A fresh database with nothing in it."""
+    with pgflow_server.database(schema=False) as fresh:
+        yield fresh
