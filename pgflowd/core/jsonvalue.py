@@ -1,0 +1,169 @@
+"""
+JSON values: what may be stored, encoded once, and the place of what may not.
+
+Handlers return and clients send Python values; the database stores JSON. `encode` accepts
+exactly what survives the way there and back: dicts with strings as keys, lists (tuples become
+lists), strings, numbers, true, false, null. Anything else is refused with its place, as in
+`E403 output.items[3].price is NaN`. The common path is two calls into C; only a value that is
+suspicious is walked in Python, to find what is wrong with it and where.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pgflowd.errors import OutputError
+
+MAX_DEPTH = 1000  # about where the encoder's recursion ends
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REMEDIES = {
+    "set": "return a list",
+    "frozenset": "return a list",
+    "bytes": "decode it, or encode it with base64",
+    "bytearray": "decode it, or encode it with base64",
+    "Decimal": "return str(…) or float(…)",
+    "datetime": "return its isoformat()",
+    "date": "return its isoformat()",
+    "time": "return its isoformat()",
+    "timedelta": "return its total_seconds()",
+    "UUID": "return str(…)",
+    "generator": "return a list",
+    "coroutine": "await it",
+}
+
+
+def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) -> str:
+    """Return the value as JSON text, or raise E403 (no JSON) or E404 (too large)."""
+    text, trouble = _dump(value)
+    if trouble:
+        found = next(_faults(value, what), None)
+        if found is not None or text is None:
+            fault, remedy = found or (f"{what} {trouble}", None)
+            raise OutputError(fault, code="E403", next=remedy)
+    assert text is not None
+    if max_bytes is not None:
+        _check_size(text, what, max_bytes)
+    return text
+
+
+def decode(text: str | bytes | None) -> Any:
+    """Return the value of a JSON text; no text (SQL null) is None, as JSON's null is."""
+    return None if text is None else json.loads(text)
+
+
+def _dump(value: Any) -> tuple[str | None, str | None]:
+    """The text, and why the value is suspicious. The text is None if there cannot be one."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode("utf-8")
+        if "\\u0000" in text:
+            return text, "contains a NUL character"
+        if json.loads(text) != value:  # keys that became strings; tuples, which are welcome
+            return text, "changes on the way to JSON"
+    except RecursionError:
+        return None, "is nested too deeply"
+    except (TypeError, ValueError, OverflowError) as error:  # surrogates and cycles, too
+        return None, f"is no JSON: {error}"
+    return text, None
+
+
+def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
+    """Each thing that JSON or PostgreSQL refuses, in the order of the document."""
+    pending: list[tuple[Any, str, tuple[int, ...]]] = [(root, what, ())]
+    while pending:
+        value, place, above = pending.pop()
+        if not isinstance(value, dict | list | tuple):
+            if fault := _scalar_fault(value):
+                yield f"{place} {fault}", _REMEDIES.get(type(value).__name__)
+            continue
+        if id(value) in above:
+            yield f"{place} contains itself", None
+            continue
+        if len(above) >= MAX_DEPTH:
+            yield f"{what} is nested more than {MAX_DEPTH} levels deep", None
+            return
+        if isinstance(value, dict):
+            yield from _key_faults(value, place)
+        inside = (*above, id(value))
+        pending.extend((v, p, inside) for v, p in reversed(list(_children(value, place))))
+
+
+def _children(value: Any, place: str) -> Iterator[tuple[Any, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield inner, place + _dotted(key)
+    else:
+        for index, inner in enumerate(value):
+            yield inner, f"{place}[{index}]"
+
+
+def _dotted(key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key):
+        return f".{key}"
+    return f"[{json.dumps(key[:60], ensure_ascii=True)}]"
+
+
+def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:
+    for key in value:
+        if not isinstance(key, str):
+            text = f"{place} has the key {key!r}, which is {_article(type(key).__name__)}"
+            yield text, "keys must be strings"
+        elif fault := _text_fault(key):
+            yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
+
+
+def _scalar_fault(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _text_fault(value)
+    if isinstance(value, int):
+        return None if value.bit_length() < 14_000 else "is an integer of over 4,000 digits"
+    if isinstance(value, float):
+        return _float_fault(value)
+    return f"is {_article(type(value).__name__)}, which JSON does not know"
+
+
+def _float_fault(value: float) -> str | None:
+    if math.isnan(value):
+        return "is NaN"
+    if math.isinf(value):
+        return "is Infinity" if value > 0 else "is -Infinity"
+    return None
+
+
+def _text_fault(text: str) -> str | None:
+    if "\0" in text:
+        return "contains a NUL character, which PostgreSQL cannot store"
+    if match := _SURROGATE.search(text):
+        return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is no text"
+    return None
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[:1].lower() in "aeio" else f"a {name}"
+
+
+def _check_size(text: str, what: str, max_bytes: int) -> None:
+    size = len(text) if text.isascii() else len(text.encode("utf-8"))
+    if size > max_bytes:
+        raise OutputError(
+            f"{what} has {_mebibytes(size)}, more than the {_mebibytes(max_bytes)} allowed",
+            code="E404",
+            next="store it elsewhere and return where it is",
+        )
+
+
+def _mebibytes(size: int) -> str:
+    if size < 1024:
+        return f"{size} bytes"
+    if size < 1024 * 1024:
+        return f"{size / 1024:.1f} KiB"
+    return f"{size / 1024 / 1024:.1f} MiB"

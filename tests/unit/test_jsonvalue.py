@@ -1,0 +1,133 @@
+"""What may be stored arrives as it was; what may not is refused with its place."""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import enum
+import math
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgflowd.core.jsonvalue import decode, encode
+from pgflowd.errors import OutputError
+
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+scalars = st.none() | st.booleans() | st.integers() | text
+scalars |= st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(scalars, lambda v: st.lists(v) | st.dictionaries(text, v), max_leaves=20)
+
+
+@given(values)
+def test_json_values_come_back_as_they_were(value):
+    assert decode(encode(value)) == value
+
+
+@pytest.mark.parametrize("value", [0, "", [], {}, False, None, 0.0, "\u2028</script>", "\\u0000"])
+def test_falsy_and_odd_values_are_kept(value):
+    assert decode(encode(value)) == value
+    assert type(decode(encode(value))) is type(value)
+
+
+def test_tuples_become_lists_and_subclasses_their_base():
+    Point = collections.namedtuple("Point", "x y")
+    value = {"p": Point(1, 2), "d": collections.OrderedDict(a=1)}
+
+    assert decode(encode(value)) == {"p": [1, 2], "d": {"a": 1}}
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+loop: list = [1]
+loop.append({"again": loop})
+
+REFUSED = [
+    (float("nan"), "output is NaN"),
+    ({"items": [0, 0, 0, {"price": float("nan")}]}, "output.items[3].price is NaN"),
+    ([float("inf")], "output[0] is Infinity"),
+    ([-float("inf")], "output[0] is -Infinity"),
+    ({"a b": "x\0"}, 'output["a b"] contains a NUL character, which PostgreSQL cannot store'),
+    (["\ud800"], r"output[0] contains the lone surrogate \ud800, which is no text"),
+    ({"\udfff": 1}, r"output has the key '\udfff', which contains the lone surrogate \udfff"),
+    ({1: 2}, "output has the key 1, which is an int; keys must be strings"),
+    ({"a": {None: 2}}, "output.a has the key None, which is a NoneType; keys must be strings"),
+    ({(1, 2): 2}, "output has the key (1, 2), which is a tuple"),
+    ({1, 2}, "output is a set, which JSON does not know; return a list"),
+    (b"x", "output is a bytes, which JSON does not know; decode it"),
+    ([decimal.Decimal(1)], "output[0] is a Decimal, which JSON does not know"),
+    ({"at": datetime.datetime(2026, 1, 1)}, "output.at is a datetime, which JSON does not know"),
+    (uuid.UUID(int=0), "output is a UUID, which JSON does not know; return str"),
+    (Colour.RED, "output is a Colour, which JSON does not know"),
+    (object(), "output is an object, which JSON does not know"),
+    (10**5000, "output is an integer of over 4,000 digits"),
+    (loop, "output[1].again contains itself"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), REFUSED, ids=[m for _, m in REFUSED])
+def test_what_json_does_not_know_is_refused_with_its_place(value, message):
+    with pytest.raises(OutputError) as caught:
+        encode(value)
+
+    assert caught.value.code == "E403"
+    assert message in str(caught.value)
+
+
+def test_twenty_thousand_levels_are_refused():
+    value: list = []
+    for _ in range(20_000):
+        value = [value]
+
+    with pytest.raises(OutputError, match="E403 output is nested more than 1000 levels deep"):
+        encode(value)
+
+
+def test_what_is_too_large_is_refused_with_both_sizes():
+    with pytest.raises(OutputError) as caught:
+        encode("ä" * 1024, max_bytes=1024)
+
+    assert str(caught.value) == (
+        "E404 output has 2.0 KiB, more than the 1.0 KiB allowed;"
+        " store it elsewhere and return where it is"
+    )
+    assert encode("ä" * 511, max_bytes=1024)
+
+
+def test_an_input_is_named_as_such():
+    with pytest.raises(OutputError, match=r"E403 input\.x is NaN"):
+        encode({"x": float("nan")}, what="input")
+
+
+def is_storable(value) -> bool:
+    if isinstance(value, list):
+        return all(is_storable(element) for element in value)
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and is_storable([k, v]) for k, v in value.items())
+    if isinstance(value, str):
+        return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, bytes)
+
+
+anything = st.recursive(
+    values | st.floats() | st.text() | st.binary(max_size=2) | st.just("\ud900"),
+    lambda v: st.lists(v) | st.dictionaries(st.text() | st.integers() | st.none(), v),
+    max_leaves=8,
+)
+
+
+@given(anything)
+def test_exactly_what_can_be_stored_is_accepted(value):
+    try:
+        encode(value)
+    except OutputError:
+        assert not is_storable(value)
+    else:
+        assert is_storable(value)
