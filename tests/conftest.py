@@ -7,10 +7,12 @@ The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+if TYPE_CHECKING:
+    from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 
 @pytest.fixture(scope="session")
