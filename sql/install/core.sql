@@ -27,8 +27,7 @@ with schema as (
    where pg_catalog.to_regclass(needed.name) is null
   union all
   select 'pgflow.start_tasks'
-   where pg_catalog.to_regproc('pgflow.start_tasks') is null
-     and not exists (select from pg_catalog.pg_proc as proc, schema
+   where not exists (select from pg_catalog.pg_proc as proc, schema
                       where proc.pronamespace = schema.oid and proc.proname = 'start_tasks')
 ), missing as (
   select pg_catalog.string_agg(lacking.names, ', ') as names from lacking

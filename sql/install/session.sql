@@ -6,5 +6,18 @@ set local check_function_bodies = off;
 set local client_min_messages = warning;
 set local statement_timeout = 0;
 set local lock_timeout = '60s';
-select pg_catalog.pg_advisory_xact_lock(1885824612, 0);
+do $$
+begin
+  if current_setting('search_path') <> '""' then
+    raise exception 'this script needs one transaction around it'
+      using errcode = 'PF032', hint = 'psql -1 -v ON_ERROR_STOP=1 -f script.sql';
+  end if;
+  if current_setting('server_version_num')::int / 10000 not between 15 and 18 then
+    raise exception 'the server is PostgreSQL %, and pgflowd needs 15 to 18',
+                    current_setting('server_version')
+      using errcode = 'PF033', hint = 'use a server of a supported version';
+  end if;
+  perform pg_advisory_xact_lock(1885824612, 0);
+end
+$$;
 set local lock_timeout = '10s';

@@ -1,29 +1,18 @@
 """
 Schema: brings a database to the schema this pgflowd needs, and tells how far it is.
+
+`migrate` does all in one transaction under an advisory lock: a failure leaves nothing, and a
+second migrate waits for the first. `status` and `verify` only look, `require` raises what a
+daemon cannot work with, `sql` prints what `migrate` would run. Nothing here touches a schema
+`pgflow` that somebody else installed; beside it only `pgflowd` is added.
+
+    files    the SQL files and their order        plan    which of them, from where to where
+    state    what the database says of itself     verify  what changed since the last migrate
+    pgmq     the queues' SQL                      judge   states we cannot work with
 """
 
-from __future__ import annotations
+from pgflowd.db.schema.judge import Status, require, status
+from pgflowd.db.schema.migrate import Migrated, install, migrate, sql
+from pgflowd.db.schema.verify import verify
 
-from typing import Any
-
-import psycopg
-
-from pgflowd.db.schema.files import OWN, SqlFile, read, schema_files
-from pgflowd.db.schema.pgmq import pgmq_script
-
-Connection = psycopg.Connection[Any]
-
-
-def install(conn: Connection) -> None:
-    """Bring an empty database to the present schema, pgmq included, in one transaction."""
-    with conn.transaction():
-        for file in (read("install/session.sql"), pgmq_script(), *schema_files(OWN)):
-            _run(conn, file)
-
-
-def _run(conn: Connection, file: SqlFile) -> None:
-    try:
-        conn.execute(file.text.encode())
-    except psycopg.Error as error:
-        error.add_note(f"in sql/{file.path}")
-        raise
+__all__ = ["Migrated", "Status", "install", "migrate", "require", "sql", "status", "verify"]

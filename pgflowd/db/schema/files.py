@@ -54,9 +54,12 @@ class Migration:
         return core == OWN or self.name.startswith("pgflowd_")
 
 
-def read(path: str) -> SqlFile:
-    """Return the file with this path below `sql/`."""
-    return SqlFile(path, (shipped("sql") / path).read_text(encoding="utf-8"))
+def read(path: str, **values: str) -> SqlFile:
+    """Return the file with this path below `sql/`; each `<name>` in it becomes its value."""
+    text = (shipped("sql") / path).read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace(f"<{name}>", value)
+    return SqlFile(path, text)
 
 
 def schema_files(core: str) -> list[SqlFile]:

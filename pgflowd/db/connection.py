@@ -1,0 +1,168 @@
+"""
+Connection: opens connections to the database, and turns its errors into ours.
+
+`connect` and `connect_async` give every connection the same limits: a server that is gone is
+noticed within seconds, a client that is gone holds no lock, and no statement waits for ever.
+What the URL says wins. `translated` wraps whatever talks to the database; what an error
+becomes is written in `db.sqlstate`, and what has no meaning of ours passes unchanged, so that
+the caller can try again. No text of ours holds a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgflowd.core.redact import one_line, redact, secrets_in
+from pgflowd.db.sqlstate import error_for
+from pgflowd.errors import Unreachable
+
+AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+PREPARE_AFTER = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a connection waits for what, in seconds; zero is for ever."""
+
+    connect_s: float = 10.0
+    statement_s: float = 30.0
+    tcp_user_s: float = 20.0
+    lock_s: float = 5.0
+    idle_in_transaction_s: float = 10.0
+    client_check_s: float = 1.0  # the server looks whether we live while it works for us
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def connect(
+    url: str = "",
+    *,
+    name: str = "pgflowd",
+    limits: Limits = DEFAULT_LIMITS,
+    pooled: bool = False,
+    autocommit: bool = True,
+) -> psycopg.Connection[Any]:
+    """Open a connection; raise Unreachable when nobody answers.
+
+    An empty URL means the libpq environment. `pooled` says that a transaction pooler stands
+    between, where session settings and prepared statements would end up with others.
+    """
+    with _reaching(url):
+        conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)
+        if pooled:
+            conn.prepare_threshold = None
+        else:
+            conn.execute(_SETTINGS, _settings(limits))
+        conn.autocommit = autocommit
+    return conn
+
+
+async def connect_async(
+    url: str = "",
+    *,
+    name: str = "pgflowd",
+    limits: Limits = DEFAULT_LIMITS,
+    pooled: bool = False,
+    autocommit: bool = True,
+) -> psycopg.AsyncConnection[Any]:
+    """Do what `connect` does, for those who await."""
+    with _reaching(url):
+        conn = await psycopg.AsyncConnection.connect(conninfo(url, name, limits), autocommit=True)
+        if pooled:
+            conn.prepare_threshold = None
+        else:
+            await conn.execute(_SETTINGS, _settings(limits))
+        await conn.set_autocommit(autocommit)
+    return conn
+
+
+def conninfo(url: str, name: str, limits: Limits) -> str:
+    """Return the connection string with our defaults beside what the URL says."""
+    defaults: dict[str, Any] = {
+        "application_name": name,
+        "connect_timeout": max(2, round(limits.connect_s)),
+        "target_session_attrs": "read-write",
+        "keepalives": 1,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": round(limits.tcp_user_s * 1000),
+    }
+    return make_conninfo(**{**defaults, **conninfo_to_dict(url)})
+
+
+@contextmanager
+def translated(conn: AnyConnection | None = None) -> Iterator[None]:
+    """Raise errors of the database as errors of ours, where they have a meaning of ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        ours = error_for(error, user=_user(conn))
+        if ours is None:
+            raise
+        raise ours from error
+
+
+@contextmanager
+def _reaching(url: str) -> Iterator[None]:
+    """Say which server could not be reached, and why, without its password."""
+    try:
+        yield
+    except psycopg.ProgrammingError as error:
+        raise Unreachable(
+            f"the database URL cannot be read: {_cause(error, url)}",
+            next="it should look like postgresql://user@host:5432/dbname",
+        ) from None
+    except psycopg.Error as error:
+        raise Unreachable(
+            f"the database at {place_of(url)} cannot be reached: {_cause(error, url)}",
+            next="see that it runs and that [database] url, or PGHOST and the like, are right",
+        ) from None
+
+
+def place_of(url: str) -> str:
+    """Return host, port and database of a URL, and nothing secret."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        return "?"
+    if "service" in parts:
+        return f"service {parts['service']}"
+    host = parts.get("host") or parts.get("hostaddr") or "the libpq default"
+    port = f":{parts['port']}" if "port" in parts else ""
+    name = f"/{parts['dbname']}" if "dbname" in parts else ""
+    return one_line(f"{host}{port}{name}", 200)
+
+
+_SETTINGS = """
+select set_config('statement_timeout', %s, false),
+       set_config('lock_timeout', %s, false),
+       set_config('idle_in_transaction_session_timeout', %s, false),
+       set_config('client_connection_check_interval', %s, false)
+"""
+
+
+def _settings(limits: Limits) -> list[str]:
+    waits = (
+        limits.statement_s,
+        limits.lock_s,
+        limits.idle_in_transaction_s,
+        limits.client_check_s,
+    )
+    return [f"{round(wait * 1000)}ms" for wait in waits]
+
+
+def _cause(error: psycopg.Error, url: str) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return one_line(redact("; ".join(lines), secrets_in(url)), 500)
+
+
+def _user(conn: AnyConnection | None) -> str | None:
+    return None if conn is None or conn.closed else conn.info.user

@@ -1,0 +1,117 @@
+"""
+Judge: which states of a database we can work with, and what to do about the others.
+
+One table of verdicts serves `db status`, the daemon's start and `migrate`: missing and older
+schemas (E302) ask for a migrate, newer ones (E303) for another pgflowd, and a schema `pgflow`
+that fits no release we know (E307) is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgflowd.db.connection import translated
+from pgflowd.db.schema.files import OWN, checksum, newest_version, schema_files
+from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, State, read_state
+from pgflowd.errors import DatabaseError, Problem
+from pgflowd.shipped import shipped
+
+MIGRATE = "run `pgflowd db migrate`"
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a database is, and what keeps us from working with it."""
+
+    state: State
+    needed: int
+    problem: Problem | None
+    functions_differ: bool  # the version is right, the functions come from another release
+
+
+def status(conn: Connection) -> Status:
+    """Look at the database and judge it."""
+    with translated(conn), conn.transaction():
+        state = read_state(conn)
+    problem = _broken(state) or _distance(state)
+    differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
+    return Status(state, newest_version(), problem, differ)
+
+
+def require(conn: Connection) -> State:
+    """Return the state of a database we can work with; raise what is wrong with any other."""
+    found = status(conn)
+    if found.problem:
+        raise _as_error(found.problem)
+    return found.state
+
+
+def refuse_to_migrate(state: State) -> None:
+    """Raise unless a migrate may go on from here."""
+    problem = _broken(state)
+    if problem:
+        raise _as_error(problem)
+
+
+def _broken(state: State) -> Problem | None:
+    """Return what no migrate can mend."""
+    if state.version is not None and state.version > newest_version():
+        return Problem(
+            "E303",
+            f"the database is at schema version {state.version}, "
+            f"and this pgflowd knows {newest_version()}",
+            next="upgrade pgflowd",
+        )
+    if state.core == UNKNOWN_CORE:
+        return _unknown(f"schema pgflow is no release we know: it has no {state.missing}")
+    if state.core not in (OWN, NO_CORE) and not _has_adapter(state.core):
+        return _unknown(f"schema pgflow looks like release {state.core}, for which we have nothing")
+    if state.record.core == OWN and state.core not in (OWN, NO_CORE):
+        return Problem(
+            "E307",
+            "schema pgflow was ours and has lost our mark, or somebody replaced it",
+            next="put back its comment, as in sql/schema/pgflow/schema.sql, if it is ours",
+        )
+    if state.version is not None and state.core == NO_CORE:
+        return _half("schema pgflow is gone, and schema pgflowd is still there")
+    if state.version is None and state.core == OWN:
+        return _half("schema pgflow is there, and pgflowd.schema_history is gone")
+    return None
+
+
+def _distance(state: State) -> Problem | None:
+    """Return what a migrate will mend."""
+    if state.version is None:
+        return Problem("E302", "the database has no schema of ours", next=MIGRATE)
+    if state.version < newest_version():
+        return Problem(
+            "E302",
+            f"the database is at schema version {state.version}, "
+            f"and this pgflowd needs {newest_version()}",
+            next=MIGRATE,
+        )
+    if state.record.core != state.core:
+        return Problem(
+            "E307",
+            f"schema pgflow was release {state.record.core} and is {state.core} now",
+            next=MIGRATE,
+        )
+    if state.pgmq is None:
+        return Problem("E304", "schema pgmq is gone", next=MIGRATE)
+    return None
+
+
+def _has_adapter(core: str) -> bool:
+    return (shipped("sql") / "schema" / "pgflowd" / "foreign" / core).is_dir()
+
+
+def _unknown(text: str) -> Problem:
+    return Problem("E307", text, next="upgrade it or pgflowd, or use another database")
+
+
+def _half(text: str) -> Problem:
+    return Problem("E302", text, next="restore both from one backup, or drop both and migrate")
+
+
+def _as_error(problem: Problem) -> DatabaseError:
+    return DatabaseError(problem.text, code=problem.code, next=problem.next, place=problem.place)

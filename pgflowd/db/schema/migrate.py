@@ -1,0 +1,89 @@
+"""
+Migrate: changes a database, in one transaction, to the schema this pgflowd needs.
+
+The lock comes first, then a look at the database, then the plan. A dry run does all of it and
+rolls back, so it finds what a real one would find. Errors name the file they come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from pgflowd.db.connection import translated
+from pgflowd.db.schema.files import OWN, SqlFile, newest_version, read
+from pgflowd.db.schema.judge import refuse_to_migrate
+from pgflowd.db.schema.plan import Plan
+from pgflowd.db.schema.state import Connection, State, read_state
+from pgflowd.errors import DatabaseError
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What a migrate did, or would have done."""
+
+    before: int | None
+    after: int
+    core: str
+    migrations: list[str]
+    dry_run: bool
+
+
+def install(conn: Connection) -> None:
+    """Bring an empty or older database to the present schema, pgmq included."""
+    migrate(conn)
+
+
+def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> Migrated:
+    """Bring the database to version `to`, or to the newest, in one transaction."""
+    with translated(conn), conn.transaction() as transaction:
+        _run(conn, read("install/session.sql"))
+        state = read_state(conn)
+        plan = _plan(state, to)
+        for file in plan.files:
+            _run(conn, file)
+        if dry_run:
+            raise psycopg.Rollback(transaction)
+    names = [f"{step.version:04}_{step.name}" for step in plan.migrations]
+    return Migrated(state.version, plan.target, plan.core, names, dry_run)
+
+
+def sql(from_: int | None = None) -> str:
+    """Return the whole script for another migration program: all, or what follows a version.
+
+    It is plain SQL for a database with a core of ours, to be run in one transaction.
+    """
+    if from_ is not None:
+        _check_target(from_, lowest=0)
+    start = from_ or None
+    plan = Plan(OWN, start, newest_version(), by_migrations=from_ is not None)
+    guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
+    files = [read("install/session.sql"), guard, *plan.files]
+    head = "-- Run this in one transaction: psql -1 -v ON_ERROR_STOP=1 -f THIS_FILE\n"
+    return head + "".join(f"\n-- {file.path}\n{file.text.rstrip()}\n" for file in files)
+
+
+def _plan(state: State, to: int | None) -> Plan:
+    refuse_to_migrate(state)
+    if to is not None:
+        _check_target(to, lowest=state.version or 1)
+    target = newest_version() if to is None else to
+    by_migrations = state.version is not None or to is not None
+    return Plan(state.target_core, state.version, target, by_migrations, state.record.checksum)
+
+
+def _check_target(version: int, lowest: int) -> None:
+    if not lowest <= version <= newest_version():
+        raise DatabaseError(
+            f"schema version {version} is out of reach, which is {lowest} to {newest_version()}",
+            next="pgflowd db status shows where the database is",
+        )
+
+
+def _run(conn: Connection, file: SqlFile) -> None:
+    try:
+        conn.execute(file.text.encode())
+    except psycopg.Error as error:
+        error.add_note(f"while running sql/{file.path}")
+        raise

@@ -1,0 +1,80 @@
+"""
+State: what a database says about itself: its core, its version, its pgmq, its server.
+
+Whose schema `pgflow` it holds is told by the catalog (`sql/install/core.sql`), how far ours
+is by `pgflowd.schema_history`. Reads only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pgflowd.db.schema.files import OWN, read
+
+Connection = psycopg.Connection[Any]
+NO_CORE = "none"
+UNKNOWN_CORE = "unknown"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the last migrate wrote into `pgflowd.schema_history`."""
+
+    version: int | None = None
+    core: str | None = None
+    checksum: str | None = None  # of all schema files together
+    release: str | None = None
+    server: int | None = None
+    applied_at: datetime | None = None
+    applied_by: str | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """A database as it is: the core found in it, and what was recorded."""
+
+    core: str
+    missing: str | None  # what an unknown core lacks
+    has_history: bool
+    record: Record
+    server: str
+    pgmq: str | None
+
+    @property
+    def version(self) -> int | None:
+        return self.record.version
+
+    @property
+    def target_core(self) -> str:
+        """The core this database has after a migrate: an empty one gets ours."""
+        return OWN if self.core == NO_CORE else self.core
+
+
+def read_state(conn: Connection) -> State:
+    """Look at the database. Raises what psycopg raises when it may not look."""
+    with conn.cursor(row_factory=dict_row) as cursor:
+        core = _row(cursor.execute(read("install/core.sql").text.encode()))
+        about = _row(cursor.execute(read("install/about.sql").text.encode()))
+        record = Record()
+        if about["has_history"]:
+            row = _row(cursor.execute(read("install/state.sql").text.encode()))
+            record = Record(**{field.name: row[field.name] for field in fields(Record)})
+    return State(
+        core=core["core"],
+        missing=core["missing"],
+        has_history=about["has_history"],
+        record=record,
+        server=about["server"],
+        pgmq=about["pgmq"],
+    )
+
+
+def _row(cursor: psycopg.Cursor[dict[str, Any]]) -> dict[str, Any]:
+    row = cursor.fetchone()
+    assert row is not None
+    return row

@@ -1,0 +1,61 @@
+"""
+Verify: names what changed in the database since the last migrate, object by object.
+
+The catalog is compared with the fingerprints that migrate recorded; what others added beside
+our objects is none of our business. The recorded migrations are compared with our files.
+"""
+
+from __future__ import annotations
+
+from psycopg.rows import TupleRow, tuple_row
+
+from pgflowd.db.connection import translated
+from pgflowd.db.schema.files import migrations, read
+from pgflowd.db.schema.judge import MIGRATE, require
+from pgflowd.db.schema.state import Connection, State
+from pgflowd.errors import Problem
+
+REPLACED_BY_MIGRATE = ("function", "view", "trigger")
+BY_HAND = "change it back by hand, or restore it; sql/schema shows how it should look"
+
+
+def verify(conn: Connection) -> list[Problem]:
+    """Return one problem for each object that differs or is missing."""
+    with translated(conn), conn.transaction():
+        state = require(conn)
+        conn.execute("set local search_path = ''")
+        known = _pairs(conn, "install/known.sql")
+        present = _pairs(conn, "install/fingerprint.sql")
+        applied = _pairs(conn, "install/applied.sql")
+    found = [
+        _problem(state, name, "differs from" if name in present else "is missing since")
+        for name, fingerprint in sorted(known.items())
+        if present.get(name) != fingerprint
+    ]
+    return [*found, *_changed_migrations(applied)]
+
+
+def _problem(state: State, name: str, verb: str) -> Problem:
+    kind, _, rest = name.partition(" ")
+    text = f"{name} {verb} the last migrate"
+    if state.core != "own" and rest.startswith("pgflow."):
+        return Problem("E307", f"{text}: the core changed underneath", next=MIGRATE)
+    return Problem("E302", text, next=MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND)
+
+
+def _changed_migrations(applied: dict[str, str]) -> list[Problem]:
+    return [
+        Problem(
+            "E302",
+            f"migration {step.version:04}_{step.name} was applied with another text",
+            next="find out which release it came from; a migration never changes",
+        )
+        for step in migrations()
+        if applied.get(step.name, step.checksum) != step.checksum
+    ]
+
+
+def _pairs(conn: Connection, path: str) -> dict[str, str]:
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        rows: list[TupleRow] = cursor.execute(read(path).text.encode()).fetchall()
+    return dict(rows)

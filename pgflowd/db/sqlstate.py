@@ -1,0 +1,113 @@
+"""
+SQLSTATE: what an error of the database means in our words.
+
+SQLSTATE decides, never psycopg's class. PF000 to PF033 are raised by our own SQL; the others
+are PostgreSQL's. Constraint names and a few texts are public parts of the contract and tell
+flows and runs apart. An error without a meaning of ours has None here: such as a lock timeout
+or a deadlock, after which the caller tries again.
+"""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+
+from pgflowd.core.redact import one_line, redact
+from pgflowd.errors import (
+    AccessDenied,
+    DatabaseError,
+    LeaseLost,
+    MapInput,
+    NotFound,
+    NotRetryable,
+    PgflowdError,
+    RunEnded,
+    RunExists,
+    UnknownFlow,
+    Unreachable,
+    WrongState,
+)
+
+OURS: dict[str, tuple[type[PgflowdError], str]] = {
+    "PF001": (LeaseLost, "E407"),
+    "PF002": (NotFound, "E409"),
+    "PF003": (RunEnded, "E411"),
+    "PF004": (NotRetryable, "E411"),
+    "PF020": (WrongState, "E411"),
+    "PF030": (DatabaseError, "E307"),
+    "PF031": (DatabaseError, "E304"),
+    "PF032": (DatabaseError, "E302"),
+    "PF033": (DatabaseError, "E309"),
+}
+CONSTRAINTS: dict[str, type[PgflowdError]] = {
+    "runs_flow_slug_fkey": UnknownFlow,
+    "runs_pkey": RunExists,
+}
+UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]|25006")
+NOT_THERE = {"3F000", "42P01", "42883"}  # schema, table, function
+_OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
+_DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
+_MAP_INPUT = re.compile(r"Flow .* has root map steps but input is ")
+_RIGHTS = {
+    "schema": "usage on schema",
+    "function": "execute on function",
+    "procedure": "execute on procedure",
+    "sequence": "usage on sequence",
+    "database": "create on database",
+    "type": "usage on type",
+}
+
+
+def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | None:
+    """Return what the error means in our words, or None if it has no meaning of ours."""
+    state, text = error.sqlstate, _text(error)
+    if state is None:
+        return _lost(text) if isinstance(error, psycopg.OperationalError) else None
+    if state in OURS:
+        kind, code = OURS[state]
+        return kind(text, code=code, next=_hint(error))
+    if state == "42501":
+        return _denied(text, user)
+    if state in NOT_THERE and _OUR_SCHEMA.search(text):
+        return _not_there(text)
+    if UNREACHABLE.fullmatch(state):
+        return _lost(text)
+    if state == "P0001" and _MAP_INPUT.match(text):
+        return MapInput(text, next="give it a JSON array, one element per task")
+    return _constraint(error)
+
+
+def _lost(text: str) -> Unreachable:
+    return Unreachable(f"the database is not there: {text}", next="see that it runs")
+
+
+def _not_there(text: str) -> DatabaseError:
+    return DatabaseError(text, code="E302", next="run `pgflowd db migrate`")
+
+
+def _denied(text: str, user: str | None) -> AccessDenied:
+    role = user or "the role"
+    match = _DENIED.search(text)
+    remedy = f"give {role} a role of `pgflowd db sql roles`"
+    if match and match["kind"] in _RIGHTS:
+        remedy = f"grant {_RIGHTS[match['kind']]} {match['name']} to {role}, or {remedy}"
+    elif match:
+        remedy = f"grant what it does on {match['kind']} {match['name']} to {role}, or {remedy}"
+    return AccessDenied(f"{text}, as {role}", next=remedy)
+
+
+def _constraint(error: psycopg.Error) -> PgflowdError | None:
+    name = error.diag.constraint_name
+    if error.diag.schema_name != "pgflow" or name not in CONSTRAINTS:
+        return None
+    return CONSTRAINTS[name](error.diag.message_detail or _text(error))
+
+
+def _text(error: psycopg.Error) -> str:
+    return one_line(redact(error.diag.message_primary or str(error).strip()), 1000)
+
+
+def _hint(error: psycopg.Error) -> str | None:
+    hint = error.diag.message_hint
+    return None if hint is None else one_line(redact(hint), 1000)

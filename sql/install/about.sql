@@ -1,0 +1,9 @@
+-- The server, its pgmq, and whether we were here before. One row. The version of a pgmq that
+-- is no extension stands in the schema's comment, if it was us who installed it.
+select split_part(current_setting('server_version'), ' ', 1) as server,
+       coalesce((select extversion from pg_catalog.pg_extension where extname = 'pgmq'),
+                substring(obj_description(namespace.oid, 'pg_namespace') from '^pgmq ([0-9.]+),'),
+                case when namespace.oid is not null then 'unknown' end) as pgmq,
+       to_regclass('pgflowd.schema_history') is not null as has_history
+  from (values (0)) as always
+  left join pg_catalog.pg_namespace as namespace on namespace.nspname = 'pgmq'

@@ -1,0 +1,12 @@
+-- Where pg_cron is at hand, stalled tasks are given back without any daemon, as upstream does
+-- it. A role that may not schedule goes on without: the daemon's sweeper does the same.
+do $$
+begin
+  if exists (select from pg_catalog.pg_extension where extname = 'pg_cron') then
+    perform pgflow.setup_requeue_stalled_tasks_cron();
+  end if;
+exception when insufficient_privilege then
+  raise warning 'pg_cron is here, but % may not schedule jobs; the daemon''s sweeper recovers '
+                'stalled tasks instead', current_user;
+end
+$$;

@@ -1,0 +1,2 @@
+-- The rights of the roles: see sql/roles.sql.
+select 1;

@@ -1,0 +1,20 @@
+-- What was applied, and what the catalog looks like now, so that db verify can tell what
+-- changed since. Objects that others added are left out; of a schema pgflow that is not ours
+-- everything counts, since a core that changed underneath must be noticed.
+insert into pgflowd.schema_history (version, name, checksum, core, release)
+select step.version, step.name, step.checksum, <core>, <release>
+  from jsonb_to_recordset(<steps>) as step (version int, name text, checksum text);
+
+update pgflowd.schema_history set objects = null where objects is not null;
+
+insert into pgflowd.schema_history (version, name, checksum, core, release, objects)
+select <version>, 'functions', <checksum>, <core>, <release>,
+       jsonb_object_agg(catalog.object, catalog.fingerprint)
+  from (<fingerprint>) as catalog,
+       lateral (select current_setting('pgflowd.before')::jsonb as it) as before
+ where not before.it -> 'present' ? catalog.object
+    or before.it -> 'known' ? catalog.object
+    or <core> <> 'own' and catalog.object ~ '^\w+ pgflow\.'
+on conflict (version, name, checksum) do update
+   set core = excluded.core, release = excluded.release, objects = excluded.objects,
+       applied_at = excluded.applied_at, applied_by = excluded.applied_by, server = excluded.server;

@@ -1,0 +1,20 @@
+-- Functions that an earlier pgflowd brought and this one no longer has are dropped.
+-- Those are recorded as ours and were not applied again. What others added to our schemas
+-- stays, and so does everything of a schema pgflow that is not ours.
+do $$
+declare
+  before jsonb := current_setting('pgflowd.before');
+  stale text;
+begin
+  for stale in
+    select proc.oid::regprocedure::text
+      from pg_catalog.pg_proc as proc
+     where (proc.pronamespace = to_regnamespace('pgflowd')
+            or proc.pronamespace = to_regnamespace('pgflow') and <core> = 'own')
+       and before -> 'functions' ->> proc.oid::regprocedure::text = proc.ctid::text
+       and before -> 'known' ? ('function ' || proc.oid::regprocedure)
+  loop
+    execute 'drop routine ' || stale;
+  end loop;
+end
+$$;
