@@ -59,12 +59,19 @@ def run_as(
             timeout=timeout_s,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise Unreachable(f"cannot run {command[0]} for the embedded PostgreSQL: {error}") from error
+        raise Unreachable(
+            f"cannot run {command[0]} for the embedded PostgreSQL: {error}"
+        ) from error
 
 
 def account_for(data: Path) -> Account | None:
     """Return as whom the server of this data directory must run; None is ourselves."""
-    owner = data.stat().st_uid if data.exists() else None
+    try:
+        owner = data.stat().st_uid
+    except FileNotFoundError:
+        owner = None
+    except PermissionError:
+        owner = -1
     if os.geteuid() != 0:
         if owner not in (None, os.geteuid()):
             raise Unreachable(
@@ -80,7 +87,9 @@ def account_for(data: Path) -> Account | None:
         except KeyError:
             continue
         return Account(entry.pw_uid, entry.pw_gid)
-    raise Unreachable("PostgreSQL does not run as root, and there is no user `postgres` or `nobody`")
+    raise Unreachable(
+        "PostgreSQL does not run as root, and there is no user `postgres` or `nobody`"
+    )
 
 
 def home_for(directory: Path, account: Account | None) -> Path:

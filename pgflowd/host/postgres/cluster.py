@@ -1,11 +1,14 @@
 """
 Cluster: makes, starts and stops the server of one data directory.
 
-    home/            of whoever calls; what it holds besides `server`, `embedded` describes
+    home/            of whoever calls; what it holds besides, `embedded` describes
+      password       what TCP wants to hear
+      port           where the server listened last, and will again if nobody is there
+      sockets        a link to the socket's directory, where `server` is too long a path
       server/        of the server's account, closed to all others
         data/        appears whole: it is made beside and renamed
         log
-        .s.PGSQL.*   the socket, if the path is short enough; else it is in /tmp
+        .s.PGSQL.*   the socket
 
 The socket trusts whoever can enter its directory. TCP listens on loopback only, where any
 local user could knock, and wants the password. A crash of the server leaves files that name
@@ -21,6 +24,7 @@ import secrets
 import shlex
 import shutil
 import socket
+import stat
 import tempfile
 import time
 from collections.abc import Mapping
@@ -29,13 +33,13 @@ from pathlib import Path
 
 from pgflowd.errors import Unreachable
 from pgflowd.host.postgres.account import Account, run_as
-from pgflowd.host.postgres.leases import is_postmaster
+from pgflowd.host.postgres.leases import postmaster
 
-START_LIMIT_S = 60.0
+START_LIMIT_S = 60
 STOP_LIMIT_S = 30
 SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
 IMPOSSIBLE_PID = 2**22 + 1  # above the kernel's largest
-_SOCKETS_ELSEWHERE = "pgflowd-socket-"
+_NAP_S = 0.01
 _WORTH_ANOTHER_TRY = (
     "Address already in use",  # the port: another one is tried
     "is still in use",  # orphans of a killed server: they end within a moment
@@ -62,17 +66,8 @@ class Cluster:
         self._account = account
 
     def password(self) -> str:
-        """Return what TCP wants to hear."""
+        """Return the superuser's password."""
         return (self._home / "password").read_text().strip()
-
-    def running(self) -> Running | None:
-        """Return the running server, or None."""
-        try:
-            lines = (self.data / "postmaster.pid").read_text().splitlines()
-            running = Running(int(lines[0]), int(lines[3]), Path(lines[4]))
-        except (OSError, ValueError, IndexError):
-            return None
-        return running if is_postmaster(running.pid, self.data) else None
 
     def make(self, major: str) -> None:
         """Make the data directory unless there is one, which must be of this major version."""
@@ -88,43 +83,47 @@ class Cluster:
                 )
             return
         for half_made in server.glob("making-*"):
-            shutil.rmtree(half_made)
+            shutil.rmtree(half_made, ignore_errors=True)  # its initdb may still be writing
         making = server / f"making-{secrets.token_hex(4)}"
         self._initdb(making)
         making.rename(self.data)
 
     def start(self, options: Mapping[str, str]) -> Running:
-        """Start the server and return when it answers."""
-        self._correct_what_a_crash_left()
-        deadline = time.monotonic() + START_LIMIT_S
+        """Start the server if it is down, and return when it answers."""
         port_file = self._home / "port"
-        port = _free_port(port_file.read_text().strip() if port_file.exists() else "0")
-        while True:
+        last_port = port_file.read_text().strip() if port_file.exists() else ""
+        deadline = time.monotonic() + START_LIMIT_S
+        port = _free_port(int(last_port) if last_port.isdigit() else 0)
+        while postmaster(self.data) is None:
+            self._correct_what_a_crash_left()
             said = self._try_to_start(port, options)
-            running = self.running()
-            if running:
-                port_file.write_text(f"{running.port}\n")
-                return running
-            if time.monotonic() > deadline or not any(sign in said for sign in _WORTH_ANOTHER_TRY):
-                raise Unreachable(f"the embedded PostgreSQL did not start: {said}")
-            port = _free_port("0")
+            if postmaster(self.data) is None:
+                again = any(sign in said for sign in _WORTH_ANOTHER_TRY)
+                if not again or time.monotonic() > deadline:
+                    raise Unreachable(f"the embedded PostgreSQL did not start: {said}")
+                port = _free_port(0)
+        running = self._answering(deadline)
+        port_file.write_text(f"{running.port}\n")
+        return running
 
     def stop(self) -> None:
         """Stop the server, if it runs, and return when it is gone."""
-        running = self.running()
-        if running is None:
-            return
+        said = ""
         for mode in ("fast", "immediate"):
-            ended = self._run("pg_ctl", "stop", "-m", mode, "-t", str(STOP_LIMIT_S))
-            if self.running() is None:
-                break
-        else:
-            raise Unreachable(f"the embedded PostgreSQL does not stop: {ended}")
-        if running.socket_directory.name.startswith(_SOCKETS_ELSEWHERE):
-            shutil.rmtree(running.socket_directory, ignore_errors=True)
+            if postmaster(self.data) is None:
+                return
+            said = self._run("pg_ctl", "stop", "-m", mode, "-t", str(STOP_LIMIT_S))
+        if postmaster(self.data) is not None:
+            raise Unreachable(f"the embedded PostgreSQL does not stop: {said}")
+
+    def remove(self) -> None:
+        """Remove all there is of a stopped server."""
+        if (self._home / "sockets").is_symlink():
+            shutil.rmtree((self._home / "sockets").readlink(), ignore_errors=True)
+        shutil.rmtree(self._home)
 
     def _run(self, program: str, *arguments: str) -> str:
-        command = [self._binaries / program, "-D", self.data, *arguments]
+        command = [str(self._binaries / program), "-D", str(self.data), *arguments]
         return run_as(self._account, command).stdout.strip()
 
     def _initdb(self, making: Path) -> None:
@@ -133,12 +132,10 @@ class Cluster:
         password.touch(mode=0o600)
         password.write_text(secrets.token_urlsafe(24) + "\n")
         self._hand_over(password)
-        ended = run_as(
-            self._account,
-            [self._binaries / "initdb", "-D", making, "-U", "postgres", f"--pwfile={password}"]
-            + ["--encoding=UTF8", "--locale=C", "--no-instructions"]
-            + ["--auth-local=trust", "--auth-host=scram-sha-256"],
-        )
+        flags = ["-U", "postgres", f"--pwfile={password}", "--encoding=UTF8", "--locale=C"]
+        trust = ["--auth-local=trust", "--auth-host=scram-sha-256"]
+        initdb = [str(self._binaries / "initdb"), "-D", str(making), "--no-instructions"]
+        ended = run_as(self._account, [*initdb, *flags, *trust])
         if ended.returncode != 0:
             raise Unreachable(f"cannot make a database in {making}: {ended.stdout.strip()}")
 
@@ -152,7 +149,7 @@ class Cluster:
             **options,
         }
         flags = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in settings.items())
-        limit = ["-w", "-t", str(int(START_LIMIT_S))]
+        limit = ["-w", "-t", str(START_LIMIT_S)]
         said = self._run("pg_ctl", "start", *limit, "-l", str(self.log), "-o", flags)
         if not self.log.exists():
             return said
@@ -160,20 +157,35 @@ class Cluster:
             log.seek(log_began)
             return log.read()[-2000:].decode(errors="replace").strip()
 
+    def _answering(self, deadline: float) -> Running:
+        """Return the server when it says that it is ready, in the eighth line of its file."""
+        while time.monotonic() < deadline and postmaster(self.data) is not None:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            if len(lines) > 7 and lines[7].strip() == "ready":
+                return Running(int(lines[0]), int(lines[3]), Path(lines[4]))
+            time.sleep(_NAP_S)
+        raise Unreachable(f"the embedded PostgreSQL did not become ready; its log is {self.log}")
+
     def _socket_directory(self) -> Path:
+        """Return the server's own directory, or a short one: a socket's path is limited."""
         server = self.data.parent
         if len(os.fsencode(server)) <= SOCKET_PATH_LIMIT and "," not in str(server):
             return server
-        short = Path(tempfile.mkdtemp(prefix=_SOCKETS_ELSEWHERE, dir="/tmp"))
+        link = self._home / "sockets"
+        if link.is_symlink():
+            if link.exists() and _closed_to_others(link.stat(), server.stat().st_uid):
+                return link.readlink()
+            link.unlink()
+        short = Path(tempfile.mkdtemp(prefix="pgflowd-", dir="/tmp"))
         self._hand_over(short)
+        link.symlink_to(short)
         return short
 
     def _correct_what_a_crash_left(self) -> None:
         pid_file = self.data / "postmaster.pid"
         if pid_file.exists():
-            correct = f"1s/.*/{IMPOSSIBLE_PID}/"
-            run_as(self._account, ["sed", "-i", correct, pid_file])
-        sockets = [path for path in self.data.parent.glob(".s.PGSQL.*")]
+            run_as(self._account, ["sed", "-i", f"1s/.*/{IMPOSSIBLE_PID}/", pid_file])
+        sockets = list(self._socket_directory().glob(".s.PGSQL.*"))
         if sockets:
             run_as(self._account, ["rm", "-f", *sockets])
 
@@ -182,9 +194,13 @@ class Cluster:
             os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
 
 
-def _free_port(wanted: str) -> int:
+def _closed_to_others(status: os.stat_result, owner: int) -> bool:
+    return status.st_uid == owner and stat.S_IMODE(status.st_mode) == 0o700
+
+
+def _free_port(wanted: int) -> int:
     """Return the wanted port if nobody has it, else one that is free now."""
-    for port in (int(wanted) if wanted.isdigit() else 0, 0):
+    for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

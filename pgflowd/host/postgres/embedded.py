@@ -2,15 +2,16 @@
 Embedded: joins the users of a directory, starts the server if it is down, and leaves again.
 
 All users of a directory share one server. The last to leave stops it; if he is killed, the
-guard does. A directory may be joined again after any crash, of the server's or of ours.
+guard does. A directory may be joined again after any crash, of the server's or of ours. In
+`home`, which is the directory or what it links to:
+
+    lock, leases/, guard          who uses it: see `leases`
+    server/, password, and more   the server itself: see `cluster`
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from pgflowd.errors import Unreachable
 from pgflowd.host.postgres import leases
 from pgflowd.host.postgres.account import account_for, home_for
 from pgflowd.host.postgres.binaries import reachable, version, wheel_binaries
-from pgflowd.host.postgres.cluster import Cluster, Running
+from pgflowd.host.postgres.cluster import Cluster
 
 
 class EmbeddedPostgres:
@@ -29,7 +30,7 @@ class EmbeddedPostgres:
 
     `options` are server settings, which count for whoever starts the server. `binaries` is a
     directory with other programs than the wheel's. Without `keep` the last to leave removes
-    the directory. Inside the block `dsn`, `tcp_dsn`, `version` and `pid` tell of the server.
+    the directory. Inside the block `dsn`, `version` and the rest tell of the server.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class EmbeddedPostgres:
         binaries: str | Path | None = None,
         keep: bool = True,
     ) -> None:
-        self._directory = Path(os.path.abspath(directory))
+        self._directory = Path(directory).absolute()
         self._options = dict(options or {})
         self._binaries = Path(binaries) if binaries else None
         self._keep = keep
@@ -49,11 +50,11 @@ class EmbeddedPostgres:
     def __enter__(self) -> EmbeddedPostgres:
         programs = self._binaries or wheel_binaries()
         self.version = version(programs)
-        for _ in range(10):  # again, if the last user removed the directory under our feet
+        for _ in range(10):
             try:
                 self._join(programs)
-            except FileNotFoundError:
-                continue
+            except leases.Removed:
+                continue  # by the last user, under our feet
             self._owner = os.getpid()
             return self
         raise Unreachable(f"{self._directory} is removed again and again by others")
@@ -73,7 +74,7 @@ class EmbeddedPostgres:
                 return
             self._cluster.stop()
             if not self._keep:
-                shutil.rmtree(self._home)
+                self._cluster.remove()
                 if self._directory.is_symlink():
                     self._directory.unlink()
 
@@ -84,19 +85,16 @@ class EmbeddedPostgres:
 
     @property
     def port(self) -> int:
+        """Where it listens on loopback."""
         return self._running.port
 
     @property
-    def log(self) -> Path:
-        """What the server wrote: of use when it does not start."""
-        return self._cluster.log
-
-    @property
     def dsn(self) -> str:
-        """The superuser on the socket; only we, and the server's account, can enter there."""
+        """The superuser on the socket, where only we and the server's account can enter."""
         return self.dsn_for("postgres")
 
     def dsn_for(self, database: str) -> str:
+        """The same for another database."""
         where = quote(str(self._running.socket_directory), safe="")
         return f"postgresql://postgres@/{quote(database)}?host={where}&port={self.port}"
 
@@ -112,21 +110,9 @@ class EmbeddedPostgres:
         with leases.locked(self._home):
             self._lease = leases.Lease(self._home)
             try:
-                self._running = self._cluster.running() or self._start()
+                self._cluster.make(self.version.split(".")[0])
+                self._running = self._cluster.start(self._options)
+                leases.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 self._lease.give_back()
                 raise
-
-    def _start(self) -> Running:
-        self._cluster.make(self.version.split(".")[0])
-        running = self._cluster.start(self._options)
-        guard = [sys.executable, "-I", "-S", leases.__file__]
-        told = [str(self._home), str(self._cluster.data), str(running.pid)]
-        # the shell leaves it behind at once, so that it is nobody's child
-        subprocess.run(
-            ["/bin/sh", "-c", 'exec >/dev/null 2>&1 </dev/null; "$@" &', "sh", *guard, *told],
-            start_new_session=True,
-            cwd="/",
-            check=True,
-        )
-        return running

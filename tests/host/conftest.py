@@ -1,0 +1,51 @@
+"""
+A place for embedded servers, and users of it.
+
+What only root can show (dropping to another user) is not collected for anybody else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from embedded_users import User, alive
+
+from pgflowd.host.postgres.leases import postmaster
+from pgflowd.testing.until import until
+
+collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory for a server, which other users may enter; nothing of it stays."""
+    above = Path(tempfile.mkdtemp(prefix="pgflowd-host-"))
+    above.chmod(0o711)
+    yield above / "db"
+    pid = postmaster(above / "db" / "server" / "data")
+    if pid:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(pid))
+    shutil.rmtree(above)
+
+
+@pytest.fixture
+def user(place: Path) -> Iterator[Callable[[], User]]:
+    """Start a user of the place."""
+    users = []
+
+    def start() -> User:
+        users.append(User(place))
+        return users[-1]
+
+    yield start
+    for one in users:
+        one.kill()
