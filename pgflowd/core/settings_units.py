@@ -1,0 +1,106 @@
+"""
+Durations and sizes as people write them: "250ms", "1h30m", "16MiB"; and back again.
+
+A number without a unit is refused, because nobody knows whether 30 means seconds. Durations
+become float seconds, sizes become whole bytes. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BYTES = {
+    "B": 1,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+}
+
+DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
+SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
+
+_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-zµ]*)\s*", re.ASCII)
+_SIGNED = re.compile(r"\s*-\s*\d")
+
+
+class NoUnit(ValueError):
+    """The text has no unit, or one that we do not know."""
+
+
+class NotPositive(ValueError):
+    """The text begins with a minus sign."""
+
+
+class NotReadable(ValueError):
+    """The text is no number with a unit at all, or repeats or disorders its units."""
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that a text such as "1h30m" stands for."""
+    parts = _parts(text, SECONDS)
+    units = [SECONDS[unit] for _, unit in parts]
+    if any(larger <= smaller for larger, smaller in pairwise(units)):
+        raise NotReadable("units go from the largest to the smallest, each once")
+    # counted in whole milliseconds where possible, so that 0.1 + 0.2 has no tail
+    thousandths = sum(float(number) * SECONDS[unit] * 1000 for number, unit in parts)
+    return round(thousandths, 6) / 1000
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that a text such as "16MiB" stands for."""
+    parts = _parts(text, BYTES)
+    if len(parts) != 1:
+        raise NotReadable("a size has one number and one unit")
+    number, unit = parts[0]
+    return int(float(number) * BYTES[unit]) if "." in number else int(number) * BYTES[unit]
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds as `parse_duration` reads them, to the millisecond."""
+    left = round(seconds * 1000)
+    if left <= 0:
+        return "0s"
+    written = ""
+    for unit, factor in (
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+        ("ms", 1),
+    ):
+        count, left = divmod(left, factor)
+        if count:
+            written += f"{count}{unit}"
+    return written
+
+
+def format_size(size: int) -> str:
+    """Write bytes as `parse_size` reads them."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % BYTES[unit] == 0:
+            return f"{size // BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[str, str]]:
+    if _SIGNED.match(text):
+        raise NotPositive("it is negative")
+    parts: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None:
+            raise NotReadable("it is no number with a unit")
+        number, unit = match.groups()
+        if unit not in units:
+            raise NoUnit(f"the unit '{unit}' is not known" if unit else "it has no unit")
+        parts.append((number, unit))
+        at = match.end()
+    if not parts:
+        raise NotReadable("it is empty")
+    return parts

@@ -1,0 +1,95 @@
+"""
+Config: reads file, environment and flags, and returns checked settings, or all mistakes.
+
+Strongest first: flag, environment, file, default. What is wrong is collected from all of them
+and raised as one ConfigError, sorted by place. Warnings come with the settings. A daemon that
+is about to serve passes `serving=True`: then flows must be configured and secrets readable.
+What is decided here, `core.settings_build` decides.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pgflowd.core.settings import Settings
+from pgflowd.core.settings_build import build
+from pgflowd.core.settings_checks import missing_flows, socket_too_long
+from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings_sources import from_environ, from_flags
+from pgflowd.errors import ConfigError, Problem
+from pgflowd.host.config_files import ETC, FileContent, read_config
+from pgflowd.host.config_refs import find, unreadable
+
+Flags = Mapping[str, tuple[tuple[str, ...], str | None]]
+
+
+def load(
+    *,
+    config: str | None = None,
+    instance: str | None = None,
+    flags: Flags | None = None,
+    serving: bool = False,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    etc: Path = ETC,
+) -> Settings:
+    """Return the settings, or raise ConfigError with everything that is wrong."""
+    environ = os.environ if environ is None else environ
+    cwd = (cwd or Path.cwd()).absolute()
+    file = read_config(config, instance, environ, cwd, etc)
+    slugs = [given.path[1] for given in file.given if given.path[0] == "flows" and given.path[1:]]
+    variables, doubled = from_environ(environ, slugs, str(cwd))
+    given = [*from_flags(flags or {}, str(cwd)), *variables, *file.given]
+
+    def look_up(ref: Ref) -> str:
+        return find(ref, environ)
+
+    name = str(file.path) if file.path else None
+    built = build(given, look_up, file=name, instance=instance)
+    settings = built.settings
+    problems = [*file.problems, *doubled, *built.problems]
+    problems += socket_too_long(settings, control_path(settings, environ))
+    if serving:
+        problems += unreadable(settings, environ)
+    if serving and ("pgflowd", "flows") not in built.broken and _is_readable(file):
+        problems += missing_flows(settings, _searched(etc))
+    problems.sort(key=_place_and_line)
+    if any(not problem.is_warning for problem in problems):
+        raise ConfigError(problems)
+    return replace(settings, warnings=tuple(problems))
+
+
+def control_path(settings: Settings, environ: Mapping[str, str] | None = None) -> str:
+    """Return the path of the control socket, as configured or in the runtime directory."""
+    if settings.supervisor.control:
+        return settings.supervisor.control
+    environ = os.environ if environ is None else environ
+    return str(runtime_directory(environ, os.geteuid()) / f"{settings.pgflowd.name}.sock")
+
+
+def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
+    """Return systemd's runtime directory, or else the user's; nothing is created here."""
+    given = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    if uid == 0:
+        return Path("/run/pgflowd")
+    session = environ.get("XDG_RUNTIME_DIR")
+    return Path(session) / "pgflowd" if session else Path(f"/tmp/pgflowd-{uid}")
+
+
+def _is_readable(file: FileContent) -> bool:
+    """Whether the file, if there is one, could have told us of flows."""
+    return all(problem.is_warning for problem in file.problems)
+
+
+def _searched(etc: Path) -> str:
+    return f"pgflowd.toml, pyproject.toml, {etc}/pgflowd.toml"
+
+
+def _place_and_line(problem: Problem) -> tuple[str, int]:
+    place, _, line = (problem.place or "").rpartition(":")
+    return (place, int(line)) if line.isdecimal() and line.isascii() else (problem.place or "", 0)

@@ -1,0 +1,88 @@
+"""
+Refs: reads values that stand in the environment, in a file, or in a systemd credential.
+
+A secret is read each time it is needed and kept by nobody, so a rotated one works at the next
+connect. What is not there is E107, with the cause. Files must be ordinary ones and small; one
+line break at their end is not part of the value.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from pgflowd.core.redact import one_line
+from pgflowd.core.settings import Settings
+from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings_values import NotFoundError
+from pgflowd.errors import ConfigError, Problem
+
+MOST_BYTES = 64 * 1024
+SECRETS = ("url", "listen_url")
+
+
+def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """Return the value, or raise ConfigError E107 with the place that named it."""
+    try:
+        return find(ref, environ)
+    except NotFoundError as cause:
+        text = f"{one_line(ref.shown, 200)} was not found: {cause}"
+        raise ConfigError([Problem("E107", text, place)]) from None
+
+
+def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
+    """Return the value, or raise NotFoundError with the cause."""
+    environ = os.environ if environ is None else environ
+    if ref.scheme == "env":
+        if ref.target not in environ:
+            raise NotFoundError(f"the environment has no variable {one_line(ref.target, 60)}")
+        return environ[ref.target]
+    if ref.scheme == "file":
+        return _content(Path(ref.target))
+    if ref.scheme == "cred":
+        return _content(_credential(ref.target, environ))
+    return ref.written
+
+
+def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Problem]:
+    """Return E107 for each secret that cannot be read now."""
+    problems = []
+    for name in SECRETS:
+        ref: Ref = getattr(settings.database, name)
+        try:
+            find(ref, environ)
+        except NotFoundError as cause:
+            text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
+            problems.append(Problem("E107", text, settings.origin_of("database", name).place))
+    return problems
+
+
+def _credential(name: str, environ: Mapping[str, str]) -> Path:
+    directory = environ.get("CREDENTIALS_DIRECTORY")
+    if not directory:
+        raise NotFoundError("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
+    if not name or "/" in name or name in {".", ".."}:
+        raise NotFoundError("this is no name of a credential")
+    return Path(directory) / name
+
+
+def _content(path: Path) -> str:
+    shown = one_line(str(path), 200)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise NotFoundError(f"{shown} is no ordinary file")
+            content = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise NotFoundError(f"{shown} cannot be read: {reason}") from None
+    if len(content) > MOST_BYTES:
+        raise NotFoundError(f"{shown} is larger than {MOST_BYTES // 1024} KiB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise NotFoundError(f"{shown} is not UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")
