@@ -160,7 +160,8 @@ def _settings(limits: Limits) -> list[str]:
 
 
 def _cause(error: psycopg.Error, url: str) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = str(error).removeprefix("connection failed: ").splitlines()
+    lines = [line.strip() for line in said if line.strip() and not line.startswith("\t")]
     return one_line(redact("; ".join(lines), secrets_in(url)), 500)
 
 

@@ -4,6 +4,10 @@ select split_part(current_setting('server_version'), ' ', 1) as server,
        coalesce((select extversion from pg_catalog.pg_extension where extname = 'pgmq'),
                 substring(obj_description(namespace.oid, 'pg_namespace') from '^pgmq ([0-9.]+),'),
                 case when namespace.oid is not null then 'unknown' end) as pgmq,
-       to_regclass('pgflowd.schema_history') is not null as has_history
-  from (values (0)) as always
+       history.it is not null as has_history,
+       history.it is null and exists (
+         select from pg_catalog.pg_class as class
+           join pg_catalog.pg_namespace as ours on ours.oid = class.relnamespace
+          where ours.nspname = 'pgflowd') as has_strays
+  from (select to_regclass('pgflowd.schema_history') as it) as history
   left join pg_catalog.pg_namespace as namespace on namespace.nspname = 'pgmq'

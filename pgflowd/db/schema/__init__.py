@@ -12,7 +12,17 @@ daemon cannot work with, `sql` prints what `migrate` would run. Nothing here tou
 """
 
 from pgflowd.db.schema.judge import Status, require, status
-from pgflowd.db.schema.migrate import Migrated, install, migrate, sql
+from pgflowd.db.schema.migrate import Migrated, install, migrate, roles_sql, sql
 from pgflowd.db.schema.verify import verify
 
-__all__ = ["Migrated", "Status", "install", "migrate", "require", "sql", "status", "verify"]
+__all__ = [
+    "Migrated",
+    "Status",
+    "install",
+    "migrate",
+    "require",
+    "roles_sql",
+    "sql",
+    "status",
+    "verify",
+]

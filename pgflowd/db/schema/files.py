@@ -6,9 +6,10 @@ Schema files: which SQL files make a database, and in which order they are appli
 lists what must come early: schemas, types, and tables after the tables they mention. All
 other files follow by kind (types, tables, functions, views, triggers), then by name.
 
-Some files suit one core only. Below `pgflowd/own/` lies what needs a schema `pgflow` of
-ours, below `pgflowd/foreign/<core>/` what adapts us to somebody else's; on a foreign core
-nothing of `pgflow/` is applied. A migration belongs to the schema its name begins with.
+Some files suit some cores only. Below `pgflowd/own/` lies what needs a schema `pgflow` of
+ours, below `pgflowd/foreign/any/` and `pgflowd/foreign/<core>/` what adapts us to somebody
+else's; on a foreign core nothing of `pgflow/` is applied. A migration belongs to the schema
+its name begins with.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ def _suits(path: str, core: str) -> bool:
         return core == OWN
     if parts[1] == "own":
         return core == OWN
-    return parts[1] != "foreign" or parts[2] == core
+    if parts[1] == "foreign":
+        return core != OWN and parts[2] in ("any", core)
+    return True
 
 
 def _rank(path: str) -> tuple[int, str]:

@@ -14,7 +14,6 @@ from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import OWN, checksum, newest_version, schema_files
 from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, State, read_state
 from pgflowd.errors import DatabaseError, Problem
-from pgflowd.shipped import shipped
 
 MIGRATE = "run `pgflowd db migrate`"
 
@@ -64,8 +63,6 @@ def _broken(state: State) -> Problem | None:
         )
     if state.core == UNKNOWN_CORE:
         return _unknown(f"schema pgflow is no release we know: it has no {state.missing}")
-    if state.core not in (OWN, NO_CORE) and not _has_adapter(state.core):
-        return _unknown(f"schema pgflow looks like release {state.core}, for which we have nothing")
     if state.record.core == OWN and state.core not in (OWN, NO_CORE):
         return Problem(
             "E307",
@@ -75,7 +72,9 @@ def _broken(state: State) -> Problem | None:
     if state.version is not None and state.core == NO_CORE:
         return _half("schema pgflow is gone, and schema pgflowd is still there")
     if state.version is None and state.core == OWN:
-        return _half("schema pgflow is there, and pgflowd.schema_history is gone")
+        return _half("schema pgflow is ours, and pgflowd.schema_history is gone")
+    if state.version is None and state.has_strays:
+        return _half("schema pgflowd holds tables, and no pgflowd.schema_history")
     return None
 
 
@@ -99,10 +98,6 @@ def _distance(state: State) -> Problem | None:
     if state.pgmq is None:
         return Problem("E304", "schema pgmq is gone", next=MIGRATE)
     return None
-
-
-def _has_adapter(core: str) -> bool:
-    return (shipped("sql") / "schema" / "pgflowd" / "foreign" / core).is_dir()
 
 
 def _unknown(text: str) -> Problem:

@@ -64,6 +64,12 @@ def sql(from_: int | None = None) -> str:
     return head + "".join(f"\n-- {file.path}\n{file.text.rstrip()}\n" for file in files)
 
 
+def roles_sql() -> str:
+    """Return the script that makes the roles and gives them their rights; run it again freely."""
+    grants = read("install/grants.sql").text
+    return read("roles.sql", grants=grants).text
+
+
 def _plan(state: State, to: int | None) -> Plan:
     refuse_to_migrate(state)
     if to is not None:

@@ -40,7 +40,7 @@ class State:
 
     core: str
     missing: str | None  # what an unknown core lacks
-    has_history: bool
+    has_strays: bool  # tables in schema pgflowd, and no history
     record: Record
     server: str
     pgmq: str | None
@@ -67,7 +67,7 @@ def read_state(conn: Connection) -> State:
     return State(
         core=core["core"],
         missing=core["missing"],
-        has_history=about["has_history"],
+        has_strays=about["has_strays"],
         record=record,
         server=about["server"],
         pgmq=about["pgmq"],
