@@ -6,7 +6,8 @@ The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,3 +33,23 @@ def empty_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
     """A fresh database with nothing in it."""
     with pgflow_server.database(schema=False) as fresh:
         yield fresh
+
+
+@pytest.fixture(scope="session")
+def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], ScratchServer]]:
+    """Give a server of a major version: `with server_of(15).database() as database`."""
+    from postgres_versions import binaries_of
+
+    from pgflowd.testing.plugin import embedded_server
+
+    with ExitStack() as stack:
+        running: dict[int, ScratchServer] = {}
+
+        def give(major: int) -> ScratchServer:
+            if major not in running:
+                directory = request.config.rootpath / ".pgflowd" / f"test-{major}"
+                started = embedded_server(directory, binaries_of(major))
+                running[major] = stack.enter_context(started)
+            return running[major]
+
+        yield give

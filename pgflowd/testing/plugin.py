@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,17 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
     """The server of this run: `dsn`, and `database()` for further databases."""
-    from pgflowd.host.postgres import EmbeddedPostgres
-    from pgflowd.testing.scratch import ScratchServer
-
-    with ExitStack() as stack:
-        dsn = request.config.getoption("--pgflow-dsn")
-        if dsn is None:
-            directory = request.config.rootpath / DIRECTORY
-            _forget_after_reboot(directory)
-            dsn = stack.enter_context(EmbeddedPostgres(directory, options=_QUICK)).dsn
-        server = ScratchServer(dsn)
-        stack.callback(server.close)
+    dsn = request.config.getoption("--pgflow-dsn")
+    chosen = given_server(dsn) if dsn else embedded_server(request.config.rootpath / DIRECTORY)
+    with chosen as server:
         yield server
 
 
@@ -63,6 +55,31 @@ def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
     """A fresh database with our schema: `dsn`, and `connect()`."""
     with pgflow_server.database() as database:
         yield database
+
+
+@contextmanager
+def given_server(dsn: str) -> Iterator[ScratchServer]:
+    """A server that somebody else runs."""
+    from pgflowd.testing.scratch import ScratchServer
+
+    server = ScratchServer(dsn)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def embedded_server(directory: Path, binaries: Path | None = None) -> Iterator[ScratchServer]:
+    """A quick and careless server of ours."""
+    from pgflowd.host.postgres import EmbeddedPostgres
+
+    _forget_after_reboot(directory)
+    with (
+        EmbeddedPostgres(directory, options=_QUICK, binaries=binaries) as postgres,
+        given_server(postgres.dsn) as server,
+    ):
+        yield server
 
 
 def _forget_after_reboot(directory: Path) -> None:

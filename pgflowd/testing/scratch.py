@@ -103,9 +103,7 @@ class ScratchServer:
                 with psycopg.connect(self.dsn_for(making), autocommit=True) as connection:
                     pgflowd.db.schema.install(connection)
                 rename = sql.SQL("alter database {} rename to {}")
-                self._admin.execute(
-                    rename.format(sql.Identifier(making), sql.Identifier(template))
-                )
+                self._admin.execute(rename.format(sql.Identifier(making), sql.Identifier(template)))
                 for old in self._names(f"{_TEMPLATE}%")[:-_TEMPLATES_KEPT]:
                     self._drop(old)
             then()

@@ -1,4 +1,115 @@
-def test_one(database):
-    assert database.connect().execute("select count(*) from pgmq.meta").fetchone() == (0,)
-def test_two(empty_database):
-    assert empty_database.connect().execute("select 1").fetchone() == (1,)
+"""
+Scratch databases: fresh for every test, whatever others do on the same server.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from postgres_versions import MAJORS
+
+import pgflowd.testing.scratch as scratch
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+from pgflowd.testing.until import until
+
+
+def test_a_database_has_the_schema_and_nothing_in_it(database: ScratchDatabase):
+    connection = database.connect()
+
+    assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+    assert connection.execute("select count(*) from pgmq.meta").fetchone() == (0,)
+
+
+def test_an_empty_database_is_empty(empty_database: ScratchDatabase):
+    query = "select count(*) from pg_namespace where nspname in ('pgflow', 'pgflowd', 'pgmq')"
+
+    assert empty_database.connect().execute(query).fetchone() == (0,)
+
+
+def test_databases_know_nothing_of_each_other_and_are_dropped(server: ScratchServer):
+    with server.database() as one, server.database() as other:
+        one.connect().execute("create table pgflow.mine ()")
+
+        assert other.connect().execute("select to_regclass('pgflow.mine')").fetchone() == (None,)
+
+    assert one.name not in names(server)
+    assert other.name not in names(server)
+
+
+def test_a_database_is_dropped_although_somebody_is_connected(server: ScratchServer):
+    with server.database() as database:
+        stray = psycopg.connect(database.dsn)
+
+    with pytest.raises(psycopg.OperationalError):
+        stray.execute("select 1")
+
+
+def test_a_database_costs_a_few_hundredths_of_a_second(server: ScratchServer):
+    with server.database():
+        pass
+    taken_s = []
+    for _ in range(5):
+        began = time.monotonic()
+        with server.database():
+            pass
+        taken_s.append(time.monotonic() - began)
+
+    assert min(taken_s) < 0.1
+
+
+def test_connections_commit_by_themselves_unless_told_otherwise(database: ScratchDatabase):
+    assert database.connect().autocommit
+    assert not database.connect(autocommit=False).autocommit
+
+
+def test_what_a_killed_run_left_is_dropped_by_the_next(server: ScratchServer):
+    killed = "import os, sys; from pgflowd.testing.scratch import ScratchServer as Server; "
+    killed += "print(Server(sys.argv[1]).database().__enter__().name, flush=True); os._exit(9)"
+    ended = subprocess.run(
+        [sys.executable, "-c", killed, server.dsn], stdout=subprocess.PIPE, text=True
+    )
+    left = ended.stdout.strip()
+    assert left in names(server)
+
+    def next_run_begins() -> None:
+        ScratchServer(server.dsn).close()
+
+    until(lambda: next_run_begins() or left not in names(server))
+
+
+def test_what_a_running_run_uses_stays(server: ScratchServer):
+    other = ScratchServer(server.dsn)
+    with other.database() as database:
+        ScratchServer(server.dsn).close()
+
+        assert database.name in names(server)
+    other.close()
+
+
+def test_other_sql_gets_another_template(server: ScratchServer, monkeypatch: pytest.MonkeyPatch):
+    before = scratch._digest()
+    monkeypatch.setattr(scratch, "shipped", lambda name: Path(__file__).parent)
+
+    assert scratch._digest() != before
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_every_supported_version_gets_the_schema(
+    server_of: Callable[[int], ScratchServer], major: int
+):
+    with server_of(major).database() as database:
+        connection = database.connect()
+
+        assert connection.info.server_version // 10000 == major
+        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+
+
+def names(server: ScratchServer) -> list[str]:
+    with psycopg.connect(server.dsn) as connection:
+        return [name for (name,) in connection.execute("select datname from pg_database")]
