@@ -84,9 +84,14 @@ def embedded_server(directory: Path, binaries: Path | None = None) -> Iterator[S
 
 def _forget_after_reboot(directory: Path) -> None:
     """Remove data that a failure of the machine may have spoiled, as nothing was synced."""
+    from pgflowd.host.postgres.leases import locked
+
     boot = _BOOT.read_text() if _BOOT.exists() else ""
     noted = directory.with_name(f"{directory.name}.boot")
-    if directory.exists() and noted.exists() and noted.read_text() != boot:
-        shutil.rmtree(directory.resolve())
     noted.parent.mkdir(parents=True, exist_ok=True)
-    noted.write_text(boot)
+    with locked(noted.parent):  # xdist's workers all come here at once
+        if noted.exists() and noted.read_text() == boot:
+            return
+        if directory.exists():
+            shutil.rmtree(directory.resolve())
+        noted.write_text(boot)
