@@ -1,0 +1,12 @@
+-- _archive(flow_slugs, message_ids): archives messages, one call per queue. Nulls and messages
+-- that are archived already do no harm.
+-- Called by: everything that ends a task.   Locks: the messages (tasks are locked already).
+create or replace function pgflow._archive(flow_slugs text[], message_ids bigint[])
+returns void language sql set search_path = '' as $$
+  select pgmq.archive(queue.name, queue.messages)
+    from (select pgflow._queue_name(done.flow_slug) as name,
+                 array_agg(done.message_id order by done.message_id) as messages
+            from unnest(flow_slugs, message_ids) as done (flow_slug, message_id)
+           where done.message_id is not null
+           group by 1) as queue;
+$$;

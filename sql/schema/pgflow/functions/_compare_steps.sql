@@ -1,0 +1,26 @@
+-- _compare_steps(step_index, first, second): what differs between two steps of shapes.
+-- An absent slug, type or mode is no difference; an absent pattern differs from "not defined".
+-- Called by: _compare_flow_shapes.   Locks: nothing.
+create or replace function pgflow._compare_steps(step_index int, first jsonb, second jsonb)
+returns text[] language sql stable set search_path = '' as $$
+  with aspect (place, label, mine, theirs, form) as (
+    select 1, 'slug', first ->> 'slug', second ->> 'slug', '''%s'' vs ''%s'''
+    union all
+    select 2, 'type', first ->> 'stepType', second ->> 'stepType', '''%s'' vs ''%s'''
+    union all
+    select 3, 'dependencies', pgflow._sorted_deps(first), pgflow._sorted_deps(second), '[%s] vs [%s]'
+    union all
+    select 4, 'whenUnmet', first ->> 'whenUnmet', second ->> 'whenUnmet', '''%s'' vs ''%s'''
+    union all
+    select 5, 'whenExhausted', first ->> 'whenExhausted', second ->> 'whenExhausted', '''%s'' vs ''%s'''
+    union all
+    select 5 + nr, pattern, first ->> pattern, second ->> pattern, '''%s'' vs ''%s'''
+      from unnest(array['requiredInputPattern', 'forbiddenInputPattern']) with ordinality as p (pattern, nr)
+  )
+  select coalesce(array_agg(
+           format('Step at index %s: %s %s ' || form, step_index, label,
+                  case label when 'dependencies' then 'differ' else 'differs' end, mine, theirs)
+           order by place), '{}')
+    from aspect
+   where case when place < 6 then mine <> theirs else mine is distinct from theirs end;
+$$;

@@ -1,0 +1,14 @@
+-- _complete_maps(run_ids, step_slugs): maps whose last task is done: the output is the array of
+-- the tasks' outputs in the order of the index, SQL null as null. Other steps are passed over.
+-- Called by: _complete_tasks.   Locks: the states (runs are locked already).
+create or replace function pgflow._complete_maps(run_ids uuid[], step_slugs text[])
+returns void language sql set search_path = '' as $$
+  update pgflow.step_states as state
+     set status = 'completed', completed_at = now(),
+         output = (select jsonb_agg(task.output order by task.task_index)
+                     from pgflow.step_tasks as task
+                    where task.run_id = state.run_id and task.step_slug = state.step_slug)
+    from unnest(run_ids, step_slugs) as ended (run_id, step_slug)
+   where state.run_id = ended.run_id and state.step_slug = ended.step_slug
+     and state.status = 'started';
+$$;

@@ -1,0 +1,87 @@
+-- _complete_tasks(run_ids, step_slugs, task_indexes, outputs): results of distinct tasks, of any
+-- runs and flows, in a fixed number of statements. Answers each task's status by position.
+-- Called by: complete_task, pgflowd.report.
+-- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
+create or replace function pgflow._complete_tasks(
+  run_ids uuid[], step_slugs text[], task_indexes int[], outputs jsonb[])
+returns table (ord int, run_id uuid, step_slug text, task_index int, status text)
+language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  violations int[];
+  gone_flows text[];
+  gone_messages bigint[];
+  ended_runs uuid[];
+  ended_steps text[];
+  whole_maps boolean;
+  v int;
+begin
+  with reported as materialized (
+    select found.*, outputs[found.ord] as output, step.step_type,
+           step.step_type = 'single' and found.verdict = 'act'
+           and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
+           and pgflow._feeds_map(found.flow_slug, found.run_id, found.step_slug) as violates
+      from pgflow._reported_tasks(
+             _complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes) as found
+      join pgflow.steps as step
+        on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
+  ), done as (
+    update pgflow.step_tasks as task
+       set status = 'completed', completed_at = now(), output = reported.output
+      from reported
+     where reported.verdict = 'act' and not reported.violates
+       and task.run_id = reported.run_id and task.step_slug = reported.step_slug
+       and task.task_index = reported.task_index
+    returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type
+  ), per_step as (
+    select done.run_id, done.step_slug, done.step_type, count(*)::int as tasks,
+           (array_agg(done.output))[1] as output
+      from done group by done.run_id, done.step_slug, done.step_type
+  ), counted as (
+    update pgflow.step_states as state
+       set remaining_tasks = state.remaining_tasks - per_step.tasks,
+           status = case when per_step.step_type = 'single' then 'completed' else state.status end,
+           completed_at = case when per_step.step_type = 'single' then now() end,
+           output = case when per_step.step_type = 'single' then per_step.output end
+      from per_step
+     where state.run_id = per_step.run_id and state.step_slug = per_step.step_slug
+    returning state.run_id, state.step_slug, state.remaining_tasks, per_step.step_type
+  ), gone as (
+    select done.flow_slug, done.message_id from done
+    union all
+    select reported.flow_slug, reported.message_id from reported where reported.verdict = 'late'
+  )
+  select (select array_agg(reported.ord order by reported.ord) from reported where reported.violates),
+         (select array_agg(gone.flow_slug order by gone.message_id) from gone),
+         (select array_agg(gone.message_id order by gone.message_id) from gone),
+         array_agg(counted.run_id order by counted.run_id, counted.step_slug),
+         array_agg(counted.step_slug order by counted.run_id, counted.step_slug),
+         bool_or(counted.step_type = 'map')
+    into violations, gone_flows, gone_messages, ended_runs, ended_steps, whole_maps
+    from counted where counted.remaining_tasks = 0;
+
+  if whole_maps then
+    perform pgflow._complete_maps(ended_runs, ended_steps);
+  end if;
+  if ended_runs is not null then
+    perform pgflow._send_step_events(ended_runs, ended_steps);
+    perform pgflow._advance(ended_runs, ended_steps);
+  end if;
+  if gone_messages is not null then
+    perform pgflow._archive(gone_flows, gone_messages);
+  end if;
+  foreach v in array coalesce(violations, '{}') loop
+    perform pgflow._violate_type(
+      _complete_tasks.run_ids[v], _complete_tasks.step_slugs[v], _complete_tasks.task_indexes[v], outputs[v]);
+  end loop;
+
+  return query
+    select given.ord::int, task.run_id, task.step_slug, task.task_index, task.status
+      from unnest(_complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes)
+             with ordinality as given (run_id, step_slug, task_index, ord)
+      join pgflow.step_tasks as task
+        on task.run_id = given.run_id and task.step_slug = given.step_slug
+       and task.task_index = given.task_index;
+end $$;

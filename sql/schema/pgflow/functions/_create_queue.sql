@@ -1,0 +1,17 @@
+-- _create_queue(flow_slug): the flow's queue, unless it exists, and its wake-up trigger.
+-- Called by: create_flow.   Locks: pgmq's lock of the queue name.
+create or replace function pgflow._create_queue(flow_slug text)
+returns void language plpgsql set search_path = '' as $$
+declare
+  queue constant text := pgflow._queue_name(flow_slug);
+begin
+  if length(queue) > 47 then
+    raise exception 'flow slug % has % characters; a flow has a queue, whose name may have 47',
+                    flow_slug, length(queue)
+      using errcode = 'name_too_long', hint = 'Choose a slug of at most 47 characters.';
+  end if;
+  if not exists (select from pgmq.list_queues() as known where known.queue_name = queue) then
+    perform pgmq.create(queue);
+  end if;
+  perform pgflowd.watch_queue(queue);
+end $$;

@@ -1,0 +1,76 @@
+-- _fail_tasks(run_ids, step_slugs, task_indexes, error_messages): failed attempts of distinct
+-- tasks, of any runs and flows. Those with attempts left are queued again, in a fixed number
+-- of statements; each step that has a task without any is ended by itself.
+-- Answers each task's status by position.
+-- Called by: fail_task, pgflowd.report.
+-- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
+create or replace function pgflow._fail_tasks(
+  run_ids uuid[], step_slugs text[], task_indexes int[], error_messages text[])
+returns table (ord int, run_id uuid, step_slug text, task_index int, status text)
+language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  outcome record;
+  e int;
+begin
+  with reported as materialized (
+    select found.*, error_messages[found.ord] as error_message,
+           task.attempts_count < coalesce(step.opt_max_attempts, flow.opt_max_attempts) as again,
+           coalesce(step.opt_base_delay, flow.opt_base_delay) as base_delay
+      from pgflow._reported_tasks(
+             _fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes) as found
+      join pgflow.step_tasks as task
+        on task.run_id = found.run_id and task.step_slug = found.step_slug
+       and task.task_index = found.task_index
+      join pgflow.steps as step
+        on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
+      join pgflow.flows as flow on flow.flow_slug = found.flow_slug
+  ), failed as (
+    update pgflow.step_tasks as task
+       set status = case when retried.yes then 'queued' else 'failed' end,
+           started_at = case when not retried.yes then task.started_at end,
+           failed_at = case when not retried.yes then now() end,
+           error_message = reported.error_message
+      from reported, lateral (select reported.verdict = 'act' and reported.again) as retried (yes)
+     where (reported.verdict = 'act'
+            or (reported.verdict = 'run_failed' and reported.task_status = 'started'))
+       and task.run_id = reported.run_id and task.step_slug = reported.step_slug
+       and task.task_index = reported.task_index
+    returning task.flow_slug, task.message_id, task.status, task.attempts_count,
+              reported.ord, reported.verdict, reported.base_delay
+  ), gone as (
+    select failed.flow_slug, failed.message_id from failed where failed.status = 'failed'
+    union all
+    select reported.flow_slug, reported.message_id from reported
+     where reported.verdict = 'late' or (reported.verdict = 'run_failed' and reported.task_status <> 'started')
+  )
+  select array_agg(failed.flow_slug) filter (where failed.status = 'queued') as flows,
+         array_agg(failed.message_id) filter (where failed.status = 'queued') as messages,
+         array_agg(pgflow.calculate_retry_delay(failed.base_delay, failed.attempts_count))
+           filter (where failed.status = 'queued') as delays,
+         (select array_agg(gone.flow_slug) from gone) as gone_flows,
+         (select array_agg(gone.message_id) from gone) as gone_messages,
+         array_agg(failed.ord order by failed.ord)
+           filter (where failed.status = 'failed' and failed.verdict = 'act') as exhausted
+    into outcome from failed;
+
+  foreach e in array coalesce(outcome.exhausted, '{}') loop
+    perform pgflow._exhaust_step(_fail_tasks.run_ids[e], _fail_tasks.step_slugs[e], error_messages[e]);
+  end loop;
+  if outcome.messages is not null then
+    perform pgflow._hide(outcome.flows, outcome.messages, outcome.delays);
+  end if;
+  if outcome.gone_messages is not null then
+    perform pgflow._archive(outcome.gone_flows, outcome.gone_messages);
+  end if;
+
+  return query
+    select given.ord::int, task.run_id, task.step_slug, task.task_index, task.status
+      from unnest(_fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes)
+             with ordinality as given (run_id, step_slug, task_index, ord)
+      join pgflow.step_tasks as task
+        on task.run_id = given.run_id and task.step_slug = given.step_slug
+       and task.task_index = given.task_index;
+end $$;

@@ -1,0 +1,7 @@
+-- _pattern_shape(pattern): how a shape writes a pattern, so that "none" and "null" differ.
+-- Called by: _get_flow_shape.   Locks: nothing.
+create or replace function pgflow._pattern_shape(pattern jsonb)
+returns jsonb language sql immutable parallel safe as $$
+  select case when pattern is null then '{"defined": false}'::jsonb
+              else jsonb_build_object('defined', true, 'value', pattern) end;
+$$;

@@ -1,0 +1,65 @@
+-- _recover_stalled(slack): hands started tasks out again whose timeout passed more than `slack`
+-- ago: the step's timeout, else the flow's; in open runs and steps only. After three times a
+-- task is given up: stamped, its message archived, its status left as it is.
+-- Two sweeps share the work; a task that somebody reports just now is left to him.
+-- Called by: requeue_stalled_tasks, recover_stalled_tasks.
+-- Locks: tasks by slug and index within each flow (skips locked), then messages.
+create or replace function pgflow._recover_stalled(slack interval, out requeued int, out queues int)
+language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  one_flow text;
+  found_tasks record;
+begin
+  requeued := 0;
+  queues := 0;
+  for one_flow in select flow.flow_slug from pgflow.flows as flow order by flow.flow_slug loop
+    with stalled as materialized (
+      select task.run_id, task.step_slug, task.task_index, task.requeued_count < 3 as again
+        from pgflow._started_tasks(one_flow) as suspect
+        join pgflow.step_tasks as task
+          on task.run_id = suspect.run_id and task.step_slug = suspect.step_slug
+         and task.task_index = suspect.task_index
+        join pgflow.runs as run on run.run_id = task.run_id
+        join pgflow.step_states as state
+          on state.run_id = task.run_id and state.step_slug = task.step_slug
+        join pgflow.steps as step
+          on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
+        join pgflow.flows as flow on flow.flow_slug = task.flow_slug
+       where task.status = 'started' and task.permanently_stalled_at is null
+         and run.status = 'started' and state.status = 'started'
+         and task.started_at
+             < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)) - slack
+       order by task.run_id, task.step_slug, task.task_index
+         for no key update of task skip locked
+    ), changed as (
+      update pgflow.step_tasks as task
+         set status = case when stalled.again then 'queued' else task.status end,
+             started_at = case when not stalled.again then task.started_at end,
+             last_worker_id = case when not stalled.again then task.last_worker_id end,
+             requeued_count = task.requeued_count + stalled.again::int,
+             last_requeued_at = case when stalled.again then now() else task.last_requeued_at end,
+             permanently_stalled_at = case when not stalled.again then now() end
+        from stalled
+       where task.run_id = stalled.run_id and task.step_slug = stalled.step_slug
+         and task.task_index = stalled.task_index
+      returning task.message_id, stalled.again
+    )
+    select count(*) filter (where changed.again)::int as requeued,
+           array_agg(changed.message_id) filter (where changed.again) as visible,
+           array_agg(changed.message_id) filter (where not changed.again) as given_up
+      into found_tasks from changed;
+
+    if found_tasks.visible is not null then
+      perform pgflow._hide(array_fill(one_flow, array[found_tasks.requeued]), found_tasks.visible,
+                           array_fill(0, array[found_tasks.requeued]));
+      perform pg_notify('pgflowd', pgflow._queue_name(one_flow));
+      requeued := requeued + found_tasks.requeued;
+      queues := queues + 1;
+    end if;
+    if found_tasks.given_up is not null then
+      perform pgflow._archive(array_fill(one_flow, array[cardinality(found_tasks.given_up)]),
+                              found_tasks.given_up);
+    end if;
+  end loop;
+end $$;

@@ -1,0 +1,14 @@
+-- _schedule(job_name, cron_interval, command): a cron job of this name, replacing an older one.
+-- Says what is missing where pg_cron is.
+-- Called by: setup_ensure_workers_cron, setup_requeue_stalled_tasks_cron.   Locks: cron's rows.
+create or replace function pgflow._schedule(job_name text, cron_interval text, command text)
+returns void language plpgsql set search_path = '' as $$
+begin
+  if to_regclass('cron.job') is null then
+    raise exception 'the cron job % needs the extension pg_cron, which this database has not', job_name
+      using errcode = 'undefined_object',
+            hint = 'Create the extension, or let a pgflowd daemon do the work: it needs no cron.';
+  end if;
+  perform cron.unschedule(job.jobid) from cron.job as job where job.jobname = _schedule.job_name;
+  perform cron.schedule(_schedule.job_name, _schedule.cron_interval, _schedule.command);
+end $$;

@@ -1,0 +1,20 @@
+-- _send_events(run_ids, names, payloads): tells whoever follows a run, in the order given.
+-- Goes through realtime.send where the platform has it. Elsewhere it is a notification on the
+-- same topic; one that would exceed PostgreSQL's limit leaves out input and output and says
+-- `truncated`, and the reader looks at the row.
+-- Called by: _send_run_events, _send_step_events.   Locks: nothing.
+create or replace function pgflow._send_events(run_ids uuid[], names text[], payloads jsonb[])
+returns void language plpgsql set search_path = '' as $$
+begin
+  if to_regprocedure('realtime.send(jsonb, text, text, boolean)') is not null then
+    perform realtime.send(event.payload, event.name, 'pgflow:run:' || event.run_id, false)
+       from unnest(run_ids, names, payloads) with ordinality as event (run_id, name, payload, ord)
+      order by event.ord;
+  else
+    perform pg_notify('pgflow:run:' || event.run_id,
+                      case when octet_length(event.payload::text) <= 7900 then event.payload::text
+                           else (event.payload - 'input' - 'output' || '{"truncated": true}')::text end)
+       from unnest(run_ids, names, payloads) with ordinality as event (run_id, name, payload, ord)
+      order by event.ord;
+  end if;
+end $$;

@@ -1,0 +1,16 @@
+-- _settle_steps(run_id): conditions and empty maps in turn, until neither changes anything;
+-- an empty map may make a step ready whose condition nobody has looked at yet.
+-- False when a condition has failed the run.
+-- Called by: start_flows, _advance.   Locks: see the two functions.
+create or replace function pgflow._settle_steps(run_id uuid)
+returns boolean language plpgsql set search_path = '' as $$
+begin
+  loop
+    if not pgflow.cascade_resolve_conditions(_settle_steps.run_id) then
+      return false;
+    end if;
+    if pgflow.cascade_complete_taskless_steps(_settle_steps.run_id) = 0 then
+      return true;
+    end if;
+  end loop;
+end $$;

@@ -1,0 +1,19 @@
+-- _skip_steps(run_id, step_slugs, skip_reason, error_message): marks steps as skipped, with their
+-- open tasks, and tells it. What follows for their dependents is the caller's to do.
+-- Called by: cascade_resolve_conditions, _cascade_force_skip_steps, _exhaust_step.
+-- Locks: states, tasks, messages (the run is locked already).
+create or replace function pgflow._skip_steps(
+  run_id uuid, step_slugs text[], skip_reasons text[], error_message text default null)
+returns void language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  the_run constant uuid := _skip_steps.run_id;
+begin
+  update pgflow.step_states as state
+     set status = 'skipped', skip_reason = skipped.reason, skipped_at = now(),
+         error_message = _skip_steps.error_message, remaining_tasks = null
+    from unnest(step_slugs, skip_reasons) as skipped (step_slug, reason)
+   where state.run_id = the_run and state.step_slug = skipped.step_slug;
+  perform pgflow._close_tasks(the_run, step_slugs);
+  perform pgflow._send_step_events(array_fill(the_run, array[cardinality(step_slugs)]), step_slugs);
+end $$;

@@ -1,0 +1,86 @@
+-- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
+-- and answers what a worker needs to run them. What somebody else holds or has started, and
+-- what belongs to an ended run or step, is passed over: it never waits.
+-- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
+-- because the caller's read has hidden them.
+-- The whole array of a map is unpacked once per step, whatever the number of its tasks here.
+-- Called by: start_tasks, pgflowd.claim.   Locks: tasks (skips locked), then messages.
+create or replace function pgflow._start_tasks(
+  flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
+returns setof pgflow.step_task_record language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  with_run constant boolean := coalesce(current_setting('pgflow.run_in_input', true), '') in ('on', 'true', '1', 'yes');
+  claim record;
+  hidden bigint;
+begin
+  with picked as materialized (
+    select task.run_id, task.step_slug, task.task_index
+      from pgflow.step_tasks as task
+     where task.flow_slug = _start_tasks.flow_slug and task.message_id = any (_start_tasks.msg_ids)
+       and task.status = 'queued'
+     order by task.run_id, task.step_slug, task.task_index
+       for no key update skip locked
+  ), begun as (
+    update pgflow.step_tasks as task
+       set status = 'started', started_at = now(), attempts_count = task.attempts_count + 1,
+           last_worker_id = _start_tasks.worker_id
+      from picked
+      join pgflow.runs as run on run.run_id = picked.run_id
+      join pgflow.step_states as state
+        on state.run_id = picked.run_id and state.step_slug = picked.step_slug
+     where task.run_id = picked.run_id and task.step_slug = picked.step_slug
+       and task.task_index = picked.task_index
+       and run.status = 'started' and state.status = 'started'
+    returning task.run_id, task.step_slug, task.task_index, task.message_id
+  )
+  select array_agg(begun.run_id) as runs, array_agg(begun.step_slug) as steps,
+         array_agg(begun.task_index) as indexes, array_agg(begun.message_id) as messages
+    into claim from begun;
+  if claim.runs is null then
+    return;
+  end if;
+
+  if hide_s is distinct from 0 then
+    select pgflow._hide(array_agg(_start_tasks.flow_slug), array_agg(begun.message_id),
+                        array_agg(coalesce(hide_s, coalesce(step.opt_timeout, flow.opt_timeout) + 2)))
+      into hidden
+      from unnest(claim.steps, claim.messages) as begun (step_slug, message_id)
+      join pgflow.steps as step
+        on step.flow_slug = _start_tasks.flow_slug and step.step_slug = begun.step_slug
+      join pgflow.flows as flow on flow.flow_slug = _start_tasks.flow_slug;
+    if hidden < cardinality(claim.messages) then
+      raise exception 'flow %: % tasks were claimed, but % of their messages are missing',
+        _start_tasks.flow_slug, cardinality(claim.messages), cardinality(claim.messages) - hidden
+        using errcode = 'object_not_in_prerequisite_state',
+              hint = 'Somebody deletes from the queue; only pgflow may.';
+    end if;
+  end if;
+
+  return query
+    with begun as materialized (
+      select begun.*, step.step_type, step.deps_count
+        from unnest(claim.runs, claim.steps, claim.indexes, claim.messages)
+               as begun (run_id, step_slug, task_index, message_id)
+        join pgflow.steps as step
+          on step.flow_slug = _start_tasks.flow_slug and step.step_slug = begun.step_slug
+    ), whole as materialized (
+      select source.run_id, source.step_slug, pgflow._map_source(
+               _start_tasks.flow_slug, source.run_id, source.step_slug, source.deps_count) as items
+        from (select distinct begun.run_id, begun.step_slug, begun.deps_count
+                from begun where begun.step_type = 'map') as source
+    )
+    select _start_tasks.flow_slug, begun.run_id, begun.step_slug,
+           case when begun.step_type = 'map'
+                then (select whole.items -> begun.task_index from whole
+                       where whole.run_id = begun.run_id and whole.step_slug = begun.step_slug)
+                else case when begun.deps_count = 0 then '{}'::jsonb
+                          else pgflow._deps_output(_start_tasks.flow_slug, begun.run_id, begun.step_slug) end
+                     || case when with_run then jsonb_build_object('run', run.input) else '{}' end
+           end,
+           begun.message_id, begun.task_index,
+           case when begun.step_type = 'single' and begun.deps_count = 0 then run.input end
+      from begun join pgflow.runs as run on run.run_id = begun.run_id;
+end $$;

@@ -1,0 +1,27 @@
+-- _started_tasks(flow_slug): the started tasks of a flow. They are found through the queue,
+-- which holds open work only, and not by a scan of all tasks there ever were. In a long queue
+-- only messages that were touched are looked at, and the first thousand whatever they say,
+-- because somebody may have started a task by hand. Tasks without a message have an index.
+-- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
+create or replace function pgflow._started_tasks(flow_slug text)
+returns setof pgflow.step_tasks language plpgsql stable set search_path = ''
+set enable_hashjoin = off set enable_mergejoin = off as $$
+declare
+  queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
+begin
+  if to_regclass(format('pgmq.%I', queue)) is not null then
+    return query execute format($query$
+      select task.*
+        from pgmq.%1$I as message
+        join pgflow.step_tasks as task on task.flow_slug = $1 and task.message_id = message.msg_id
+       where (message.read_ct > 0 or message.vt > message.enqueued_at + interval '1 second'
+              or message.msg_id < (select min(first.msg_id) + 1000 from pgmq.%1$I as first))
+         and task.status = 'started'
+      $query$, queue)
+      using _started_tasks.flow_slug;
+  end if;
+  return query
+    select task.* from pgflow.step_tasks as task
+     where task.flow_slug = _started_tasks.flow_slug and task.message_id is null
+       and task.status = 'started';
+end $$;

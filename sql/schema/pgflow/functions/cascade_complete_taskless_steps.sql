@@ -1,0 +1,42 @@
+-- cascade_complete_taskless_steps(run_id): completes ready steps that have no task to wait for,
+-- level by level: emptiness runs through a chain of maps. Answers how many were completed.
+-- Called by: _settle_steps.   Locks: the run, then states.
+create or replace function pgflow.cascade_complete_taskless_steps(run_id uuid)
+returns int language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  the_run constant uuid := cascade_complete_taskless_steps.run_id;
+  completed text[];
+  total int := 0;
+begin
+  perform from pgflow.runs as run
+    where run.run_id = the_run and run.status = 'started' for no key update;
+  if not found then
+    return 0;
+  end if;
+
+  for round in 1 .. 50 loop
+    with done as (
+      update pgflow.step_states as state
+         set status = 'completed', started_at = now(), completed_at = now(), remaining_tasks = 0,
+             output = case when step.step_type = 'map' then '[]'::jsonb end
+        from pgflow.steps as step
+       where state.run_id = the_run and state.status = 'created' and state.remaining_deps = 0
+         and state.initial_tasks = 0
+         and step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
+      returning state.step_slug, step.step_index
+    )
+    select array_agg(done.step_slug order by done.step_index) into completed from done;
+    if completed is null then
+      return total;
+    end if;
+
+    total := total + cardinality(completed);
+    update pgflow.runs as run set remaining_steps = run.remaining_steps - cardinality(completed)
+     where run.run_id = the_run;
+    perform pgflow._send_step_events(array_fill(the_run, array[cardinality(completed)]), completed);
+    perform pgflow._count_down(array_fill(the_run, array[cardinality(completed)]), completed);
+  end loop;
+  raise exception 'Cascade loop exceeded safety limit of 50 iterations'
+    using hint = 'A chain of empty map steps is deeper than 49; shorten it.';
+end $$;

@@ -1,0 +1,43 @@
+-- cascade_resolve_conditions(run_id): judges the conditions of the steps that are ready, round
+-- by round until nothing is skipped any more. A step is ready once, so it is judged once.
+-- False when a condition has failed the run, now or before.
+-- Called by: _settle_steps.   Locks: the run, then states.
+create or replace function pgflow.cascade_resolve_conditions(run_id uuid)
+returns boolean language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  the_run constant uuid := cascade_resolve_conditions.run_id;
+  run_status text;
+  unmet record;
+begin
+  select run.status into run_status from pgflow.runs as run
+   where run.run_id = the_run for no key update;
+  if run_status is distinct from 'started' then
+    return run_status is distinct from 'failed';
+  end if;
+
+  for round in 1 .. 50 loop
+    select array_agg(step.step_slug order by step.step_index)
+             filter (where step.when_unmet = 'fail') as to_fail,
+           array_agg(step.step_slug order by step.step_slug)
+             filter (where step.when_unmet = 'skip') as to_skip,
+           array_agg(step.step_slug order by step.step_index)
+             filter (where step.when_unmet = 'skip-cascade') as to_cascade
+      into unmet
+      from pgflow._unmet_steps(the_run) as step;
+
+    if unmet.to_fail is not null then
+      perform pgflow._fail_step(the_run, unmet.to_fail[1], 'Condition not met');
+      return false;
+    elsif unmet.to_skip is null and unmet.to_cascade is null then
+      return true;
+    end if;
+    if unmet.to_skip is not null then
+      perform pgflow._skip_unmet(the_run, unmet.to_skip);
+    end if;
+    for i in 1 .. coalesce(cardinality(unmet.to_cascade), 0) loop
+      perform pgflow._cascade_force_skip_steps(the_run, unmet.to_cascade[i], 'condition_unmet');
+    end loop;
+  end loop;
+  raise exception 'cascade_resolve_conditions exceeded safety limit of 50 iterations';
+end $$;

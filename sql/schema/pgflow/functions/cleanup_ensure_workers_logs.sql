@@ -1,0 +1,13 @@
+-- cleanup_ensure_workers_logs(retention_hours): forgets cron's log of runs that ended longer ago.
+-- Called by: cron.   Locks: cron's rows.
+create or replace function pgflow.cleanup_ensure_workers_logs(retention_hours int default 24)
+returns table (cron_deleted bigint) language plpgsql security definer set search_path = '' as $$
+begin
+  return query
+    with deleted as (
+      delete from cron.job_run_details as detail
+       where detail.end_time < now() - make_interval(hours => retention_hours)
+      returning 1
+    )
+    select count(*) from deleted;
+end $$;

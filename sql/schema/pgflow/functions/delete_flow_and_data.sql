@@ -1,0 +1,22 @@
+-- delete_flow_and_data(p_flow_slug): the flow, its runs and its queue are gone. No guard:
+-- our commands ask before they call it. Runs are locked first, so that a report under way
+-- ends before its rows go.
+-- Called by: ensure_flow_compiled, operators.   Locks: the definition, then the flow's runs.
+create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
+returns void language plpgsql set search_path = '' as $$
+declare
+  queue constant text := pgflow._queue_name(p_flow_slug);
+begin
+  perform pgflow._lock_flow(p_flow_slug);
+  perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id for update;
+  delete from pgflow.step_tasks as task where task.flow_slug = p_flow_slug;
+  delete from pgflow.step_states as state where state.flow_slug = p_flow_slug;
+  delete from pgflow.runs as run where run.flow_slug = p_flow_slug;
+  delete from pgflow.deps as dep where dep.flow_slug = p_flow_slug;
+  delete from pgflow.steps as step where step.flow_slug = p_flow_slug;
+  delete from pgflow.flows as flow where flow.flow_slug = p_flow_slug;
+  if exists (select from pgmq.list_queues() as known where known.queue_name = queue)
+     and not exists (select from pgflow.flows as flow where lower(flow.flow_slug) = queue) then
+    perform pgmq.drop_queue(queue);
+  end if;
+end $$;

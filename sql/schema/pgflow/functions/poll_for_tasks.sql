@@ -1,0 +1,9 @@
+-- poll_for_tasks(queue_name, vt, qty, …): the claim of long ago; it tells so and answers nothing.
+-- Called by: nobody any more.   Locks: nothing.
+create or replace function pgflow.poll_for_tasks(
+  queue_name text, vt int, qty int, max_poll_seconds int default 5,
+  poll_interval_ms int default 100)
+returns setof pgflow.step_task_record language plpgsql set search_path = '' as $$
+begin
+  raise notice 'poll_for_tasks is deprecated; use pgmq.read_with_poll and pgflow.start_tasks';
+end $$;

@@ -1,0 +1,50 @@
+-- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff, with
+-- all that hangs on them, their messages, old archive rows, and workers that fell silent.
+-- Runs that have not ended stay, however old. The first form is the recipe of upstream's
+-- users; the second, for some flows or all, answers what it deleted.
+-- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
+create or replace function pgflow.prune_data_older_than(
+  p_retention_interval interval, p_flow_slugs text[] default null)
+returns table (deleted_runs bigint, deleted_step_states bigint, deleted_step_tasks bigint,
+               deleted_workers bigint)
+language plpgsql set search_path = '' as $$
+declare
+  cutoff constant timestamptz := now() - p_retention_interval;
+  old_runs constant uuid[] := array(
+    select run.run_id from pgflow.runs as run
+     where run.started_at < cutoff and coalesce(run.completed_at, run.failed_at) < cutoff
+       and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs))
+     order by run.run_id for update skip locked);
+  queue record;
+begin
+  for queue in
+    select flow.flow_slug, pgmq.format_table_name(known.queue_name, 'a') as archive, known.queue_name,
+           array(select task.message_id from pgflow.step_tasks as task
+                  where task.run_id = any (old_runs) and task.flow_slug = flow.flow_slug
+                    and task.message_id is not null) as messages
+      from pgflow.flows as flow
+      join pgmq.list_queues() as known on known.queue_name = pgflow._queue_name(flow.flow_slug)
+     where p_flow_slugs is null or flow.flow_slug = any (p_flow_slugs)
+     order by flow.flow_slug
+  loop
+    perform pgmq.delete(queue.queue_name, queue.messages);
+    execute format('delete from pgmq.%I as archived where archived.archived_at < $1', queue.archive)
+      using cutoff;
+  end loop;
+
+  delete from pgflow.step_tasks as task where task.run_id = any (old_runs);
+  get diagnostics deleted_step_tasks = row_count;
+  delete from pgflow.step_states as state where state.run_id = any (old_runs);
+  get diagnostics deleted_step_states = row_count;
+  delete from pgflow.runs as run where run.run_id = any (old_runs);
+  get diagnostics deleted_runs = row_count;
+  delete from pgflow.workers as worker where worker.last_heartbeat_at < cutoff;
+  get diagnostics deleted_workers = row_count;
+  return next;
+end $$;
+
+create or replace function pgflow.prune_data_older_than(retention_interval interval)
+returns void language plpgsql set search_path = '' as $$
+begin
+  perform from pgflow.prune_data_older_than(prune_data_older_than.retention_interval, null);
+end $$;

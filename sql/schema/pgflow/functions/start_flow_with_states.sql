@@ -1,0 +1,14 @@
+-- start_flow_with_states(flow_slug, input, run_id): starts a run and returns it with its states.
+-- Security definer, so that a role which may touch no table can start runs.
+-- Called by: clients.   Locks: the new rows.
+create or replace function pgflow.start_flow_with_states(
+  flow_slug text, input jsonb, run_id uuid default null)
+returns jsonb language plpgsql security definer set search_path = '' as $$
+declare
+  new_id uuid;
+begin
+  select run.run_id into new_id
+    from pgflow.start_flow(start_flow_with_states.flow_slug, start_flow_with_states.input,
+                           start_flow_with_states.run_id) as run;
+  return pgflow.get_run_with_states(new_id);
+end $$;

@@ -1,0 +1,29 @@
+-- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of every runtime, after
+-- they have read the messages. The second form is that of 0.17, which names the queue, and
+-- the step where a flow has a queue per step: ours never has.
+-- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
+create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
+returns setof pgflow.step_task_record language sql set search_path = '' as $$
+  select * from pgflow._start_tasks(
+    start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+$$;
+
+create or replace function pgflow.start_tasks(
+  flow_slug text, msg_ids bigint[], worker_id uuid, queue_name text, step_slug text default null)
+returns setof pgflow.step_task_record language plpgsql set search_path = '' as $$
+begin
+  if queue_name is null then
+    raise exception 'start_tasks needs the name of the queue' using errcode = 'null_value_not_allowed';
+  elsif not pgflow.flow_exists(start_tasks.flow_slug) then
+    return;
+  elsif step_slug is not null then
+    raise exception 'flow % has one queue for all its steps, so a claim names no step',
+                    start_tasks.flow_slug using errcode = 'invalid_parameter_value';
+  elsif queue_name <> pgflow._queue_name(start_tasks.flow_slug) then
+    raise exception 'queue % is not the queue of flow %', queue_name, start_tasks.flow_slug
+      using errcode = 'invalid_parameter_value',
+            hint = 'It is called ' || pgflow._queue_name(start_tasks.flow_slug) || '.';
+  end if;
+  return query select * from pgflow._start_tasks(
+    start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+end $$;
