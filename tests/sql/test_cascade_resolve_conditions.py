@@ -3,9 +3,7 @@
 import uuid
 
 import pytest
-
-FAIL, SKIP, CASCADE = ({"when_unmet": mode} for mode in ("fail", "skip", "skip-cascade"))
-
+from psycopg.types.json import Jsonb
 
 def needs(pattern, mode="skip", **more):
     return {"required_input_pattern": pattern, "when_unmet": mode, **more}
@@ -40,9 +38,7 @@ def resolve(suite, run):
 def test_a_root_step_runs_when_the_input_contains_the_required_object(suite, given, pattern, met):
     suite.flow("f", "other", ("a", needs(pattern)))
 
-    row = suite.row(
-        "select * from pgflow.start_flow('f', %s::jsonb)", __import__("json").dumps(given)
-    )
+    row = suite.row("select * from pgflow.start_flow('f', %s)", Jsonb(given))
 
     assert suite.statuses(row["run_id"])["a"] == ("started" if met else "skipped")
 
