@@ -24,7 +24,8 @@ BYTES = {
 DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
 SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
 
-_PART = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([A-Za-zµ]*)\s*", re.ASCII)
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
+_MOST_DIGITS = 25
 _SIGNED = re.compile(r"\s*-\s*\d")
 
 
@@ -97,10 +98,12 @@ def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[st
         if match is None:
             raise NotReadable("it is no number with a unit")
         number, unit = match.groups()
+        at = match.end()
+        if len(number) > _MOST_DIGITS or (not unit and at < len(text)):
+            raise NotReadable("it is no number with a unit")
         if unit not in units:
             raise NoUnit(f"the unit '{unit}' is not known" if unit else "it has no unit")
         parts.append((number, unit))
-        at = match.end()
     if not parts:
         raise NotReadable("it is empty")
     return parts
