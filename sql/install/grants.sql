@@ -1,2 +1,72 @@
--- The rights of the roles: see sql/roles.sql.
-select 1;
+-- The rights of the roles, wherever sql/roles.sql was run before; elsewhere nothing happens.
+-- A function that runs with its caller's rights can do no more than its caller, so the rights
+-- on tables decide what a worker can do: it cannot define or delete flows, purge queues,
+-- delete runs or change options. Functions that run with their owner's rights are named.
+-- Only what belongs to a role of ours is touched.
+do $$
+declare
+  is_own constant boolean :=
+    coalesce(obj_description(to_regnamespace('pgflow'), 'pg_namespace') like 'pgflowd:%', false);
+  statement text;
+begin
+  if to_regrole('pgflow_worker') is null or to_regnamespace('pgflowd') is null then
+    return;
+  elsif not has_schema_privilege('pgflow_worker', 'pgflowd', 'usage') then
+    return;
+  end if;
+
+  for statement in
+    select format('grant usage on schema %I to %s', schema.nspname, wanted.roles)
+      from (values ('pgflow', 'pgflow_worker, pgflow_starter, pgflow_viewer'),
+                   ('pgflowd', 'pgflow_viewer'),
+                   ('pgmq', 'pgflow_worker, pgflow_viewer')) as wanted (schema, roles)
+      join pg_catalog.pg_namespace as schema on schema.nspname = wanted.schema
+     where pg_has_role(schema.nspowner, 'usage')
+    union all
+    select format('grant %s on %s to %s', wanted.rights, class.oid::regclass, wanted.roles)
+      from (values ('pgflow\.(flows|steps|deps)', 'select', 'pgflow_worker'),
+                   ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
+                   ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
+                   ('pgflowd\.(settings|schema_history|attempt_history)', 'select', 'pgflow_worker'),
+                   ('pgflowd\.runs', 'select, insert, update', 'pgflow_worker'),
+                   ('pgflowd\.attempts', 'select, insert, update, delete', 'pgflow_worker'),
+                   ('pgmq\.meta', 'select', 'pgflow_worker, pgflow_viewer'),
+                   ('pgmq\.notify_insert_throttle', 'select, update', 'pgflow_worker'),
+                   ('pgflowd?\.\w+', 'select', 'pgflow_viewer')) as wanted (relation, rights, roles)
+      join pg_catalog.pg_class as class on class.relkind in ('r', 'p', 'v')
+      join pg_catalog.pg_namespace as schema on schema.oid = class.relnamespace
+     where schema.nspname || '.' || class.relname ~ ('^' || wanted.relation || '$')
+       and pg_has_role(class.relowner, 'usage')
+    union all
+    select format('revoke execute on routine %s from public', proc.oid::regprocedure)
+      from pg_catalog.pg_proc as proc
+      join pg_catalog.pg_namespace as schema on schema.oid = proc.pronamespace
+     where (schema.nspname in ('pgflowd', 'pgmq') or schema.nspname = 'pgflow' and is_own)
+       and pg_has_role(proc.proowner, 'usage')
+    union all
+    select format('grant execute on routine %s to %s', proc.oid::regprocedure, wanted.roles)
+      from (values
+        ('pgflow', false, 'pgflow_worker', '^(?!create_flow|add_step|_create_|delete_flow|prune_|setup_)'),
+        ('pgflow', true, 'pgflow_worker', '^(start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
+        ('pgflow', true, 'pgflow_starter', '^(start_flow_with_states|get_run_with_states)$'),
+        ('pgflow', true, 'pgflow_viewer', '^get_run_with_states$'),
+        ('pgflow', false, 'pgflow_viewer', '^(flow_exists|get_flow_input|get_step_output|_get_flow_shape|_pattern_shape|_sorted_deps)$'),
+        ('pgflowd', false, 'pgflow_worker', '^(?!set_setting|watch_queue|share_queue)'),
+        ('pgflowd', false, 'pgflow_viewer', '^setting$'),
+        ('pgmq', false, 'pgflow_owner', ''),
+        ('pgmq', false, 'pgflow_worker', '^(read|read_with_poll|send|send_batch|_send_batch|_validate_batch_params|archive|delete|set_vt|format_table_name|list_queues)$'),
+        ('pgmq', false, 'pgflow_viewer', '^(metrics|metrics_all|list_queues|format_table_name)$')
+      ) as wanted (schema, is_definer, roles, names)
+      join pg_catalog.pg_namespace as schema on schema.nspname = wanted.schema
+      join pg_catalog.pg_proc as proc on proc.pronamespace = schema.oid
+     where proc.prosecdef = wanted.is_definer and proc.proname ~ wanted.names
+       and pg_has_role(proc.proowner, 'usage')
+  loop
+    execute statement;
+  end loop;
+
+  if to_regprocedure('pgflowd.share_queue(text)') is not null then
+    perform pgflowd.share_queue(flow.flow_slug) from pgflow.flows as flow;
+  end if;
+end
+$$;

@@ -1,5 +1,6 @@
 -- watch_queue(queue_name): from now on each insert into that queue notifies channel `pgflowd`.
 -- Idempotent: a queue that is watched already is not touched, so no lock on its table is taken.
+-- Roles that roles.sql made are given their rights on it.
 -- Queue tables are small and busy, so the first call also asks vacuum to look at them often.
 -- Called by: pgflow.create_flow, db migrate on foreign cores.   Locks: the queue's table, once.
 create or replace function pgflowd.watch_queue(queue_name text)
@@ -7,6 +8,7 @@ returns void language plpgsql set search_path = '' as $$
 declare
   queue regclass := pg_catalog.format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
 begin
+  perform pgflowd.share_queue(watch_queue.queue_name);
   if exists (select from pg_catalog.pg_trigger as trigger
               where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify') then
     return;

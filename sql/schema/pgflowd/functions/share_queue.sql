@@ -1,0 +1,25 @@
+-- share_queue(queue_name): lets the roles of sql/roles.sql use that queue, where it was run.
+-- Workers do all that messages need, and only add to the archive; viewers read both. Somebody
+-- else's queue is left alone.
+-- Called by: watch_queue, sql/install/grants.sql.   Locks: nothing but the tables' rights.
+create or replace function pgflowd.share_queue(queue_name text)
+returns void language plpgsql set search_path = '' as $$
+declare
+  queue regclass := pg_catalog.to_regclass(pg_catalog.format(
+    'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'q')));
+  archive regclass := pg_catalog.to_regclass(pg_catalog.format(
+    'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'a')));
+begin
+  if queue is null or pg_catalog.to_regrole('pgflow_worker') is null then
+    return;
+  elsif not pg_catalog.has_schema_privilege('pgflow_worker', 'pgflowd', 'usage')
+     or not (select pg_catalog.pg_has_role(class.relowner, 'usage')
+               from pg_catalog.pg_class as class where class.oid = queue)
+     or pg_catalog.has_table_privilege('pgflow_worker', queue, 'delete') then
+    return;
+  end if;
+  execute pg_catalog.format('grant select, insert, update, delete on %s to pgflow_worker', queue);
+  execute pg_catalog.format('grant select, insert on %s to pgflow_worker', archive);
+  execute pg_catalog.format('grant select on %s, %s, %s to pgflow_viewer', queue, archive,
+                            pg_catalog.pg_get_serial_sequence(queue::text, 'msg_id'));
+end $$;
