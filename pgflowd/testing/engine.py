@@ -27,12 +27,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pgflowd.core.absent import ABSENT, Absent
 from pgflowd.core.plan import Plan, StepPlan, plan_of
 from pgflowd.errors import MapInput
 from pgflowd.testing.pipeline import Pipeline
 from pgflowd.testing.rows import (
-    ABSENT,
-    Absent,
     Event,
     RunRow,
     RunStatus,

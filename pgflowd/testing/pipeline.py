@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pgflowd.core.absent import Absent
 from pgflowd.core.containment import contains
 from pgflowd.core.plan import Plan, StepPlan
 from pgflowd.errors import RunError
 from pgflowd.testing.rows import (
-    Absent,
     Event,
     Message,
     RunRow,

@@ -9,25 +9,11 @@ changes by `move` only, which knows the table of moves and raises E902 for any o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import Any, Final, TypeVar
+from enum import StrEnum
+from typing import Any, TypeVar
 
+from pgflowd.core.absent import ABSENT
 from pgflowd.errors import Bug
-
-
-class Absent(Enum):
-    """SQL null, where None would be JSON null."""
-
-    ABSENT = "absent"
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-ABSENT: Final = Absent.ABSENT
 
 
 class RunStatus(StrEnum):

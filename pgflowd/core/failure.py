@@ -1,0 +1,76 @@
+"""
+Failure: what an exception of a handler becomes in a report.
+
+An ordinary exception is a failed attempt, and the step's options say what follows. `Fail` and
+E405 (a skipped dep without default) want no retry, `RetryAfter` wants the next attempt at a time
+of its own. Texts are cleaned of what PostgreSQL cannot store, and cut.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pgflowd.errors import PgflowdError
+
+LONGEST_TYPE = 200
+LONGEST_MESSAGE = 4000
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Fail(Exception):
+    """Raised by a handler: the task fails for good, without further attempts."""
+
+
+class RetryAfter(Exception):
+    """Raised by a handler: this attempt failed, the next one may start in `delay` seconds.
+
+    If no attempts are left, it is the last failure like any other.
+    """
+
+    def __init__(self, delay: float | timedelta, reason: str = "") -> None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        if not math.isfinite(seconds) or seconds < 0:
+            raise ValueError(f"RetryAfter needs seconds, 0 or more, and got {delay!r}")
+        self.delay_s = seconds
+        super().__init__(reason or f"to be retried in {seconds:g} s")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed attempt, ready to be reported."""
+
+    error_type: str
+    message: str
+    retry: bool = True
+    delay_s: float | None = None
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Describe an exception that a handler raised."""
+    name = type(error).__name__
+    text = _text_of(error)
+    if isinstance(error, PgflowdError):
+        return Failure(name, clean(text, LONGEST_MESSAGE), retry=error.code != "E405")
+    if isinstance(error, Fail):
+        return Failure(name, clean(text or "Fail", LONGEST_MESSAGE), retry=False)
+    if isinstance(error, RetryAfter):
+        return Failure(name, clean(text, LONGEST_MESSAGE), delay_s=error.delay_s)
+    message = f"{name}: {text}" if text else name
+    return Failure(clean(name, LONGEST_TYPE), clean(message, LONGEST_MESSAGE))
+
+
+def clean(text: str, longest: int) -> str:
+    """The text without NUL and lone surrogates, and at most so long."""
+    text = _UNSTORABLE.sub("\ufffd", text[: longest + 1])
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as trouble:
+        return f"(its text cannot be had: {type(trouble).__name__})"

@@ -1,0 +1,221 @@
+"""Definitions: what decorators make of functions."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+
+from pgflowd import Flow, job
+from pgflowd.core.shape import differences, jsonb_text, option_differences
+
+NO_PATTERN = {"defined": False}
+
+
+def diamond() -> Flow:
+    flow = Flow("analyze_website", max_attempts=3, base_delay=0, timeout=60)
+
+    @flow.step
+    def save_to_db(sentiment, summary=None): ...
+
+    @flow.step
+    def website(run, ctx): ...
+
+    @flow.step(timeout=20)
+    def sentiment(website): ...
+
+    @flow.step(timeout=5, when_exhausted="skip")
+    async def summary(website): ...
+
+    return flow
+
+
+def test_decorated_functions_stay_plain_callables():
+    flow = Flow("f")
+
+    def double(run):
+        return run * 2
+
+    assert flow.step(double) is double
+    assert flow.step(slug="other")(double) is double
+    assert job("j")(double) is double
+    assert double(3) == 6
+
+
+def test_the_shape_lists_steps_in_topological_order_with_all_keys():
+    shape = diamond().shape()
+
+    assert [step["slug"] for step in shape["steps"]] == [
+        "website", "sentiment", "summary", "save_to_db",
+    ]  # fmt: skip
+    assert shape["steps"][2] == {
+        "slug": "summary",
+        "stepType": "single",
+        "dependencies": ["website"],
+        "whenUnmet": "skip",
+        "whenExhausted": "skip",
+        "requiredInputPattern": NO_PATTERN,
+        "forbiddenInputPattern": NO_PATTERN,
+        "options": {"timeout": 5},
+    }
+    assert shape["options"] == {"maxAttempts": 3, "baseDelay": 0, "timeout": 60}
+
+
+def test_a_flow_equals_the_one_that_another_runtime_sends():
+    sent = {
+        "steps": [
+            {
+                "slug": "items",
+                "stepType": "single",
+                "dependencies": [],
+                "whenUnmet": "skip",
+                "whenExhausted": "fail",
+                "requiredInputPattern": {"defined": True, "value": {"kind": "a"}},
+                "forbiddenInputPattern": NO_PATTERN,
+            },
+            {
+                "slug": "storeItem",
+                "stepType": "map",
+                "dependencies": ["items"],
+                "whenUnmet": "skip",
+                "whenExhausted": "fail",
+                "requiredInputPattern": NO_PATTERN,
+                "forbiddenInputPattern": NO_PATTERN,
+                "options": {"maxAttempts": 7},
+            },
+        ]
+    }
+    flow = Flow("orders")
+
+    @flow.map(over="items", slug="storeItem")
+    def store_item(item): ...
+
+    @flow.step(if_={"kind": "a"})
+    def items(): ...
+
+    assert differences(flow.shape(), sent) == []
+
+
+def test_deps_are_parameters_listed_ones_and_those_for_the_order_only():
+    flow = diamond()
+
+    @flow.step(depends_on=["website"], after="sentiment")
+    def archive(input, ctx): ...
+
+    archive_step = flow.steps["archive"]
+    assert archive_step.deps == ("website", "sentiment")
+    assert archive_step.data_deps == ("website",)
+
+
+def test_step_functions_serve_as_names_even_when_wrapped_or_renamed():
+    flow = Flow("f")
+
+    @flow.step(slug="fetchAll")
+    def fetch_all(run):
+        return []
+
+    @functools.wraps(fetch_all)
+    def wrapped(*args):
+        return fetch_all(*args)
+
+    @flow.map(over=fetch_all)
+    def each(item): ...
+
+    @flow.step(after=[wrapped])
+    def last(): ...
+
+    assert flow.steps["each"].deps == ("fetchAll",)
+    assert flow.steps["last"].deps == ("fetchAll",)
+
+
+def test_a_map_without_over_maps_the_input_of_the_run():
+    flow = Flow("f")
+
+    @flow.map
+    def each(item): ...
+
+    (step,) = flow.shape()["steps"]
+    assert (step["stepType"], step["dependencies"]) == ("map", [])
+
+
+def test_options_that_are_none_are_not_set():
+    flow = Flow("f", max_attempts=None, timeout=None)
+
+    @flow.step(timeout=None, if_=None, when_exhausted=None)
+    def only(run): ...
+
+    shape = flow.shape()
+    assert shape["options"] == shape["steps"][0]["options"] == {}
+    assert flow.check() == []
+
+
+def test_a_job_is_a_flow_with_one_step_named_perform():
+    @job("send_email", max_attempts=5, start_delay=60)
+    def send_email(run):
+        return run
+
+    assert send_email("x") == "x"
+    assert send_email.flow.slug == "send_email"
+    (step,) = send_email.flow.shape()["steps"]
+    assert (step["slug"], step["options"]) == ("perform", {"startDelay": 60})
+    assert send_email.flow.shape()["options"] == {"maxAttempts": 5}
+
+
+def test_a_skippable_dep_with_a_default_or_behind_a_cascade_is_no_warning():
+    flow = Flow("f")
+
+    @flow.step(when_exhausted="skip")
+    def a(run): ...
+
+    @flow.step(if_={"x": 1}, when_unmet="skip-cascade")
+    def b(run): ...
+
+    @flow.step
+    def c(b, a=None): ...
+
+    assert flow.check() == []
+
+
+def test_importing_pgflowd_loads_no_database_driver():
+    code = (
+        "import sys, pgflowd, pgflowd.flow; print('psycopg' in sys.modules, 'Flow' in dir(pgflowd))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_differences_of_shapes_are_told_in_the_words_of_the_database():
+    flow, other = diamond(), Flow("analyze_website")
+
+    @other.step
+    def website(run): ...
+
+    @other.map(over="website", if_={"bb": 1, "a": [True, None]}, when_exhausted="skip-cascade")
+    def sentiment(item): ...
+
+    assert differences(flow.shape(), other.shape()) == [
+        "Step count differs: 4 vs 2",
+        "Step at index 1: type differs 'single' vs 'map'",
+        "Step at index 1: whenExhausted differs 'fail' vs 'skip-cascade'",
+        "Step at index 1: requiredInputPattern differs '{\"defined\": false}' vs"
+        ' \'{"value": {"a": [true, null], "bb": 1}, "defined": true}\'',
+        "Step at index 2: missing in second shape (first has 'summary')",
+        "Step at index 3: missing in second shape (first has 'save_to_db')",
+    ]
+
+
+def test_options_tuned_in_the_database_are_told_where_the_code_sets_others():
+    database = {
+        "options": {"maxAttempts": 3, "baseDelay": 0, "timeout": 120},
+        "steps": [{"slug": "sentiment", "options": {"timeout": None, "maxAttempts": 9}}],
+    }
+
+    assert option_differences(diamond().shape(), database) == [
+        "timeout is 60 in the code, 120 in the database; the database rules",
+        "step sentiment: timeout is 20 in the code, unset in the database; the database rules",
+    ]
+
+
+def test_jsonb_is_printed_with_short_keys_first():
+    assert jsonb_text({"bb": "ä", "a": {}, "c": 1.5}) == '{"a": {}, "c": 1.5, "bb": "ä"}'

@@ -1,0 +1,56 @@
+"""The zoo of wrong definitions, and what is said about each."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pgflowd.core.checks import problems_among
+from pgflowd.errors import FlowError, Problem
+
+ZOO = Path(__file__).parent / "zoo"
+
+
+@pytest.fixture(scope="module")
+def zoo() -> ModuleType:
+    path = ZOO / "wrong_flows.py"
+    spec = importlib.util.spec_from_file_location("wrong_flows", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def line(problem: Problem) -> str:
+    """The problem without the directory, which differs from machine to machine."""
+    text = str(problem)
+    for place in {word for word in text.replace(":", " ").split() if "wrong_flows.py" in word}:
+        text = text.replace(place, Path(place).name)
+    return text
+
+
+def test_every_animal_of_the_zoo_gets_its_message(zoo):
+    found = [line(problem) for flow in zoo.FLOWS for problem in flow.check()]
+    found += [line(problem) for problem in problems_among(flow.written for flow in zoo.TWINS)]
+
+    assert "\n".join(found) + "\n" == (ZOO / "wrong_flows.txt").read_text("utf-8")
+
+
+def test_every_code_about_definitions_is_provoked(zoo):
+    said = (ZOO / "wrong_flows.txt").read_text("utf-8")
+    codes = ["201", "202", "203", "204", "205", "206", "207", "208", "209", "213", "214", "215"]
+
+    assert all(f"\nE{code} " in f"\n{said}" for code in codes)
+    assert all(f"\n{code} " in said for code in ("W220", "W221"))
+
+
+def test_a_wrong_flow_is_refused_at_its_first_use_with_all_errors_and_no_warning(zoo):
+    with pytest.raises(FlowError) as caught:
+        zoo.options.shape()
+
+    codes = [problem.code for problem in caught.value.problems]
+    assert len(codes) == 10
+    assert "W220" not in codes

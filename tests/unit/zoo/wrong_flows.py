@@ -1,0 +1,149 @@
+"""A zoo of wrong definitions. What is said about them stands in `wrong_flows.txt`."""
+
+from __future__ import annotations
+
+from pgflowd.flow import Flow, job
+
+order = Flow("process_order", timeout=0, max_attemps=3)
+
+
+@order.step
+def validate(run): ...
+
+
+@order.step
+def charge(validated): ...
+
+
+@order.step(depends_on="chargee", timout=3)
+def ship(run, Validate): ...
+
+
+@order.step(after=["pack"])
+def email(run, *args, **more): ...
+
+
+@order.map(over=charge)
+def notify(item, email): ...
+
+
+@order.map
+def each(validate): ...
+
+
+@order.map(depends_on=["validate"])
+def every(item, run, ctx): ...
+
+
+@order.step(over="validate")
+def wrong_over(validate): ...
+
+
+@order.step
+def takes_item(item, /, validate): ...
+
+
+@order.step
+def too_much(input, run, charge): ...
+
+
+cycle = Flow("cycle")
+
+
+@cycle.step
+def a(c): ...
+
+
+@cycle.step
+def b(a): ...
+
+
+@cycle.step
+def c(b): ...
+
+
+@cycle.step
+def itself(itself): ...
+
+
+slugs = Flow("a_flow_slug_that_is_longer_than_forty_seven_characters")
+slugs.step(lambda run: 1)
+
+
+@slugs.step
+def run(): ...
+
+
+@slugs.step(slug="save-to-db")
+def save(): ...
+
+
+@slugs.step(slug="Twice")
+def twice(): ...
+
+
+@slugs.step(slug="twice")
+def again(): ...
+
+
+@slugs.step(slug="twice")
+def and_again(): ...
+
+
+@slugs.step
+def _private__(): ...
+
+
+@slugs.step(slug="x" * 129)
+def long(): ...
+
+
+@slugs.step(slug=7)
+def number(): ...
+
+
+@slugs.step("fetch")
+def positional(): ...
+
+
+options = Flow("options", base_delay=-1, timeout=True, max_attempts=0)
+
+
+@options.step(timeout=0.5, start_delay="5", when_exhausted="skpi", max_attempts=2**31)
+def numbers(): ...
+
+
+@options.step(when_unmet="fail")
+def no_condition(): ...
+
+
+@options.step(if_=[1], if_not={"at": {1, 2}})
+def patterns(): ...
+
+
+@options.step(if_={"x": 1})
+def maybe(run): ...
+
+
+@options.step(when_exhausted="skip")
+def flaky(): ...
+
+
+@options.step
+def all_of_them(maybe, flaky, numbers=None): ...
+
+
+@job("run")
+def reserved(run): ...
+
+
+@job("send email", retries=3)
+def send(item): ...
+
+
+analyze = Flow("Analyze")
+analyse_again = Flow("analyze")
+analyse_once_more = Flow("Analyze")
+
+FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow]
+TWINS = [analyze, analyse_again, analyse_once_more]
