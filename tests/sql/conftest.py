@@ -11,27 +11,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contract_scratch import Scratch, create_scratch, drop_scratch
-from contract_world import World, stub_platform
+from contract_world import Shared, World, stub_platform
 
 
 @pytest.fixture(scope="session")
-def contract_database() -> Iterator[Scratch]:
-    """One database with the schema, for all tests that roll back, and the template of others."""
-    scratch = create_scratch()
-    yield scratch
-    drop_scratch(scratch)
+def contract_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
+    """One database with the schema, for all tests that roll back."""
+    with pgflow_server.database() as scratch:
+        yield scratch
 
 
 @pytest.fixture
-def plain(contract_database: Scratch) -> Iterator[World]:
+def plain(contract_database: ScratchDatabase) -> Iterator[World]:
     with psycopg.connect(contract_database.dsn) as conn:
         yield World(conn)
         conn.rollback()
@@ -44,34 +43,8 @@ def suite(plain: World) -> World:
 
 
 @pytest.fixture
-def shared(contract_database: Scratch) -> Iterator[Shared]:
-    scratch = create_scratch(template=contract_database)
-    world = Shared(scratch)
-    yield world
-    world.close()
-    drop_scratch(scratch)
-
-
-class Shared(World):
-    """A database of one test; the world itself commits each statement."""
-
-    def __init__(self, scratch: Scratch) -> None:
-        super().__init__(psycopg.connect(scratch.dsn, autocommit=True))
-        self.dsn = scratch.dsn
-        self.sessions: list[psycopg.Connection[Any]] = [self.conn]
-
-    def session(self, *, autocommit: bool = False) -> World:
-        """Another connection; a transaction opens with its first statement."""
-        conn = psycopg.connect(self.dsn, autocommit=autocommit)
-        conn.execute("set lock_timeout = '20s'")
-        conn.execute("set statement_timeout = '30s'")
-        if not autocommit:
-            conn.commit()
-        self.sessions.append(conn)
-        world = World(conn)
-        world.workers = self.workers
-        return world
-
-    def close(self) -> None:
-        for conn in self.sessions:
-            conn.close()
+def shared(pgflow_server: ScratchServer) -> Iterator[Shared]:
+    with pgflow_server.database() as scratch:
+        world = Shared(scratch.dsn)
+        yield world
+        world.close()

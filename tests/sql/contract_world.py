@@ -299,3 +299,27 @@ class World:
             for task in tasks:
                 output = (outputs or {}).get(task["step_slug"], task["task_index"])
                 self.complete(task["run_id"], task["step_slug"], output, task["task_index"])
+
+
+class Shared(World):
+    """A database of one test; the world itself commits each statement."""
+
+    def __init__(self, dsn: str) -> None:
+        super().__init__(psycopg.connect(dsn, autocommit=True))
+        self.dsn = dsn
+        self.sessions: list[psycopg.Connection[Any]] = [self.conn]
+
+    def session(self, *, autocommit: bool = False) -> World:
+        """Another connection; a transaction opens with its first statement."""
+        conn = psycopg.connect(self.dsn, autocommit=True)
+        conn.execute("set lock_timeout = '20s'")
+        conn.execute("set statement_timeout = '30s'")
+        conn.autocommit = autocommit
+        self.sessions.append(conn)
+        world = World(conn)
+        world.workers = self.workers
+        return world
+
+    def close(self) -> None:
+        for conn in self.sessions:
+            conn.close()

@@ -204,7 +204,7 @@ def test_a_function_has_the_published_signature(plain, name):
         arguments[-1]["default"] = None  # else a call with two arguments would be ambiguous
 
     found = {
-        tuple(row["types"][: row["count"]]): row for row in procedures(plain, name)
+        tuple((row["types"] or [])[: row["count"]]): row for row in procedures(plain, name)
     }[tuple(argument["type"] for argument in arguments)]
 
     assert (found["names"] or [])[: found["count"]] == [one["name"] for one in arguments]
