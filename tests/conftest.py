@@ -47,8 +47,7 @@ def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Scratc
 
         def give(major: int) -> ScratchServer:
             if major not in running:
-                directory = request.config.rootpath / ".pgflowd" / f"test-{major}"
-                started = embedded_server(directory, binaries_of(major))
+                started = embedded_server(request.config.rootpath, binaries_of(major))
                 running[major] = stack.enter_context(started)
             return running[major]
 

@@ -4,14 +4,16 @@ Plugin: the fixtures for testing flows on a real database, found by pytest on it
     pgflow_server   the server of the whole run: an embedded one, or that of `--pgflow-dsn`
     pgflow_db       a fresh database with our schema, dropped after the test
 
-The embedded server lives in `.pgflowd/test` below the root of the project. It is shared by
-all runs at a time, xdist's workers among them, and stopped by the last one. It gives up
-durability for speed. Its data stay, so that the next run need not install the schema again.
+The embedded server is shared by all runs of a project at a time, xdist's workers among them;
+the last one stops it and removes its data. It gives up durability for speed: it never syncs,
+and lives in memory where there is room, since making a file can be slow on a disk and a
+database is some hundred files.
 """
 
 from __future__ import annotations
 
-import shutil
+import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +24,15 @@ import pytest
 if TYPE_CHECKING:
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
-DIRECTORY = Path(".pgflowd", "test")
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_QUICK = {
+MEMORY = Path("/dev/shm")
+ROOM_NEEDED = 1 << 30
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+QUICK = {
     "fsync": "off",
     "full_page_writes": "off",
     "synchronous_commit": "off",
     "max_connections": "300",
+    "max_wal_size": "64MB",
 }
 
 
@@ -45,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
     """The server of this run: `dsn`, and `database()` for further databases."""
     dsn = request.config.getoption("--pgflow-dsn")
-    chosen = given_server(dsn) if dsn else embedded_server(request.config.rootpath / DIRECTORY)
+    chosen = given_server(dsn) if dsn else embedded_server(request.config.rootpath)
     with chosen as server:
         yield server
 
@@ -70,28 +74,32 @@ def given_server(dsn: str) -> Iterator[ScratchServer]:
 
 
 @contextmanager
-def embedded_server(directory: Path, binaries: Path | None = None) -> Iterator[ScratchServer]:
-    """A quick and careless server of ours."""
+def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[ScratchServer]:
+    """A quick and careless server, shared by all who test this project with these programs."""
     from pgflowd.host.postgres import EmbeddedPostgres
 
-    _forget_after_reboot(directory)
+    directory = _directory(project, binaries)
     with (
-        EmbeddedPostgres(directory, options=_QUICK, binaries=binaries) as postgres,
+        EmbeddedPostgres(directory, options=QUICK, binaries=binaries, keep=False) as postgres,
         given_server(postgres.dsn) as server,
     ):
         yield server
 
 
-def _forget_after_reboot(directory: Path) -> None:
-    """Remove data that a failure of the machine may have spoiled, as nothing was synced."""
-    from pgflowd.host.postgres.leases import locked
+def _directory(project: Path, binaries: Path | None) -> Path:
+    """Name a directory that no other project or user has, nor a run before the last reboot.
 
-    boot = _BOOT.read_text() if _BOOT.exists() else ""
-    noted = directory.with_name(f"{directory.name}.boot")
-    noted.parent.mkdir(parents=True, exist_ok=True)
-    with locked(noted.parent):  # xdist's workers all come here at once
-        if noted.exists() and noted.read_text() == boot:
-            return
-        if directory.exists():
-            shutil.rmtree(directory.resolve())
-        noted.write_text(boot)
+    What was never synced may be spoiled when the machine failed, so it is not used again.
+    """
+    boot = BOOT.read_text() if BOOT.exists() else ""
+    named = f"{project.resolve()} {binaries} {os.getuid()} {boot}"
+    name = f"pgflowd-test-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
+    return (MEMORY if _has_room(MEMORY) else project / ".pgflowd") / name
+
+
+def _has_room(directory: Path) -> bool:
+    try:
+        state = os.statvfs(directory)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK) and state.f_bavail * state.f_frsize >= ROOM_NEEDED
