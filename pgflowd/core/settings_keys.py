@@ -57,7 +57,6 @@ class Key:
     doc: str
     low: float | None = None
     high: float | None = None
-    above_zero: bool = False
     limits: tuple[str, str] = ("", "")  # low and high in words
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
@@ -97,10 +96,9 @@ def duration(default: str, doc: str, *, zero: bool = False, high: str = MOST_DUR
         Kind.DURATION,
         default,
         doc,
-        0,
+        0 if zero else 0.001,
         parse_duration(high),
-        above_zero=not zero,
-        limits=("0s" if zero else "above 0s", high),
+        limits=("0s" if zero else "1ms", high),
     )
     return _field(key, parse_duration(default))
 

@@ -170,18 +170,13 @@ def _with_unit(key: Key, raw: object) -> Any:
 
 def _in_range(key: Key, value: Any, as_shown: str) -> Any:
     assert key.low is not None and key.high is not None
-    if not key.low <= value <= key.high or (key.above_zero and value == 0):
+    if not key.low <= value <= key.high:
         raise Wrong("E105", f"is {as_shown}; {_allowed(key)}")
     return value
 
 
 def _allowed(key: Key) -> str:
-    low, high = key.limits
-    return (
-        f"it must be {low} and at most {high}"
-        if key.above_zero
-        else f"it must be from {low} to {high}"
-    )
+    return f"it must be from {key.limits[0]} to {key.limits[1]}"
 
 
 def _from_text(key: Key, raw: str) -> object:
