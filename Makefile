@@ -1,0 +1,51 @@
+# make demo    see it work          make test    prove a change
+# make lint    style and types      make peers   what the tests need besides Python packages
+#
+# Everything lands in .venv and tests/npm/node_modules. A second run installs nothing: the
+# stamps are older than their recipes only when pyproject.toml or package.json changed.
+
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV = .venv
+DEMO_READY = $(VENV)/.demo-ready
+TEST_READY = $(VENV)/.test-ready
+PEERS_READY = tests/npm/node_modules/.ready
+
+.PHONY: demo test lint format peers clean
+
+demo: $(DEMO_READY)
+	$(VENV)/bin/pgflowd demo --once
+
+test: $(TEST_READY) $(PEERS_READY)
+	$(VENV)/bin/pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(TEST_READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(TEST_READY)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+peers: $(PEERS_READY)
+
+clean:
+	rm -rf $(VENV) tests/npm/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/pip:
+	PYTHON=$(PYTHON) sh tests/setup/venv.sh $(VENV)
+
+$(DEMO_READY): pyproject.toml | $(VENV)/bin/pip
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(TEST_READY): pyproject.toml | $(VENV)/bin/pip
+	$(VENV)/bin/python -m pip install --quiet --editable '.[all]'
+	touch $@ $(DEMO_READY)
+
+$(PEERS_READY): tests/npm/package.json tests/npm/package-lock.json
+	sh tests/setup/peers.sh
+	touch $@

