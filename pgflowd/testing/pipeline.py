@@ -81,28 +81,24 @@ class Pipeline:
 
     def _resolve_conditions(self) -> bool:
         while True:
-            for step in self._unmet("fail"):
-                self._fail_step(self.run.states[step.slug], "Condition not met")
-                return False
-            plain = self._unmet("skip")
-            for step in plain:
-                self._skip(self.run.states[step.slug], "condition_unmet")
-            for step in plain:
-                self._release_dependents(self.run.states[step.slug])
-            cascading = self._unmet("skip-cascade")
-            for step in cascading:
-                self._force_skip(step.slug, "condition_unmet")
-            if not plain and not cascading:
+            unmet = [step for step in self.plan.steps.values() if self._is_unmet(step)]
+            if not unmet:
                 return True
+            for step in unmet:
+                if step.when_unmet == "fail":
+                    self._fail_step(self.run.states[step.slug], "Condition not met")
+                    return False
+            plain = [self.run.states[step.slug] for step in unmet if step.when_unmet == "skip"]
+            for state in sorted(plain, key=_slug):
+                self._skip(state, "condition_unmet")
+            for state in plain:
+                self._release_dependents(state)
+            for step in unmet:
+                if step.when_unmet == "skip-cascade":
+                    self._force_skip(step.slug, "condition_unmet")
 
-    def _unmet(self, mode: str) -> list[StepPlan]:
-        return [
-            step
-            for step in self.plan.steps.values()
-            if step.when_unmet == mode
-            and self.run.states[step.slug].is_ready
-            and not self._is_met(step)
-        ]
+    def _is_unmet(self, step: StepPlan) -> bool:
+        return self.run.states[step.slug].is_ready and not self._is_met(step)
 
     def _is_met(self, step: StepPlan) -> bool:
         if step.if_ is None and step.if_not is None:
@@ -150,10 +146,10 @@ class Pipeline:
     def _start_ready_steps(self) -> None:
         if self.run.status is not RunStatus.STARTED:
             return
-        for step in self.plan.steps.values():
-            state = self.run.states[step.slug]
+        for state in sorted(self.run.states.values(), key=_slug):
             if state.is_ready and state.initial_tasks:
-                self._start_step(state, self.now + step.start_delay_s)
+                delay_s = self.plan.steps[state.slug].start_delay_s
+                self._start_step(state, self.now + delay_s)
 
     def _start_step(self, state: StepState, visible_at: float) -> None:
         assert state.initial_tasks is not None
@@ -215,6 +211,10 @@ class Pipeline:
 
     def _send(self, type: str, step: str | None, error: str | None = None) -> None:
         self.run.events.append(Event(self.run.run_id, type, step, error))
+
+
+def _slug(state: StepState) -> str:
+    return state.slug
 
 
 def _length(ended: StepState) -> int:
