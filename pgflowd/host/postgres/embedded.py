@@ -69,11 +69,8 @@ class EmbeddedPostgres:
             return  # a forked copy of the user leaves nothing
         self._owner = 0
         with leases.locked(self._home):
-            self._lease.give_back()
-            if leases.in_use(self._home):
-                return
-            self._cluster.stop()
-            if not self._keep:
+            was_last = self._leave()
+            if was_last and not self._keep:
                 self._cluster.remove()
                 if self._directory.is_symlink():
                     self._directory.unlink()
@@ -114,5 +111,13 @@ class EmbeddedPostgres:
                 self._running = self._cluster.start(self._options)
                 leases.ensure_guard(self._home, self._cluster.data)
             except BaseException:
-                self._lease.give_back()
+                self._leave()
                 raise
+
+    def _leave(self) -> bool:
+        """Give the lease back; stop the server if it was the last. Under the lock."""
+        self._lease.give_back()
+        if leases.in_use(self._home):
+            return False
+        self._cluster.stop()
+        return True
