@@ -1,0 +1,22 @@
+-- _queues(flow_slug): the queues a worker of this flow reads, on a core of somebody else.
+-- One per flow, named as its slug; since 0.17 a step may have one of its own.
+-- Called by: claim.   Locks: nothing.
+create or replace function pgflowd._queues(flow_slug text)
+returns table (queue_name text, step_slug text)
+language plpgsql stable set search_path = '' as $$
+#variable_conflict use_column
+begin
+  if not exists (select from pg_catalog.pg_attribute as attribute
+                  where attribute.attrelid = 'pgflow.steps'::regclass
+                    and attribute.attname = 'queue_name' and not attribute.attisdropped) then
+    return query select _queues.flow_slug, null::text;
+    return;
+  end if;
+  return query
+    select distinct step.queue_name,
+           case when flow.queue_mode = 'step' then step.step_slug end
+      from pgflow.flows as flow
+      join pgflow.steps as step on step.flow_slug = flow.flow_slug
+     where flow.flow_slug = _queues.flow_slug
+     order by 1;
+end $$;

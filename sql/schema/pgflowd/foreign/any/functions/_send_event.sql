@@ -1,0 +1,19 @@
+-- _send_event(run_id, event, payload): send an event of the contract: through realtime where
+-- that is, else as a notification on the run's channel, cut where it is too long for one.
+-- Called by: cancel.   Locks: nothing.
+create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
+returns void language plpgsql set search_path = '' as $$
+declare
+  channel text := 'pgflow:run:' || _send_event.run_id;
+begin
+  if pg_catalog.to_regprocedure('realtime.send(jsonb, text, text, boolean)') is not null then
+    perform realtime.send(_send_event.payload, _send_event.event, channel, false);
+    return;
+  end if;
+  if pg_catalog.octet_length(_send_event.payload::text) > 7900 then
+    payload := _send_event.payload || pg_catalog.jsonb_build_object(
+      'error_message', pg_catalog.left(_send_event.payload ->> 'error_message', 1000),
+      'truncated', true);
+  end if;
+  perform pg_catalog.pg_notify(channel, payload::text);
+end $$;

@@ -1,0 +1,41 @@
+-- _begin(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): start the tasks
+-- of these messages and open an attempt for each. An older attempt still open is closed as
+-- lost; a task's first attempt has none before it.
+-- Called by: claim.   Locks: tasks, skipping locked ones; then their attempts.
+create or replace function pgflowd._begin(
+  flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
+  began timestamptz, lease interval)
+returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
+begin
+  return query
+  with begun as materialized (
+    select task.*, coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
+           coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts
+      from pgflowd._start_tasks(_begin.flow_slug, _begin.queue_name, _begin.step_slug,
+                                _begin.msg_ids, _begin.worker_id) as task
+      join pgflow.steps as step
+        on step.flow_slug = _begin.flow_slug and step.step_slug = task.step_slug
+      join pgflow.flows as flow on flow.flow_slug = _begin.flow_slug
+  ), lost as (
+    update pgflowd.attempts as older set ended_at = now(), outcome = 'lost'
+      from begun
+     where begun.attempt > 1 and older.ended_at is null
+       and older.run_id = begun.run_id and older.step_slug = begun.step_slug
+       and older.task_index = begun.task_index
+  ), opened as (
+    insert into pgflowd.attempts as lease (run_id, step_slug, task_index, flow_slug, worker_id,
+                                           msg_id, attempt, lease_until)
+    select begun.run_id, begun.step_slug, begun.task_index, _begin.flow_slug, _begin.worker_id,
+           begun.msg_id, begun.attempt,
+           _begin.began + coalesce(_begin.lease,
+                              pg_catalog.make_interval(secs => begun.timeout + 2))
+      from begun order by begun.msg_id
+    returning lease.run_id, lease.step_slug, lease.task_index, lease.token, lease.lease_until
+  )
+  select _begin.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
+         begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
+         begun.timeout, opened.lease_until
+    from begun
+    join opened on opened.run_id = begun.run_id and opened.step_slug = begun.step_slug
+               and opened.task_index = begun.task_index;
+end $$;

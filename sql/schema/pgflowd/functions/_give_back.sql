@@ -1,0 +1,58 @@
+-- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed): queue started tasks
+-- again whose worker vanished. The attempt is not spent: it closes as stalled, and the count
+-- goes back. With `only_lapsed` a lease that lives is left alone; it is tested here, under the
+-- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit` times in a row is left as well: giving
+-- it up needs the lock of its run, see _give_up.
+-- The caller holds the locks of the tasks. Returns those given back.
+-- Called by: claim, crashed, recover_stalled.   Locks: attempts; queue rows, skipping.
+create or replace function pgflowd._give_back(
+  run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean)
+returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
+declare
+  crash_limit int := pgflowd.setting('crash_limit')::int;
+  given_back pgflow.step_tasks[];
+  queue record;
+begin
+  with stalled as (
+    select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token
+      from pg_catalog.unnest(_give_back.run_ids, _give_back.step_slugs, _give_back.task_indexes)
+           as given (run_id, step_slug, task_index)
+      join pgflow.step_tasks as task
+        on task.run_id = given.run_id and task.step_slug = given.step_slug
+       and task.task_index = given.task_index and task.status = 'started'
+      join pgflow.runs as run on run.run_id = task.run_id and run.status = 'started'
+      join pgflow.step_states as state
+        on state.run_id = task.run_id and state.step_slug = task.step_slug
+       and state.status = 'started'
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index and attempt.ended_at is null
+       and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
+     where (attempt.lease_until < pg_catalog.clock_timestamp() or not _give_back.only_lapsed)
+       and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit
+  ), closed as (
+    update pgflowd.attempts as attempt
+       set ended_at = now(), outcome = 'stalled', error_message = _give_back.reason
+      from stalled
+     where attempt.run_id = stalled.run_id and attempt.step_slug = stalled.step_slug
+       and attempt.task_index = stalled.task_index and attempt.token = stalled.token
+  ), queued as (
+    update pgflow.step_tasks as task
+       set status = 'queued', started_at = null, last_worker_id = null,
+           attempts_count = greatest(task.attempts_count - 1, 0)
+      from stalled
+     where task.run_id = stalled.run_id and task.step_slug = stalled.step_slug
+       and task.task_index = stalled.task_index
+    returning task
+  )
+  select pg_catalog.array_agg(queued.task) into given_back from queued;
+
+  for queue in
+    select pgflowd._task_queue(task) as name, pg_catalog.array_agg(task.message_id) as msg_ids
+      from pg_catalog.unnest(given_back) as task group by 1
+  loop
+    perform pgflowd._show(queue.name, queue.msg_ids, pg_catalog.clock_timestamp());
+    perform pgflowd._wake(queue.name);
+  end loop;
+  return query select * from pg_catalog.unnest(given_back);
+end $$;

@@ -1,0 +1,33 @@
+-- _give_up(run_id, step_slug, task_index, error_message): fail a started task for good, as if
+-- its last attempt had failed, and close its attempt as stalled (E408). False, and nothing
+-- done, when the run is locked by somebody: the next sweep comes by.
+-- The caller holds the lock of the task.
+-- Called by: crashed, recover_stalled.   Locks: the run, unless it is locked; see fail_task.
+create or replace function pgflowd._give_up(
+  run_id uuid, step_slug text, task_index int, error_message text)
+returns boolean language plpgsql set search_path = '' as $$
+declare
+  ended boolean;
+begin
+  perform from pgflow.runs as run where run.run_id = _give_up.run_id for update skip locked;
+  if not found then
+    return false;
+  end if;
+  update pgflow.step_tasks as task
+     set attempts_count = greatest(task.attempts_count, step.opt_max_attempts, flow.opt_max_attempts, 1),
+         started_at = least(task.started_at, now())
+    from pgflow.steps as step
+    join pgflow.flows as flow on flow.flow_slug = step.flow_slug
+   where step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
+     and task.run_id = _give_up.run_id and task.step_slug = _give_up.step_slug
+     and task.task_index = _give_up.task_index;
+  perform pgflow.fail_task(_give_up.run_id, _give_up.step_slug, _give_up.task_index,
+                           _give_up.error_message);
+  update pgflowd.attempts as attempt
+     set ended_at = now(), outcome = 'stalled', error_type = 'E408',
+         error_message = _give_up.error_message
+   where attempt.run_id = _give_up.run_id and attempt.step_slug = _give_up.step_slug
+     and attempt.task_index = _give_up.task_index and attempt.ended_at is null;
+  perform pgflowd._forget(_give_up.run_id, _give_up.step_slug, _give_up.task_index);
+  return true;
+end $$;

@@ -1,0 +1,27 @@
+-- _judge(task, attempt, run_status, step_status): what a report with this attempt's token may do.
+--   live   it may report: the row is open and the task still names it
+--   late   its run or step ended before the report; the result is kept, nothing moves
+--   lost   somebody else took, reported or retried the task; `closed` when the row says so itself
+-- No clock decides: a lapsed lease that nobody took is live. A task that ended while its row is
+-- open was ended by somebody else, by a cancel if it failed in a cancelled run.
+-- The caller holds the locks of run and task, and read the attempt after it had them.
+-- Called by: reports.   Locks: nothing.
+create or replace function pgflowd._judge(
+  task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text)
+returns text language sql stable as $$
+  select case
+    when (attempt).ended_at is not null then 'closed'
+    when (task).attempts_count is distinct from (attempt).attempt
+      or ((task).status <> 'queued' and (task).last_worker_id is distinct from (attempt).worker_id)
+      then 'lost'
+    when run_status = 'started' and step_status = 'started' then
+      case when (task).status in ('queued', 'started') then 'live' else 'lost' end
+    when (task).status = 'completed' then 'lost'
+    when (task).status = 'failed'
+      and not exists (select from pgflowd.runs as cancelled
+                       where cancelled.run_id = (task).run_id
+                         and cancelled.cancelled_at is not null)
+      then 'lost'
+    else 'late'
+  end;
+$$;

@@ -1,0 +1,50 @@
+-- _recover(run_ids, step_slugs, task_indexes, reason, only_lapsed): give back started tasks whose
+-- attempts stalled, give up those at `crash_limit`, and close the attempts of those whose run
+-- or step has ended. Returns the number given back. The caller holds the locks of the tasks.
+-- Called by: crashed, recover_stalled.   Locks: see _give_back and _give_up.
+create or replace function pgflowd._recover(
+  run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean)
+returns int language plpgsql set search_path = '' as $$
+declare
+  given_back int := (select count(*) from pgflowd._give_back(
+    _recover.run_ids, _recover.step_slugs, _recover.task_indexes, _recover.reason,
+    _recover.only_lapsed));
+  kept record;
+  stalled int;
+begin
+  for kept in
+    select task.run_id, task.step_slug, task.task_index, attempt.token,
+           run.status = 'failed' as run_failed,
+           run.status <> 'started' or state.status <> 'started' as has_ended
+      from pg_catalog.unnest(_recover.run_ids, _recover.step_slugs, _recover.task_indexes)
+           as given (run_id, step_slug, task_index)
+      join pgflow.step_tasks as task
+        on task.run_id = given.run_id and task.step_slug = given.step_slug
+       and task.task_index = given.task_index and task.status = 'started'
+      join pgflow.runs as run on run.run_id = task.run_id
+      join pgflow.step_states as state
+        on state.run_id = task.run_id and state.step_slug = task.step_slug
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index and attempt.ended_at is null
+       and attempt.attempt = task.attempts_count
+     where attempt.lease_until < pg_catalog.clock_timestamp() or not _recover.only_lapsed
+     order by task.run_id, task.step_slug, task.task_index
+  loop
+    if not kept.has_ended then
+      stalled := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
+      perform pgflowd._give_up(
+        kept.run_id, kept.step_slug, kept.task_index,
+        pg_catalog.format('stalled %s times in a row, the last time because %s',
+                          stalled, _recover.reason));
+    else
+      update pgflowd.attempts as attempt
+         set ended_at = now(), outcome = 'stalled', error_message = _recover.reason
+       where attempt.token = kept.token;
+      if kept.run_failed then
+        perform pgflow.fail_task(kept.run_id, kept.step_slug, kept.task_index, _recover.reason);
+      end if;
+    end if;
+  end loop;
+  return given_back;
+end $$;

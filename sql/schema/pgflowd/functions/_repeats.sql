@@ -1,0 +1,10 @@
+-- _repeats(attempt, outcome): is this the report that closed the attempt?
+-- A completion may have become late, or failed by its type; any other report late.
+-- Called by: reports.   Locks: nothing.
+create or replace function pgflowd._repeats(attempt pgflowd.attempts, outcome text)
+returns boolean language sql immutable as $$
+  select coalesce((attempt).outcome = outcome
+    or ((attempt).outcome = 'late')
+    or (outcome = 'completed' and (attempt).outcome = 'failed'
+        and (attempt).error_message like '[TYPE_VIOLATION]%'), false);
+$$;

@@ -1,0 +1,15 @@
+-- _report_element(report, output, ord): record one element of a report.
+-- Called by: _report_all on foreign cores, _report_singly.   Locks: see _report_one.
+create or replace function pgflowd._report_element(report jsonb, output text, ord int)
+returns pgflowd.answer language plpgsql set search_path = '' as $$
+declare
+  one record;
+begin
+  one := pgflowd._report_one(
+    (report ->> 'run_id')::uuid, report ->> 'step_slug', (report ->> 'task_index')::int,
+    pgflowd._token(report), report ->> 'outcome', _report_element.output::jsonb,
+    coalesce(report ->> 'error_message', report ->> 'reason'), report ->> 'error_type',
+    report ->> 'traceback', (report ->> 'retry')::boolean, (report ->> 'delay')::interval,
+    report -> 'usage');
+  return (_report_element.ord, pgflowd._token(report), one.verdict, one.sqlstate, one.message);
+end $$;

@@ -1,0 +1,51 @@
+-- _report_singly(reports, outputs): the same as _report_all, each element in a subtransaction
+-- of its own, so that the one that raises is found and the others are recorded.
+-- All runs are locked first here too: who waits for a run while holding the throttle row of a
+-- queue, which pgmq's insert trigger takes, deadlocks. The wait for all of them is 5 s.
+-- Called by: report.   Locks: as report.
+create or replace function pgflowd._report_singly(reports jsonb, outputs text[])
+returns setof pgflowd.answer language plpgsql set search_path = '' as $$
+declare
+  patient_until timestamptz := pg_catalog.clock_timestamp() + interval '5 s';
+  busy text[] := '{}';
+  run record;
+  element record;
+  answer pgflowd.answer;
+begin
+  for run in
+    select distinct pg_catalog.lower(report ->> 'run_id') as id
+      from pg_catalog.jsonb_array_elements(_report_singly.reports) as report order by 1
+  loop
+    begin
+      perform pg_catalog.set_config('lock_timeout', greatest(1, pg_catalog.ceil(extract(
+        epoch from patient_until - pg_catalog.clock_timestamp()) * 1000))::text, true);
+      perform from pgflow.runs as known where known.run_id = run.id::uuid for update;
+    exception
+      when lock_not_available then busy := busy || run.id;
+      when invalid_text_representation then null;  -- its elements will say so
+    end;
+  end loop;
+  perform pg_catalog.set_config('lock_timeout', '5s', true);
+
+  for element in
+    select given.report, given.ord::int as ord, _report_singly.outputs[given.ord] as output
+      from pg_catalog.jsonb_array_elements(_report_singly.reports)
+           with ordinality as given (report, ord)
+     order by pg_catalog.lower(report ->> 'run_id'), report ->> 'step_slug',
+              (report -> 'task_index'), given.ord
+  loop
+    begin
+      if pg_catalog.lower(element.report ->> 'run_id') = any(busy) then
+        raise exception 'run % is locked by somebody else', element.report ->> 'run_id'
+          using errcode = 'lock_not_available';
+      end if;
+      answer := pgflowd._report_element(element.report, element.output, element.ord);
+    exception when others then
+      if sqlstate in ('40001', '40P01') then
+        raise;
+      end if;
+      answer := (element.ord, pgflowd._token(element.report), 'error', sqlstate, sqlerrm);
+    end;
+    return next answer;
+  end loop;
+end $$;

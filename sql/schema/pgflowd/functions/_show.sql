@@ -1,0 +1,18 @@
+-- _show(queue_name, msg_ids, at, extend): from this moment on the messages can be read again.
+-- With `extend` a message never becomes visible earlier than it would anyhow. One that
+-- somebody else has locked is passed over, so nobody who holds tasks waits for a queue.
+-- Called by: claim, heartbeat, recoveries.   Locks: queue rows, skipping locked ones.
+create or replace function pgflowd._show(
+  queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)
+returns void language plpgsql set search_path = '' as $$
+begin
+  execute pg_catalog.format(
+    'with free as (
+       select msg_id from pgmq.%1$I
+        where msg_id = any($1) and (vt < $2 or (vt > $2 and not $3))
+        order by msg_id for update skip locked)
+     update pgmq.%1$I as message set vt = $2
+       from free where message.msg_id = free.msg_id',
+    pgmq.format_table_name(_show.queue_name, 'q'))
+    using _show.msg_ids, _show.at, _show.extend;
+end $$;

@@ -1,0 +1,22 @@
+-- _stalled_in_a_row(run_id, step_slug, task_index): how many of a task's last attempts
+-- stalled. Attempts that were released or lost say nothing about the task and do not count;
+-- what was given up once (E408) counts from the beginning when it is tried again.
+-- Called by: recoveries.   Locks: nothing.
+create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
+returns int language plpgsql stable set search_path = '' as $$
+begin
+  return (
+    select count(*)
+      from pgflowd.attempts as attempt
+     where attempt.run_id = _stalled_in_a_row.run_id
+       and attempt.step_slug = _stalled_in_a_row.step_slug
+       and attempt.task_index = _stalled_in_a_row.task_index
+       and attempt.outcome = 'stalled'
+       and attempt.token > coalesce((
+         select pg_catalog.max(other.token)
+           from pgflowd.attempts as other
+          where other.run_id = attempt.run_id and other.step_slug = attempt.step_slug
+            and other.task_index = attempt.task_index
+            and (other.outcome in ('completed', 'failed', 'timed_out', 'crashed', 'late')
+                 or other.error_type = 'E408')), 0));
+end $$;

@@ -1,0 +1,7 @@
+-- _token(report): the token of an element of a report, null when it has none that is a number.
+-- Called by: reports.   Locks: nothing.
+create or replace function pgflowd._token(report jsonb)
+returns bigint language sql immutable set search_path = '' as $$
+  select case when pg_catalog.jsonb_typeof(_token.report -> 'token') = 'number'
+              then (_token.report ->> 'token')::numeric::bigint end;
+$$;

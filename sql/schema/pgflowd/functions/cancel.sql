@@ -1,0 +1,49 @@
+-- cancel(run_id, reason, actor): end a run now, as failed; returns `cancelled`, or `repeated`
+-- when it was cancelled before. Its started steps fail, its open tasks too (they are `cancelled`
+-- where the core knows that), with the text `cancelled by ACTOR: REASON`; their messages are
+-- archived, events sent, and the workers told to beat at once. Open attempts stay: what they
+-- report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
+-- Called by: operators and clients.   Locks: the run, its started steps (by slug), their open
+-- tasks (by slug and index), messages.
+create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
+returns text language plpgsql set search_path = '' as $$
+declare
+  run pgflow.runs;
+  error_message text := pg_catalog.left(pg_catalog.concat(
+    'cancelled by ', coalesce(nullif(cancel.actor, ''), 'somebody'),
+    ': ' || nullif(cancel.reason, '')), 4000);
+begin
+  select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
+  if run.run_id is null then
+    raise exception 'there is no run %', cancel.run_id using errcode = 'PF002';
+  elsif exists (select from pgflowd.runs as known
+                 where known.run_id = cancel.run_id and known.cancelled_at is not null) then
+    return 'repeated';
+  elsif run.status <> 'started' then
+    raise exception 'run % has ended already: it is %', cancel.run_id, run.status
+      using errcode = 'PF003';
+  end if;
+
+  insert into pgflowd.runs as known (run_id, cancelled_at, cancelled_by, cancel_reason)
+  values (cancel.run_id, now(), cancel.actor, cancel.reason)
+  on conflict on constraint runs_pkey do update
+     set cancelled_at = excluded.cancelled_at, cancelled_by = excluded.cancelled_by,
+         cancel_reason = excluded.cancel_reason;
+  perform from pgflow.step_states as state
+    where state.run_id = cancel.run_id and state.status = 'started'
+    order by state.step_slug for update;
+  perform from pgflow.step_tasks as task
+    where task.run_id = cancel.run_id and task.status in ('queued', 'started')
+    order by task.step_slug, task.task_index for no key update;
+  perform pgflowd._cancel_tasks(cancel.run_id, error_message);
+  perform pgflowd._cancel_steps(cancel.run_id, error_message);
+  update pgflow.runs as known
+     set status = 'failed', failed_at = greatest(now(), known.started_at)
+   where known.run_id = cancel.run_id;
+  perform pgflowd._explain(cancel.run_id, error_message);
+  perform pgflowd._send_event(cancel.run_id, 'run:failed', pg_catalog.jsonb_build_object(
+    'event_type', 'run:failed', 'run_id', cancel.run_id, 'flow_slug', run.flow_slug,
+    'status', 'failed', 'error_message', error_message,
+    'failed_at', greatest(now(), run.started_at)));
+  return 'cancelled';
+end $$;

@@ -1,0 +1,80 @@
+-- heartbeat(worker_id, tokens, lease): the worker lives and holds these; returns for each token
+--   ok      go on; the lease and the message's visibility now last for `lease`, or longer
+--   cancel  run or step has ended: kill the runner
+--   lost    somebody else has the task, or nobody knows the token
+-- started_at follows when it is older than 20 s, so that no recovery of upstream takes a long
+-- task; a task put back to the queue and not claimed since is taken back. A task that somebody
+-- has locked is being reported, claimed or recovered: `ok`, the next beat knows more.
+-- Called by: workers, on a connection of their own.   Locks: tasks, then their attempts and
+-- messages, skipping locked ones: it waits for nothing.
+create or replace function pgflowd.heartbeat(
+  worker_id uuid, tokens bigint[], lease interval default '30 s')
+returns table (token bigint, verdict text) language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  locked bigint[];
+  live bigint[];
+  ended bigint[];
+  lost bigint[];
+  until timestamptz;
+  queue record;
+begin
+  select pg_catalog.array_agg(free.token) into locked
+    from (select attempt.token
+            from pgflowd.attempts as attempt
+            join pgflow.step_tasks as task
+              on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+             and task.task_index = attempt.task_index
+           where attempt.token = any(heartbeat.tokens)
+             and attempt.worker_id = heartbeat.worker_id
+             for no key update of task skip locked) as free;
+
+  select pg_catalog.array_agg(judged.token) filter (where judged.standing = 'live'),
+         pg_catalog.array_agg(judged.token) filter (where judged.standing = 'late'),
+         pg_catalog.array_agg(judged.token) filter (where judged.standing = 'lost')
+    into live, ended, lost
+    from (select attempt.token, pgflowd._judge(task, attempt, run.status, state.status) as standing
+            from pgflowd.attempts as attempt
+            join pgflow.step_tasks as task
+              on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+             and task.task_index = attempt.task_index
+            join pgflow.runs as run on run.run_id = attempt.run_id
+            join pgflow.step_states as state
+              on state.run_id = attempt.run_id and state.step_slug = attempt.step_slug
+           where attempt.token = any(locked)) as judged;
+
+  until := pg_catalog.clock_timestamp() + heartbeat.lease;
+  update pgflow.step_tasks as task
+     set status = 'started', started_at = now(), last_worker_id = heartbeat.worker_id
+    from pgflowd.attempts as attempt
+   where attempt.token = any(live)
+     and task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+     and task.task_index = attempt.task_index
+     and (task.status = 'queued' or task.started_at < now() - interval '20 s');
+  update pgflowd.attempts as attempt set lease_until = until
+   where attempt.token = any(live) and attempt.lease_until < until;
+  update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
+   where attempt.token = any(lost);
+  for queue in
+    select pgflowd._task_queue(task) as name, pg_catalog.array_agg(task.message_id) as msg_ids
+      from pgflowd.attempts as attempt
+      join pgflow.step_tasks as task
+        on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+       and task.task_index = attempt.task_index
+     where attempt.token = any(live) group by 1 order by 1
+  loop
+    perform pgflowd._show(queue.name, queue.msg_ids, until, extend => true);
+  end loop;
+
+  return query
+    select asked.token,
+           case when asked.token = any(live) then 'ok'
+                when asked.token = any(ended) then 'cancel'
+                when asked.token = any(locked) then 'lost'
+                when exists (select from pgflowd.attempts as attempt
+                              where attempt.token = asked.token and attempt.ended_at is null
+                                and attempt.worker_id = heartbeat.worker_id) then 'ok'
+                else 'lost'
+           end
+      from pg_catalog.unnest(heartbeat.tokens) as asked (token);
+end $$;

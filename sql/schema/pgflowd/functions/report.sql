@@ -1,0 +1,39 @@
+-- report(reports, outputs): record up to 50 finished tasks of any runs in one call; returns
+-- token, verdict, sqlstate, message for each, in the order given.
+-- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
+-- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
+-- retry, delay, usage, reason. Its output, a JSON text, stands at its place in `outputs`.
+-- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
+-- element does not spoil the others. A run not free within 5 s gives `error` 55P03.
+-- First all at once; if anything raises, that is undone and each goes by itself. 40001, 40P01
+-- and 57014 are raised: send it again.
+-- Called by: workers, before `claim` in the same transaction.   Locks: runs in ascending
+-- order, all before anything else; then step states, tasks, attempts, messages.
+create or replace function pgflowd.report(reports jsonb, outputs text[])
+returns table (token bigint, verdict text, sqlstate text, message text)
+language plpgsql set search_path = '' set lock_timeout = '5s' as $$
+#variable_conflict use_column
+declare
+  answers pgflowd.answer[];
+begin
+  if pg_catalog.jsonb_array_length(report.reports) > 50
+     or pg_catalog.jsonb_array_length(report.reports)
+        <> coalesce(pg_catalog.cardinality(report.outputs), -1) then
+    raise exception 'a report takes up to 50 elements, and as many outputs, not % and %',
+      pg_catalog.jsonb_array_length(report.reports),
+      coalesce(pg_catalog.cardinality(report.outputs)::text, 'null') using errcode = '22023';
+  end if;
+  begin
+    select pg_catalog.array_agg(answer order by answer.ord) into answers
+      from pgflowd._report_all(report.reports, report.outputs) as answer;
+  exception when others then
+    if sqlstate in ('40001', '40P01') then
+      raise;
+    end if;
+    select pg_catalog.array_agg(answer order by answer.ord) into answers
+      from pgflowd._report_singly(report.reports, report.outputs) as answer;
+  end;
+  return query
+    select answer.token, answer.verdict, answer.sqlstate, answer.message
+      from pg_catalog.unnest(answers) as answer order by answer.ord;
+end $$;

@@ -1,0 +1,59 @@
+-- retry(run_id, actor, even_if_cancelled): try a failed run again; returns the number of tasks
+-- queued again. Completed work stays. The run and its failed steps are started again (a step
+-- that failed by its condition is tested again); each unfinished task gets a new message and
+-- no attempts; what still works on one of them has lost it. Then the core's pipeline goes on.
+-- PF002 for an unknown run; PF004 for one that has not failed, or was cancelled, unless
+-- `even_if_cancelled`.
+-- Called by: operators and clients.   Locks: the run, its steps (by slug), their unfinished
+-- tasks (by slug and index), attempts, messages.
+create or replace function pgflowd.retry(
+  run_id uuid, actor text, even_if_cancelled boolean default false)
+returns int language plpgsql set search_path = '' as $$
+declare
+  run pgflow.runs;
+  cancelled boolean;
+  queued int := 0;
+  step record;
+begin
+  select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for update;
+  if run.run_id is null then
+    raise exception 'there is no run %', retry.run_id using errcode = 'PF002';
+  end if;
+  cancelled := exists (select from pgflowd.runs as known
+                        where known.run_id = retry.run_id and known.cancelled_at is not null);
+  if run.status <> 'failed' then
+    raise exception 'run % has not failed: it is %', retry.run_id, run.status
+      using errcode = 'PF004';
+  elsif cancelled and not retry.even_if_cancelled then
+    raise exception 'run % was cancelled', retry.run_id
+      using errcode = 'PF004', hint = 'say so if it is to be retried all the same';
+  end if;
+
+  perform from pgflow.step_states as state where state.run_id = retry.run_id
+    order by state.step_slug for update;
+  perform from pgflow.step_tasks as task
+    where task.run_id = retry.run_id and task.status <> 'completed'
+    order by task.step_slug, task.task_index for no key update;
+  delete from pgflowd.runs as known where known.run_id = retry.run_id;
+  update pgflow.runs as known set status = 'started', failed_at = null
+   where known.run_id = retry.run_id;
+  perform pgflowd._explain(retry.run_id, null);
+  update pgflow.step_states as state
+     set status = case when state.started_at is null then 'created' else 'started' end,
+         remaining_tasks = case when state.started_at is not null then state.remaining_tasks end,
+         failed_at = null, error_message = null
+   where state.run_id = retry.run_id and state.status = 'failed';
+  update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
+    from pgflow.step_tasks as task
+   where task.run_id = retry.run_id and task.status <> 'completed'
+     and attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+     and attempt.task_index = task.task_index and attempt.ended_at is null;
+  for step in select state.step_slug from pgflow.step_states as state
+               where state.run_id = retry.run_id and state.status = 'started'
+               order by state.step_slug
+  loop
+    queued := queued + pgflowd._requeue_step(retry.run_id, step.step_slug);
+  end loop;
+  perform pgflowd._advance(retry.run_id);
+  return queued;
+end $$;

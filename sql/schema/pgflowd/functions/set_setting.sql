@@ -1,0 +1,26 @@
+-- set_setting(name, value, actor): change what all daemons share; returns the old value.
+-- PF020 for a name there is not, or a value the name does not take.
+-- Called by: operators through `pgflowd`.   Locks: the setting's row.
+create or replace function pgflowd.set_setting(name text, value jsonb, actor text)
+returns jsonb language plpgsql set search_path = '' as $$
+declare
+  old jsonb := pgflowd.setting(set_setting.name);
+  fits boolean := case set_setting.name
+    when 'history' then set_setting.value in ('"all"', '"failures"', '"off"')
+    when 'crash_limit' then pg_catalog.jsonb_typeof(set_setting.value) = 'number'
+                            and set_setting.value::numeric between 1 and 1000
+                            and set_setting.value::numeric % 1 = 0
+  end;
+begin
+  if fits is not true then
+    raise exception 'setting % does not take %', set_setting.name,
+      coalesce(set_setting.value::text, 'null')
+      using errcode = 'PF020',
+            hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000';
+  end if;
+  insert into pgflowd.settings as kept (name, value, changed_by)
+  values (set_setting.name, set_setting.value, set_setting.actor)
+  on conflict on constraint settings_pkey do update
+     set value = excluded.value, changed_by = excluded.changed_by, changed_at = now();
+  return old;
+end $$;

@@ -1,0 +1,22 @@
+-- setting(name): what all daemons share under this name, or its default.
+--   history      `all` keeps every attempt, `failures` all but completed ones, `off` none
+--                whose task has ended
+--   crash_limit  stalled attempts in a row after which a task fails for good
+-- PF020 for a name there is not.
+-- Called by: reports, sweeps, `pgflowd`.   Locks: nothing.
+create or replace function pgflowd.setting(name text)
+returns jsonb language plpgsql stable set search_path = '' as $$
+declare
+  value jsonb := (select kept.value from pgflowd.settings as kept
+                   where kept.name = setting.name);
+begin
+  if value is not null then
+    return value;
+  end if;
+  case setting.name
+    when 'history' then return '"all"';
+    when 'crash_limit' then return '5';
+    else raise exception 'there is no setting %', pg_catalog.quote_literal(setting.name)
+      using errcode = 'PF020', hint = 'settings are history and crash_limit';
+  end case;
+end $$;

@@ -1,0 +1,24 @@
+-- _put_back_all(elements): queue the tasks again that are released among them, unspent.
+-- Returns what they became.
+-- Called by: _report_all.   Locks: messages; the caller holds the tasks.
+create or replace function pgflowd._put_back_all(elements pgflowd.element[])
+returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+declare
+  became pgflowd.answer[] := '{}';
+  released record;
+begin
+  for released in
+    select element.ord, element.delay, task
+      from pg_catalog.unnest(_put_back_all.elements) as element
+      join pgflow.step_tasks as task
+        on task.run_id = element.run_id and task.step_slug = element.step_slug
+       and task.task_index = element.task_index
+     where element.outcome = 'released' and element.standing = 'live'
+     order by task.queue_name, task.message_id
+  loop
+    perform pgflowd._put_back(released.task, (released.task).attempts_count,
+                              coalesce(released.delay, interval '0'));
+    became := became || (released.ord, null, 'queued', null, null)::pgflowd.answer;
+  end loop;
+  return became;
+end $$;

@@ -1,0 +1,8 @@
+-- _send_event(run_id, event, payload): send an event of the contract the way our core does.
+-- Called by: cancel.   Locks: nothing.
+create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
+returns void language plpgsql set search_path = '' as $$
+begin
+  perform pgflow._send_events(array[_send_event.run_id], array[_send_event.event],
+                              array[_send_event.payload]);
+end $$;

@@ -1,0 +1,18 @@
+-- _started_tasks(worker_id): keys of tasks that are started, of one worker or (null) of all.
+-- Our core has no index on what changes, so they are found through the queues: those of the
+-- worker, or all.
+-- Called by: crashed, recover_stalled.   Locks: nothing.
+create or replace function pgflowd._started_tasks(worker_id uuid)
+returns table (run_id uuid, step_slug text, task_index int)
+language plpgsql stable set search_path = '' as $$
+#variable_conflict use_column
+begin
+  return query
+    select task.run_id, task.step_slug, task.task_index
+      from pgflow.flows as flow
+      left join pgflow.workers as worker on worker.worker_id = _started_tasks.worker_id
+     cross join lateral pgflow._started_tasks(flow.flow_slug) as task
+     where (worker.worker_id is null
+            or pgflow._queue_name(flow.flow_slug) = pg_catalog.lower(worker.queue_name))
+       and (_started_tasks.worker_id is null or task.last_worker_id = _started_tasks.worker_id);
+end $$;

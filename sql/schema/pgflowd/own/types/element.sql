@@ -1,0 +1,23 @@
+-- element: one element of a report, on its way through _report_all: what the worker says, and
+-- what was found: `standing` (see _judge), and whether the task must be put as it was.
+do $$
+begin
+  if to_regtype('pgflowd.element') is null then
+    create type pgflowd.element as (
+      ord int,
+      run_id uuid,
+      step_slug text,
+      task_index int,
+      token bigint,
+      outcome text,
+      error_message text,
+      error_type text,
+      traceback text,
+      retry boolean,
+      delay interval,
+      usage jsonb,
+      standing text,
+      hold boolean
+    );
+  end if;
+end $$;

@@ -1,0 +1,36 @@
+-- attempts: one row per claim of a task. Open (ended_at is null) it is a lease, the right to
+-- report the task; closed it is history.
+-- An attempt is written only by who holds the lock of its task row: no index keeps a second
+-- open row out, this rule does. No index mentions a column that a report changes, so that
+-- each report is one HOT update; fillfactor leaves room for it. The token never changes, and
+-- its index is what a heartbeat, which names tokens, finds them by.
+create table if not exists pgflowd.attempts (
+  run_id uuid not null,
+  step_slug text not null,
+  task_index int not null,
+  token bigint generated always as identity,
+  flow_slug text not null,
+  worker_id uuid not null,
+  msg_id bigint,
+  attempt int not null,
+  started_at timestamptz not null default now(),
+  lease_until timestamptz not null,
+  ended_at timestamptz,
+  outcome text,
+  error_type text,
+  error_message text,
+  traceback text,
+  exit_code int,
+  exit_signal int,
+  cpu_s real,
+  peak_kb bigint,
+  output jsonb,
+  constraint attempts_pkey primary key (run_id, step_slug, task_index, token),
+  constraint attempts_task_fkey foreign key (run_id, step_slug, task_index)
+    references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
+  constraint outcome_is_known check (outcome in (
+    'completed', 'failed', 'timed_out', 'crashed', 'released', 'stalled', 'late', 'lost')),
+  constraint ended_with_an_outcome check ((ended_at is null) = (outcome is null))
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05,
+        autovacuum_vacuum_insert_scale_factor = 0.1);
+create unique index if not exists attempts_token_key on pgflowd.attempts (token);

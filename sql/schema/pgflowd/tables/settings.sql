@@ -1,0 +1,9 @@
+-- settings: what all daemons on this database share. No row means the default; which names
+-- and values there are, functions setting and set_setting know.
+create table if not exists pgflowd.settings (
+  name text not null,
+  value jsonb not null,
+  changed_by text,
+  changed_at timestamptz not null default now(),
+  constraint settings_pkey primary key (name)
+);
