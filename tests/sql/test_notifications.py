@@ -1,0 +1,153 @@
+"""Section 17 on a plain PostgreSQL: the same events as notifications."""
+
+import json
+import uuid
+
+import pytest
+
+
+@pytest.fixture
+def follow(shared):
+    """Listen to a run before it starts, and return what was heard."""
+    listener = shared.session(autocommit=True)
+
+    def begin():
+        run = uuid.uuid4()
+        listener.do(f'listen "pgflow:run:{run}"')
+
+        def heard():
+            shared.do("select 1")
+            found = listener.conn.notifies(timeout=2, stop_after=1)
+            first = [*found]
+            return [json.loads(one.payload) for one in [*first, *listener.conn.notifies(timeout=0)]]
+
+        return run, heard
+
+    return begin
+
+
+def kinds(payloads):
+    return [
+        ":".join(filter(None, [p["event_type"].split(":")[0], p.get("step_slug"), p["status"]]))
+        for p in payloads
+    ]
+
+
+def test_a_run_is_followed_from_its_start_to_its_end(shared, follow):
+    shared.flow("f", "a", "m*: a")
+    run, heard = follow()
+
+    shared.start("f", {"x": 1}, run)
+    assert kinds(heard()) == ["run:started", "step:a:started"]
+    shared.claim("f")
+    shared.complete(run, "a", [1])
+    assert kinds(heard()) == ["step:a:completed", "step:m:started"]
+    shared.claim("f")
+    shared.complete(run, "m", 2)
+    assert kinds(heard()) == ["step:m:completed", "run:completed"]
+
+
+def test_the_payload_is_the_event_s(shared, follow):
+    shared.flow("f", "a")
+    run, heard = follow()
+
+    shared.start("f", {"x": 1}, run)
+
+    payload = heard()[0]
+    assert payload["run_id"] == str(run) and payload["input"] == {"x": 1}
+    assert payload["flow_slug"] == "f" and payload["remaining_steps"] == 1
+    assert "truncated" not in payload
+
+
+@pytest.mark.parametrize("size", [7000, 8000, 9000, 100_000])
+def test_large_inputs_and_outputs_leave_the_rest(shared, follow, size):
+    shared.flow("f", "a")
+    run, heard = follow()
+
+    shared.start("f", {"x": "ä" * (size // 2)}, run)
+    shared.claim("f")
+    shared.complete(run, "a", "b" * size)
+
+    started, _step, completed, ended = heard()
+    for payload, key in ((started, "input"), (completed, "output"), (ended, "output")):
+        assert payload.get("truncated", False) is (key not in payload)
+        assert (key in payload) == (size < 7500)
+        assert payload["run_id"] == str(run) and "status" in payload
+
+
+@pytest.mark.parametrize("size", [3999, 7700, 7950, 8200, 200_000])
+def test_a_long_error_message_does_not_lose_the_failure(shared, follow, size):
+    shared.flow("f", "a", max_attempts=1)
+    run, heard = follow()
+    shared.start("f", {}, run)
+    shared.claim("f")
+
+    shared.fail(run, "a", "é" * (size // 2))
+
+    assert shared.run(run)["status"] == "failed"
+    assert shared.task(run, "a")["error_message"] == "é" * (size // 2)
+    assert kinds(heard())[-2:] == ["step:a:failed", "run:failed"]
+
+
+def test_a_long_slug_and_a_long_message_at_once(shared, follow):
+    slug = "s" * 128
+    shared.flow("f", (slug, {"when_exhausted": "skip"}), max_attempts=1)
+    run, heard = follow()
+    shared.start("f", {}, run)
+    shared.claim("f")
+
+    shared.fail(run, slug, "\\\"\n" * 3000)
+
+    assert shared.statuses(run) == {slug: "skipped"}
+    assert kinds(heard())[-2:] == [f"step:{slug}:skipped", "run:completed"]
+
+
+def test_each_transition_is_notified_once(shared, follow):
+    shared.flow("f", ("a", {"when_exhausted": "skip"}), "b: a", "m*: a", max_attempts=1)
+    run, heard = follow()
+    shared.start("f", {}, run)
+    shared.claim("f")
+    shared.fail(run, "a", "why")
+    shared.fail(run, "a", "why")
+
+    assert sorted(kinds(heard())) == sorted(
+        ["run:started", "step:a:started", "step:a:skipped", "step:m:completed", "step:b:started"]
+    )
+
+
+def test_what_is_rolled_back_is_not_notified(shared, follow):
+    shared.flow("f", "a")
+    run, heard = follow()
+    other = shared.session()
+    other.start("f", {}, run)
+    other.conn.rollback()
+    again, heard_again = follow()
+
+    shared.start("f", {}, again)
+
+    assert {payload["run_id"] for payload in heard_again()} == {str(again)}
+    assert run != again
+
+
+def test_a_new_message_wakes_with_the_queue_s_name(shared):
+    shared.flow("MyFlow", "a", "b: a")
+    listener = shared.session(autocommit=True)
+    listener.do("listen pgflowd")
+
+    run = shared.start("MyFlow")
+    shared.claim("MyFlow")
+    shared.complete(run, "a")
+
+    heard = [one.payload for one in listener.conn.notifies(timeout=2, stop_after=2)]
+    assert heard == ["myflow", "myflow"]
+
+
+def test_a_wake_comes_with_each_queue_however_it_was_filled(shared):
+    shared.flow("f", "a")
+    shared.flow("g", "a")
+    listener = shared.session(autocommit=True)
+    listener.do("listen pgflowd")
+
+    shared.do("select pgmq.send('g', '{}')")
+
+    assert [one.payload for one in listener.conn.notifies(timeout=2, stop_after=1)] == ["g"]
