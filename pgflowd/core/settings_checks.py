@@ -43,12 +43,12 @@ def contradictions(settings: Settings, broken: Collection[Path] = ()) -> list[Pr
     return found
 
 
-def missing_flows(settings: Settings, searched: str = "") -> list[Problem]:
-    """Return E111 if nothing is to be served."""
+def missing_flows(settings: Settings, place: str) -> list[Problem]:
+    """Return E111 if nothing is to be served. `place` is the file, or those looked for."""
     if settings.pgflowd.flows:
         return []
     remedy = 'set flows = ["your_module"] in [pgflowd]'
-    return [Problem("E111", "no flows are configured", settings.file or searched or None, remedy)]
+    return [Problem("E111", "no flows are configured", place, remedy)]
 
 
 def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:

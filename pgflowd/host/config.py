@@ -55,7 +55,7 @@ def load(
     if serving:
         problems += unreadable(settings, environ)
     if serving and ("pgflowd", "flows") not in built.broken and _is_readable(file):
-        problems += missing_flows(settings, _searched(etc))
+        problems += missing_flows(settings, file.shown or _searched(etc))
     problems.sort(key=_place_and_line)
     if any(not problem.is_warning for problem in problems):
         raise ConfigError(problems)

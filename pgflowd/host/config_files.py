@@ -34,6 +34,7 @@ class FileContent:
     """What a config file gives: values, and problems."""
 
     path: Path | None = None
+    shown: str = ""  # the path as messages call it
     given: list[Given] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -86,16 +87,16 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         problem = Problem("E101", f"the config file cannot be read: {reason}", shown)
-        return FileContent() if prefix else FileContent(path, problems=[problem])
+        return FileContent() if prefix else FileContent(path, shown, problems=[problem])
     if prefix and b"tool.pgflowd" not in content:
         return FileContent()
     try:
         given = _parsed(content, shown, path, prefix)
     except ValueError as error:
-        return FileContent(path, problems=[_not_toml(error, content, shown)])
+        return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
     if given is None:
         return FileContent()
-    return FileContent(path, given, _exposed(given, mode, shown))
+    return FileContent(path, shown, given, _exposed(given, mode, shown))
 
 
 def _parsed(content: bytes, shown: str, path: Path, prefix: tuple[str, ...]) -> list[Given] | None:

@@ -1,0 +1,110 @@
+"""The example config/pgflowd.toml says what the code does, and says it for every key."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgflowd.core.settings import SECTIONS, Settings
+from pgflowd.core.settings_keys import keys_of
+from pgflowd.core.settings_show import json_schema, rows, toml_key, toml_value, variables
+from pgflowd.host.config import load
+from pgflowd.shipped import shipped
+
+EXAMPLE = shipped("config") / "pgflowd.toml"
+KEYS = [(section, key) for section, kind in SECTIONS.items() for key in keys_of(kind)]
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, Any]:
+    return tomllib.loads(EXAMPLE.read_text())
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_every_key_stands_in_the_example_with_its_default(
+    example: dict[str, Any], section: str, key: str
+) -> None:
+    assert example[section][key] == keys_of(SECTIONS[section])[key][1].default
+
+
+def test_the_example_has_no_other_keys(example: dict[str, Any]) -> None:
+    assert [(section, key) for section in example for key in example[section]] == KEYS
+
+
+def test_the_example_gives_the_default_settings(tmp_path: Path) -> None:
+    settings = load(config=str(EXAMPLE), environ={}, cwd=tmp_path)
+
+    for section in SECTIONS:
+        assert getattr(settings, section) == getattr(Settings(), section)
+    assert settings.warnings == ()
+
+
+def test_every_key_of_the_example_has_a_comment() -> None:
+    lines = [line for line in EXAMPLE.read_text().splitlines() if re.match(r"\w+ +=", line)]
+
+    assert len(lines) == len(KEYS)
+    assert [line for line in lines if not re.search(r"  # \S", line)] == []
+
+
+def test_what_is_shown_can_be_read_again(tmp_path: Path) -> None:
+    text = """
+        [pgflowd]
+        flows = ["a", "b:c"]
+        [worker]
+        poll_max = "90s"
+        max_output = "1536B"
+        [flows.Send]
+        enabled = false
+        kill_grace = "1500ms"
+        """
+    (tmp_path / "first.toml").write_text(text)
+    first = load(config="first.toml", environ={}, cwd=tmp_path)
+    shown: dict[str, list[str]] = {}
+    for row in rows(first):
+        section = ".".join(map(toml_key, row.section))
+        shown.setdefault(section, []).append(f"{row.key} = {toml_value(row.value)}")
+    (tmp_path / "second.toml").write_text(
+        "\n".join("\n".join([f"[{section}]", *lines]) for section, lines in shown.items())
+    )
+
+    second = load(config="second.toml", environ={}, cwd=tmp_path)
+
+    assert [getattr(second, name) for name in SECTIONS] == [getattr(first, n) for n in SECTIONS]
+    assert second.flows == first.flows
+
+
+def test_the_schema_describes_every_key_and_allows_no_other() -> None:
+    schema = json_schema()
+
+    for section, key in KEYS:
+        described = schema["properties"][section]["properties"][key]
+        assert described["description"]
+        assert described["default"] == keys_of(SECTIONS[section])[key][1].default
+    assert schema["properties"]["worker"]["additionalProperties"] is False
+    assert "enabled" in schema["properties"]["flows"]["additionalProperties"]["properties"]
+
+
+def test_the_schema_accepts_every_default() -> None:
+    for section, key in KEYS:
+        described = json_schema()["properties"][section]["properties"][key]
+        default = described["default"]
+        for form in described.get("anyOf", [described])[:1]:
+            if "pattern" in form:
+                assert re.search(form["pattern"], default)
+            if "enum" in form:
+                assert default in form["enum"]
+            if "minimum" in form:
+                assert form["minimum"] <= default <= form["maximum"]
+
+
+def test_every_key_has_a_variable_and_texts_may_come_from_a_file() -> None:
+    listed = {each.name: each for each in variables()}
+
+    assert listed["PGFLOWD__DATABASE__URL"].takes_file
+    assert not listed["PGFLOWD__WORKER__MAX_CONCURRENCY"].takes_file
+    assert "PGFLOWD__FLOWS__<SLUG>__ENABLED" in listed
+    assert {(each.section, each.key) for each in listed.values()} >= set(KEYS)
