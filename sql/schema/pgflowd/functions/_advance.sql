@@ -4,7 +4,7 @@
 create or replace function pgflowd._advance(run_id uuid)
 returns void language plpgsql set search_path = '' as $$
 begin
-  if pg_catalog.to_regprocedure('pgflow.cascade_resolve_conditions(uuid)') is not null then
+  if to_regprocedure('pgflow.cascade_resolve_conditions(uuid)') is not null then
     if not pgflow.cascade_resolve_conditions(_advance.run_id) then
       return;
     end if;

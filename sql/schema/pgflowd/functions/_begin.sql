@@ -28,7 +28,7 @@ begin
     select begun.run_id, begun.step_slug, begun.task_index, _begin.flow_slug, _begin.worker_id,
            begun.msg_id, begun.attempt,
            _begin.began + coalesce(_begin.lease,
-                              pg_catalog.make_interval(secs => begun.timeout + 2))
+                              make_interval(secs => begun.timeout + 2))
       from begun order by begun.msg_id
     returning lease.run_id, lease.step_slug, lease.task_index, lease.token, lease.lease_until
   )

@@ -14,7 +14,7 @@ begin
   loop
     perform pgflowd._send_event(
       _cancel_steps.run_id, 'step:' || step.step_slug || ':failed',
-      pg_catalog.jsonb_build_object(
+      jsonb_build_object(
         'event_type', 'step:failed', 'run_id', _cancel_steps.run_id,
         'step_slug', step.step_slug, 'status', 'failed',
         'error_message', _cancel_steps.error_message, 'failed_at', step.failed_at));

@@ -5,13 +5,13 @@ create or replace function pgflowd._cancel_tasks(run_id uuid, error_message text
 returns void language plpgsql set search_path = '' as $$
 declare
   knows_cancelled boolean := exists (
-    select from pg_catalog.pg_constraint as rule
+    select from pg_constraint as rule
      where rule.conrelid = 'pgflow.step_tasks'::regclass and rule.contype = 'c'
-       and pg_catalog.pg_get_constraintdef(rule.oid) like '%''cancelled''%');
+       and pg_get_constraintdef(rule.oid) like '%''cancelled''%');
   queue record;
 begin
   for queue in
-    select pgflowd._task_queue(task) as name, pg_catalog.array_agg(task.message_id) as msg_ids
+    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
       from pgflow.step_tasks as task
      where task.run_id = _cancel_tasks.run_id and task.status not in ('completed', 'failed')
      group by 1 order by 1

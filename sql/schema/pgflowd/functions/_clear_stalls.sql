@@ -4,7 +4,7 @@
 create or replace function pgflowd._clear_stalls(run_id uuid, step_slug text)
 returns void language plpgsql set search_path = '' as $$
 begin
-  if exists (select from pg_catalog.pg_attribute as attribute
+  if exists (select from pg_attribute as attribute
               where attribute.attrelid = 'pgflow.step_tasks'::regclass
                 and attribute.attname = 'requeued_count' and not attribute.attisdropped) then
     update pgflow.step_tasks as task set requeued_count = 0, permanently_stalled_at = null

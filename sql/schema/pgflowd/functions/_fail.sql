@@ -21,7 +21,7 @@ begin
     join pgflow.flows as flow on flow.flow_slug = step.flow_slug
    where step.flow_slug = task.flow_slug and step.step_slug = task.step_slug;
   most := case when base_delay > 0
-               then pg_catalog.floor(pg_catalog.log(2, 2147483647.0 / base_delay)) end;
+               then floor(log(2, 2147483647.0 / base_delay)) end;
   if live and not _fail.retry and _fail.attempt < max_attempts then
     perform pgflowd._count_attempts(task, max_attempts);
   elsif live and _fail.attempt < max_attempts and _fail.attempt > most then
@@ -41,9 +41,9 @@ begin
   end if;
   if _fail.delay is not null then
     perform pgmq.set_vt(queue, task.message_id,
-                        pg_catalog.ceil(extract(epoch from _fail.delay))::int);
+                        ceil(extract(epoch from _fail.delay))::int);
   end if;
-  if coalesce(_fail.delay, pg_catalog.make_interval(secs => base_delay)) <= interval '0' then
+  if coalesce(_fail.delay, make_interval(secs => base_delay)) <= interval '0' then
     perform pgflowd._wake(queue);
   end if;
 end $$;

@@ -15,7 +15,7 @@ declare
 begin
   with stalled as (
     select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token
-      from pg_catalog.unnest(_give_back.run_ids, _give_back.step_slugs, _give_back.task_indexes)
+      from unnest(_give_back.run_ids, _give_back.step_slugs, _give_back.task_indexes)
            as given (run_id, step_slug, task_index)
       join pgflow.step_tasks as task
         on task.run_id = given.run_id and task.step_slug = given.step_slug
@@ -28,7 +28,7 @@ begin
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
-     where (attempt.lease_until < pg_catalog.clock_timestamp() or not _give_back.only_lapsed)
+     where (attempt.lease_until < clock_timestamp() or not _give_back.only_lapsed)
        and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit
   ), closed as (
     update pgflowd.attempts as attempt
@@ -45,14 +45,14 @@ begin
        and task.task_index = stalled.task_index
     returning task
   )
-  select pg_catalog.array_agg(queued.task) into given_back from queued;
+  select array_agg(queued.task) into given_back from queued;
 
   for queue in
-    select pgflowd._task_queue(task) as name, pg_catalog.array_agg(task.message_id) as msg_ids
-      from pg_catalog.unnest(given_back) as task group by 1
+    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
+      from unnest(given_back) as task group by 1
   loop
-    perform pgflowd._show(queue.name, queue.msg_ids, pg_catalog.clock_timestamp());
+    perform pgflowd._show(queue.name, queue.msg_ids, clock_timestamp());
     perform pgflowd._wake(queue.name);
   end loop;
-  return query select * from pg_catalog.unnest(given_back);
+  return query select * from unnest(given_back);
 end $$;

@@ -16,10 +16,10 @@ declare
   lapsed record;
   hidden record;
 begin
-  select pg_catalog.array_agg(free.run_id) as run_ids,
-         pg_catalog.array_agg(free.step_slug) as step_slugs,
-         pg_catalog.array_agg(free.task_index) as task_indexes,
-         pg_catalog.array_agg(free.message_id) as message_ids
+  select array_agg(free.run_id) as run_ids,
+         array_agg(free.step_slug) as step_slugs,
+         array_agg(free.task_index) as task_indexes,
+         array_agg(free.message_id) as message_ids
     into lapsed
     from (select task.run_id, task.step_slug, task.task_index, task.message_id
             from pgflow.step_tasks as task
@@ -28,10 +28,10 @@ begin
              and exists (select from pgflowd.attempts as attempt
                           where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
                             and attempt.task_index = task.task_index and attempt.ended_at is null
-                            and attempt.lease_until < pg_catalog.clock_timestamp())
+                            and attempt.lease_until < clock_timestamp())
              for no key update skip locked) as free;
   if lapsed.run_ids is not null then
-    select pg_catalog.array_agg(back.message_id) into given_back
+    select array_agg(back.message_id) into given_back
       from pgflowd._give_back(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
                               'its lease lapsed', true) as back;
   end if;
@@ -48,15 +48,15 @@ begin
         join pgflow.step_states as state
           on state.run_id = task.run_id and state.step_slug = task.step_slug
         left join lateral (
-          select pg_catalog.max(attempt.lease_until) as lease_until
+          select max(attempt.lease_until) as lease_until
             from pgflowd.attempts as attempt
            where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
              and attempt.task_index = task.task_index and attempt.ended_at is null
              and attempt.attempt = task.attempts_count
              and attempt.worker_id = task.last_worker_id) as lease on true
        where (flow.flow_slug = _pass_over.flow_slug
-              or pg_catalog.lower(flow.flow_slug) = pg_catalog.lower(_pass_over.queue_name))
-         and pg_catalog.lower(pgflowd._task_queue(task)) = pg_catalog.lower(_pass_over.queue_name)
+              or lower(flow.flow_slug) = lower(_pass_over.queue_name))
+         and lower(pgflowd._task_queue(task)) = lower(_pass_over.queue_name)
     ), sorted as (
       select message.msg_id,
              case
@@ -64,28 +64,28 @@ begin
                when message.msg_id = any(given_back) then 'ours'
                when known.status = 'queued' and known.queued_at > now() then 'young'
                when known.status = 'queued' then 'locked'
-               when known.lease_until >= pg_catalog.clock_timestamp() then 'leased'
+               when known.lease_until >= clock_timestamp() then 'leased'
                when message.msg_id = any(lapsed.message_ids) then 'long'
                when known.lease_until is not null then 'locked'
                else 'long'
              end as fate,
              known.lease_until
-        from pg_catalog.unnest(_pass_over.msg_ids) as message (msg_id)
+        from unnest(_pass_over.msg_ids) as message (msg_id)
         left join known on known.message_id = message.msg_id and known.is_open
     )
-    select sorted.fate, pg_catalog.array_agg(sorted.msg_id) as msg_ids,
-           pg_catalog.max(sorted.lease_until) as lease_until
+    select sorted.fate, array_agg(sorted.msg_id) as msg_ids,
+           max(sorted.lease_until) as lease_until
       from sorted group by sorted.fate
   loop
     case hidden.fate
       when 'strange' then perform pgmq.archive(_pass_over.queue_name, hidden.msg_ids);
       when 'young' then young := hidden.msg_ids;
       when 'locked' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        pg_catalog.clock_timestamp() + interval '1 s');
+        clock_timestamp() + interval '1 s');
       when 'leased' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
         hidden.lease_until, extend => true);
       when 'long' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        pg_catalog.clock_timestamp() + pg_catalog.make_interval(secs => _pass_over.longest + 2),
+        clock_timestamp() + make_interval(secs => _pass_over.longest + 2),
         extend => true);
       else null;
     end case;

@@ -12,7 +12,7 @@ begin
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
   perform pgmq.set_vt(queue, task.message_id,
-                      pg_catalog.ceil(extract(epoch from _put_back.delay))::int);
+                      ceil(extract(epoch from _put_back.delay))::int);
   if _put_back.delay <= interval '0' then
     perform pgflowd._wake(queue);
   end if;

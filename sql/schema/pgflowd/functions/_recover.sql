@@ -16,7 +16,7 @@ begin
     select task.run_id, task.step_slug, task.task_index, attempt.token,
            run.status = 'failed' as run_failed,
            run.status <> 'started' or state.status <> 'started' as has_ended
-      from pg_catalog.unnest(_recover.run_ids, _recover.step_slugs, _recover.task_indexes)
+      from unnest(_recover.run_ids, _recover.step_slugs, _recover.task_indexes)
            as given (run_id, step_slug, task_index)
       join pgflow.step_tasks as task
         on task.run_id = given.run_id and task.step_slug = given.step_slug
@@ -28,14 +28,14 @@ begin
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count
-     where attempt.lease_until < pg_catalog.clock_timestamp() or not _recover.only_lapsed
+     where attempt.lease_until < clock_timestamp() or not _recover.only_lapsed
      order by task.run_id, task.step_slug, task.task_index
   loop
     if not kept.has_ended then
       stalled := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
       perform pgflowd._give_up(
         kept.run_id, kept.step_slug, kept.task_index,
-        pg_catalog.format('stalled %s times in a row, the last time because %s',
+        format('stalled %s times in a row, the last time because %s',
                           stalled, _recover.reason));
     else
       update pgflowd.attempts as attempt

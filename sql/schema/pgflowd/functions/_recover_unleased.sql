@@ -14,7 +14,7 @@ begin
     select task.run_id, task.step_slug, task.task_index, task.message_id, task.attempts_count,
            task.flow_slug, task.last_worker_id, task.started_at, run.status = 'failed' as run_failed,
            pgflowd._task_queue(task) as queue_name,
-           greatest((pg_catalog.to_jsonb(task) ->> 'requeued_count')::int,
+           greatest((to_jsonb(task) ->> 'requeued_count')::int,
                     pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index)) as times
       from pgflowd._started_tasks(null) as started
       join pgflow.step_tasks as task using (run_id, step_slug, task_index)
@@ -27,7 +27,7 @@ begin
      where task.status = 'started'
        and (run.status = 'failed' or (run.status = 'started' and state.status = 'started'))
        and task.started_at < now() - _recover_unleased.stale_threshold
-             - pg_catalog.make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout))
+             - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout))
        and not exists (select from pgflowd.attempts as attempt
                         where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
                           and attempt.task_index = task.task_index and attempt.ended_at is null
@@ -41,7 +41,7 @@ begin
                                'its worker vanished');
       continue;
     elsif stale.times >= 3 then
-      perform pgflowd._give_up(stale.run_id, stale.step_slug, stale.task_index, pg_catalog.format(
+      perform pgflowd._give_up(stale.run_id, stale.step_slug, stale.task_index, format(
         'stalled, and was given back %s times before', stale.times));
       continue;
     end if;
@@ -55,7 +55,7 @@ begin
        set status = 'queued', started_at = null, last_worker_id = null
      where task.run_id = stale.run_id and task.step_slug = stale.step_slug
        and task.task_index = stale.task_index;
-    perform pgflowd._show(stale.queue_name, array[stale.message_id], pg_catalog.clock_timestamp());
+    perform pgflowd._show(stale.queue_name, array[stale.message_id], clock_timestamp());
     perform pgflowd._wake(stale.queue_name);
     given_back := given_back + 1;
   end loop;

@@ -20,7 +20,7 @@ declare
   task pgflow.step_tasks;
   attempt pgflowd.attempts;
   standing text;
-  error_text text := pg_catalog.left(coalesce(
+  error_text text := left(coalesce(
     nullif(_report_one.error_message, ''),
     case when _report_one.outcome in ('failed', 'timed_out', 'crashed')
          then coalesce(nullif(_report_one.error_type, ''), _report_one.outcome) end), 4000);
@@ -91,10 +91,10 @@ begin
          outcome = case when verdict = 'late' then 'late'
                         when _report_one.outcome = 'completed' then verdict
                         else _report_one.outcome end,
-         error_type = pg_catalog.left(_report_one.error_type, 200),
+         error_type = left(_report_one.error_type, 200),
          error_message = case when _report_one.outcome = 'completed' and verdict = 'failed'
-                              then pg_catalog.left(task.error_message, 4000) else error_text end,
-         traceback = pg_catalog.left(_report_one.traceback, 16000),
+                              then left(task.error_message, 4000) else error_text end,
+         traceback = left(_report_one.traceback, 16000),
          cpu_s = (_report_one.usage ->> 'cpu_s')::real,
          peak_kb = (_report_one.usage ->> 'peak_kb')::bigint,
          exit_code = (_report_one.usage ->> 'exit_code')::int,

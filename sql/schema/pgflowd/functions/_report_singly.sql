@@ -6,36 +6,36 @@
 create or replace function pgflowd._report_singly(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = '' as $$
 declare
-  patient_until timestamptz := pg_catalog.clock_timestamp() + interval '5 s';
+  patient_until timestamptz := clock_timestamp() + interval '5 s';
   busy text[] := '{}';
   run record;
   element record;
   answer pgflowd.answer;
 begin
   for run in
-    select distinct pg_catalog.lower(report ->> 'run_id') as id
-      from pg_catalog.jsonb_array_elements(_report_singly.reports) as report order by 1
+    select distinct lower(report ->> 'run_id') as id
+      from jsonb_array_elements(_report_singly.reports) as report order by 1
   loop
     begin
-      perform pg_catalog.set_config('lock_timeout', greatest(1, pg_catalog.ceil(extract(
-        epoch from patient_until - pg_catalog.clock_timestamp()) * 1000))::text, true);
+      perform set_config('lock_timeout', greatest(1, ceil(extract(
+        epoch from patient_until - clock_timestamp()) * 1000))::text, true);
       perform from pgflow.runs as known where known.run_id = run.id::uuid for update;
     exception
       when lock_not_available then busy := busy || run.id;
       when invalid_text_representation then null;  -- its elements will say so
     end;
   end loop;
-  perform pg_catalog.set_config('lock_timeout', '5s', true);
+  perform set_config('lock_timeout', '5s', true);
 
   for element in
     select given.report, given.ord::int as ord, _report_singly.outputs[given.ord] as output
-      from pg_catalog.jsonb_array_elements(_report_singly.reports)
+      from jsonb_array_elements(_report_singly.reports)
            with ordinality as given (report, ord)
-     order by pg_catalog.lower(report ->> 'run_id'), report ->> 'step_slug',
+     order by lower(report ->> 'run_id'), report ->> 'step_slug',
               (report -> 'task_index'), given.ord
   loop
     begin
-      if pg_catalog.lower(element.report ->> 'run_id') = any(busy) then
+      if lower(element.report ->> 'run_id') = any(busy) then
         raise exception 'run % is locked by somebody else', element.report ->> 'run_id'
           using errcode = 'lock_not_available';
       end if;

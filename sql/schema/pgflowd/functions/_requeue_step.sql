@@ -9,8 +9,8 @@ declare
   queue text;
   new_ids bigint[];
 begin
-  select pg_catalog.array_agg(task.task_index order by task.task_index),
-         pg_catalog.array_agg(task.message_id), pg_catalog.min(pgflowd._task_queue(task))
+  select array_agg(task.task_index order by task.task_index),
+         array_agg(task.message_id), min(pgflowd._task_queue(task))
     into task_indexes, old_ids, queue
     from pgflow.step_tasks as task
    where task.run_id = _requeue_step.run_id and task.step_slug = _requeue_step.step_slug
@@ -19,14 +19,14 @@ begin
     return 0;
   end if;
   perform pgmq.archive(queue, old_ids);
-  select pg_catalog.array_agg(sent.msg_id order by sent.ord) into new_ids
+  select array_agg(sent.msg_id order by sent.ord) into new_ids
     from pgmq.send_batch(queue, (
-           select pg_catalog.array_agg(pg_catalog.jsonb_build_object(
+           select array_agg(jsonb_build_object(
                     'flow_slug', state.flow_slug, 'run_id', state.run_id,
                     'step_slug', state.step_slug, 'task_index', planned.task_index)
                   order by planned.ord)
              from pgflow.step_states as state
-            cross join pg_catalog.unnest(task_indexes) with ordinality as planned (task_index, ord)
+            cross join unnest(task_indexes) with ordinality as planned (task_index, ord)
             where state.run_id = _requeue_step.run_id
               and state.step_slug = _requeue_step.step_slug), 0)
          with ordinality as sent (msg_id, ord);
@@ -34,12 +34,12 @@ begin
      set status = 'queued', message_id = new.msg_id, attempts_count = 0, started_at = null,
          failed_at = null, completed_at = null, output = null, error_message = null,
          last_worker_id = null
-    from pg_catalog.unnest(task_indexes, new_ids) as new (task_index, msg_id)
+    from unnest(task_indexes, new_ids) as new (task_index, msg_id)
    where task.run_id = _requeue_step.run_id and task.step_slug = _requeue_step.step_slug
      and task.task_index = new.task_index;
   update pgflow.step_states as state
-     set remaining_tasks = pg_catalog.cardinality(task_indexes)
+     set remaining_tasks = cardinality(task_indexes)
    where state.run_id = _requeue_step.run_id and state.step_slug = _requeue_step.step_slug;
   perform pgflowd._clear_stalls(_requeue_step.run_id, _requeue_step.step_slug);
-  return pg_catalog.cardinality(task_indexes);
+  return cardinality(task_indexes);
 end $$;

@@ -6,7 +6,7 @@ create or replace function pgflowd._show(
   queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)
 returns void language plpgsql set search_path = '' as $$
 begin
-  execute pg_catalog.format(
+  execute format(
     'with free as (
        select msg_id from pgmq.%1$I
         where msg_id = any($1) and (vt < $2 or (vt > $2 and not $3))

@@ -13,7 +13,7 @@ begin
        and attempt.task_index = _stalled_in_a_row.task_index
        and attempt.outcome = 'stalled'
        and attempt.token > coalesce((
-         select pg_catalog.max(other.token)
+         select max(other.token)
            from pgflowd.attempts as other
           where other.run_id = attempt.run_id and other.step_slug = attempt.step_slug
             and other.task_index = attempt.task_index

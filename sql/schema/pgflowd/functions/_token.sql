@@ -2,6 +2,6 @@
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._token(report jsonb)
 returns bigint language sql immutable set search_path = '' as $$
-  select case when pg_catalog.jsonb_typeof(_token.report -> 'token') = 'number'
+  select case when jsonb_typeof(_token.report -> 'token') = 'number'
               then (_token.report ->> 'token')::numeric::bigint end;
 $$;

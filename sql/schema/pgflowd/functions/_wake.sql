@@ -3,5 +3,5 @@
 -- Called by: release, recoveries, cancel.   Locks: nothing.
 create or replace function pgflowd._wake(queue_name text)
 returns void language sql set search_path = '' as $$
-  select pg_catalog.pg_notify('pgflowd', pg_catalog.lower(_wake.queue_name));
+  select pg_notify('pgflowd', lower(_wake.queue_name));
 $$;

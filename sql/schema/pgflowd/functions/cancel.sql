@@ -9,7 +9,7 @@ create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
-  error_message text := pg_catalog.left(pg_catalog.concat(
+  error_message text := left(concat(
     'cancelled by ', coalesce(nullif(cancel.actor, ''), 'somebody'),
     ': ' || nullif(cancel.reason, '')), 4000);
 begin
@@ -41,7 +41,7 @@ begin
      set status = 'failed', failed_at = greatest(now(), known.started_at)
    where known.run_id = cancel.run_id;
   perform pgflowd._explain(cancel.run_id, error_message);
-  perform pgflowd._send_event(cancel.run_id, 'run:failed', pg_catalog.jsonb_build_object(
+  perform pgflowd._send_event(cancel.run_id, 'run:failed', jsonb_build_object(
     'event_type', 'run:failed', 'run_id', cancel.run_id, 'flow_slug', run.flow_slug,
     'status', 'failed', 'error_message', error_message,
     'failed_at', greatest(now(), run.started_at)));

@@ -24,32 +24,32 @@ declare
   got int;
 begin
   select known.deprecated_at is not null
-         or pg_catalog.to_jsonb(known) ->> 'stopped_at' is not null as leaving into worker
+         or to_jsonb(known) ->> 'stopped_at' is not null as leaving into worker
     from pgflow.workers as known where known.worker_id = claim.worker_id;
   if not found then
     raise exception 'there is no worker %', claim.worker_id using errcode = 'PF002',
       hint = 'a worker adds itself to pgflow.workers before it claims';
   end if;
-  select pg_catalog.max(coalesce(step.opt_timeout, flow.opt_timeout)) into longest
+  select max(coalesce(step.opt_timeout, flow.opt_timeout)) into longest
     from pgflow.flows as flow
     left join pgflow.steps as step on step.flow_slug = flow.flow_slug
    where flow.flow_slug = claim.flow_slug;
   if longest is null then
-    raise exception 'there is no flow %', pg_catalog.quote_literal(claim.flow_slug)
+    raise exception 'there is no flow %', quote_literal(claim.flow_slug)
       using errcode = 'PF002', hint = 'deploy it with `pgflowd flows deploy`';
   end if;
   if worker.leaving then
     return;
   end if;
-  hidden_s := coalesce(pg_catalog.ceil(extract(epoch from claim.lease)), longest + 2);
+  hidden_s := coalesce(ceil(extract(epoch from claim.lease)), longest + 2);
 
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(claim.flow_slug) as known loop
     young := '{}';
     for round in 1..3 loop
       exit when wanted <= 0;
-      began := pg_catalog.clock_timestamp();
-      select pg_catalog.array_agg(message.msg_id) into read_ids
+      began := clock_timestamp();
+      select array_agg(message.msg_id) into read_ids
         from pgmq.read(queue_name => queue.queue_name, vt => hidden_s, qty => wanted) as message;
       exit when read_ids is null;
       return query select * from pgflowd._begin(
@@ -57,7 +57,7 @@ begin
         claim.lease);
       get diagnostics got = row_count;
       wanted := wanted - got;
-      exit when got = pg_catalog.cardinality(read_ids);
+      exit when got = cardinality(read_ids);
 
       passed := pgflowd._pass_over(claim.flow_slug, queue.queue_name, read_ids, longest);
       young := young || passed.young;
@@ -69,8 +69,8 @@ begin
         wanted := wanted - got;
       end if;
     end loop;
-    if pg_catalog.cardinality(young) > 0 then
-      perform pgflowd._show(queue.queue_name, young, pg_catalog.clock_timestamp());
+    if cardinality(young) > 0 then
+      perform pgflowd._show(queue.queue_name, young, clock_timestamp());
       perform pgflowd._wake(queue.queue_name);
     end if;
   end loop;

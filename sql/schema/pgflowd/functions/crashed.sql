@@ -8,9 +8,9 @@ returns int language plpgsql set search_path = '' as $$
 declare
   held record;
 begin
-  select pg_catalog.array_agg(free.run_id) as run_ids,
-         pg_catalog.array_agg(free.step_slug) as step_slugs,
-         pg_catalog.array_agg(free.task_index) as task_indexes
+  select array_agg(free.run_id) as run_ids,
+         array_agg(free.step_slug) as step_slugs,
+         array_agg(free.task_index) as task_indexes
     into held
     from (select task.run_id, task.step_slug, task.task_index
             from pgflowd._started_tasks(crashed.worker_id) as started

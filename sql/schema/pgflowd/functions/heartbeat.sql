@@ -19,7 +19,7 @@ declare
   until timestamptz;
   queue record;
 begin
-  select pg_catalog.array_agg(free.token) into locked
+  select array_agg(free.token) into locked
     from (select attempt.token
             from pgflowd.attempts as attempt
             join pgflow.step_tasks as task
@@ -29,11 +29,11 @@ begin
              and attempt.worker_id = heartbeat.worker_id
              for no key update of task skip locked) as free;
 
-  select pg_catalog.array_agg(judged.token) filter (where judged.standing = 'live'),
-         pg_catalog.array_agg(judged.token) filter (where judged.standing = 'late'),
-         pg_catalog.array_agg(judged.token) filter (where judged.standing = 'lost')
+  select array_agg(judged.token) filter (where judged.standing = 'live'),
+         array_agg(judged.token) filter (where judged.standing = 'late'),
+         array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
-    from (select attempt.token, pgflowd._judge(task, attempt, run.status, state.status) as standing
+    from (select attempt.token, pgflowd._judge(task, attempt.*, run.status, state.status) as standing
             from pgflowd.attempts as attempt
             join pgflow.step_tasks as task
               on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
@@ -43,7 +43,7 @@ begin
               on state.run_id = attempt.run_id and state.step_slug = attempt.step_slug
            where attempt.token = any(locked)) as judged;
 
-  until := pg_catalog.clock_timestamp() + heartbeat.lease;
+  until := clock_timestamp() + heartbeat.lease;
   update pgflow.step_tasks as task
      set status = 'started', started_at = now(), last_worker_id = heartbeat.worker_id
     from pgflowd.attempts as attempt
@@ -56,7 +56,7 @@ begin
   update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
    where attempt.token = any(lost);
   for queue in
-    select pgflowd._task_queue(task) as name, pg_catalog.array_agg(task.message_id) as msg_ids
+    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
       from pgflowd.attempts as attempt
       join pgflow.step_tasks as task
         on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
@@ -76,5 +76,5 @@ begin
                                 and attempt.worker_id = heartbeat.worker_id) then 'ok'
                 else 'lost'
            end
-      from pg_catalog.unnest(heartbeat.tokens) as asked (token);
+      from unnest(heartbeat.tokens) as asked (token);
 end $$;

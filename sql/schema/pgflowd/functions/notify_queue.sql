@@ -5,6 +5,6 @@
 create or replace function pgflowd.notify_queue()
 returns trigger language plpgsql set search_path = '' as $$
 begin
-  perform pg_catalog.pg_notify('pgflowd', pg_catalog.substr(tg_table_name::text, 3));
+  perform pg_notify('pgflowd', substr(tg_table_name::text, 3));
   return null;
 end $$;

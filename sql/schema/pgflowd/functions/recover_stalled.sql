@@ -12,9 +12,9 @@ declare
   stalled record;
   given_back int := 0;
 begin
-  select pg_catalog.array_agg(free.run_id) as run_ids,
-         pg_catalog.array_agg(free.step_slug) as step_slugs,
-         pg_catalog.array_agg(free.task_index) as task_indexes
+  select array_agg(free.run_id) as run_ids,
+         array_agg(free.step_slug) as step_slugs,
+         array_agg(free.task_index) as task_indexes
     into stalled
     from (select task.run_id, task.step_slug, task.task_index
             from pgflowd._started_tasks(null) as started
@@ -25,7 +25,7 @@ begin
                             and attempt.task_index = task.task_index and attempt.ended_at is null
                             and attempt.attempt = task.attempts_count
                             and attempt.worker_id = task.last_worker_id
-                            and attempt.lease_until < pg_catalog.clock_timestamp())
+                            and attempt.lease_until < clock_timestamp())
            limit recover_stalled.max_tasks
              for no key update of task skip locked) as free;
   if stalled.run_ids is not null then

@@ -16,24 +16,24 @@ language plpgsql set search_path = '' set lock_timeout = '5s' as $$
 declare
   answers pgflowd.answer[];
 begin
-  if pg_catalog.jsonb_array_length(report.reports) > 50
-     or pg_catalog.jsonb_array_length(report.reports)
-        <> coalesce(pg_catalog.cardinality(report.outputs), -1) then
+  if jsonb_array_length(report.reports) > 50
+     or jsonb_array_length(report.reports)
+        <> coalesce(cardinality(report.outputs), -1) then
     raise exception 'a report takes up to 50 elements, and as many outputs, not % and %',
-      pg_catalog.jsonb_array_length(report.reports),
-      coalesce(pg_catalog.cardinality(report.outputs)::text, 'null') using errcode = '22023';
+      jsonb_array_length(report.reports),
+      coalesce(cardinality(report.outputs)::text, 'null') using errcode = '22023';
   end if;
   begin
-    select pg_catalog.array_agg(answer order by answer.ord) into answers
+    select array_agg(answer order by answer.ord) into answers
       from pgflowd._report_all(report.reports, report.outputs) as answer;
   exception when others then
     if sqlstate in ('40001', '40P01') then
       raise;
     end if;
-    select pg_catalog.array_agg(answer order by answer.ord) into answers
+    select array_agg(answer order by answer.ord) into answers
       from pgflowd._report_singly(report.reports, report.outputs) as answer;
   end;
   return query
     select answer.token, answer.verdict, answer.sqlstate, answer.message
-      from pg_catalog.unnest(answers) as answer order by answer.ord;
+      from unnest(answers) as answer order by answer.ord;
 end $$;

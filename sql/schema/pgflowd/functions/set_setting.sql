@@ -7,7 +7,7 @@ declare
   old jsonb := pgflowd.setting(set_setting.name);
   fits boolean := case set_setting.name
     when 'history' then set_setting.value in ('"all"', '"failures"', '"off"')
-    when 'crash_limit' then pg_catalog.jsonb_typeof(set_setting.value) = 'number'
+    when 'crash_limit' then jsonb_typeof(set_setting.value) = 'number'
                             and set_setting.value::numeric between 1 and 1000
                             and set_setting.value::numeric % 1 = 0
   end;

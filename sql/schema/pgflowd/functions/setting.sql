@@ -16,7 +16,7 @@ begin
   case setting.name
     when 'history' then return '"all"';
     when 'crash_limit' then return '5';
-    else raise exception 'there is no setting %', pg_catalog.quote_literal(setting.name)
+    else raise exception 'there is no setting %', quote_literal(setting.name)
       using errcode = 'PF020', hint = 'settings are history and crash_limit';
   end case;
 end $$;

@@ -6,16 +6,16 @@
 create or replace function pgflowd.watch_queue(queue_name text)
 returns void language plpgsql set search_path = '' as $$
 declare
-  queue regclass := pg_catalog.format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
+  queue regclass := format('pgmq.%I', pgmq.format_table_name(watch_queue.queue_name, 'q'));
 begin
   perform pgflowd.share_queue(watch_queue.queue_name);
-  if exists (select from pg_catalog.pg_trigger as trigger
+  if exists (select from pg_trigger as trigger
               where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify') then
     return;
   end if;
-  execute pg_catalog.format(
+  execute format(
     'create or replace trigger pgflowd_notify after insert on %s
        for each statement execute function pgflowd.notify_queue()', queue);
-  execute pg_catalog.format(
+  execute format(
     'alter table %s set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01)', queue);
 end $$;

@@ -10,17 +10,17 @@ declare
   history text := pgflowd.setting('history') #>> '{}';
   answers pgflowd.answer[];
 begin
-  select pg_catalog.array_agg((
+  select array_agg((
            element.ord, element.token, found.verdict,
            case when found.verdict <> 'lost' then null
                 when element.standing = 'nothing' then 'PF002' else 'PF001' end,
            case when found.verdict <> 'lost' then null
                 when element.standing = 'nothing' then 'there is no ' || found.name
-                else pg_catalog.concat('token ', element.token, ' holds no live lease on ', found.name)
+                else concat('token ', element.token, ' holds no live lease on ', found.name)
            end)::pgflowd.answer order by element.ord)
     into answers
-    from pg_catalog.unnest(_close_all.elements) as element
-    left join pg_catalog.unnest(_close_all.became) as task on task.ord = element.ord
+    from unnest(_close_all.elements) as element
+    left join unnest(_close_all.became) as task on task.ord = element.ord
    cross join lateral (
      select case when element.standing = 'repeated' then 'repeated'
                  when element.standing = 'late' then 'late'
@@ -47,21 +47,21 @@ begin
          exit_code = (element.usage ->> 'exit_code')::int,
          exit_signal = (element.usage ->> 'exit_signal')::int,
          output = case when answer.verdict = 'late' then _close_all.outputs[element.ord] end
-    from pg_catalog.unnest(_close_all.elements) as element
-    join pg_catalog.unnest(answers) as answer on answer.ord = element.ord
+    from unnest(_close_all.elements) as element
+    join unnest(answers) as answer on answer.ord = element.ord
    where element.standing in ('live', 'late', 'lost')
      and (history = 'all' or answer.verdict <> 'completed')
      and attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
      and attempt.task_index = element.task_index and attempt.token = element.token;
   if history <> 'all' then
     delete from pgflowd.attempts as attempt
-     using pg_catalog.unnest(_close_all.elements) as element
-      join pg_catalog.unnest(answers) as answer on answer.ord = element.ord
+     using unnest(_close_all.elements) as element
+      join unnest(answers) as answer on answer.ord = element.ord
      where attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
        and attempt.task_index = element.task_index
        and case when history = 'off' then answer.verdict in ('completed', 'failed', 'late')
                                           and attempt.outcome is distinct from 'late'
                 else answer.verdict = 'completed' and attempt.token = element.token end;
   end if;
-  return query select * from pg_catalog.unnest(answers);
+  return query select * from unnest(answers);
 end $$;

@@ -7,27 +7,27 @@ declare
   elements pgflowd.element[];
   tasks int;
 begin
-  select pg_catalog.array_agg((
+  select array_agg((
            given.ord, given.run_id, given.step_slug, given.task_index, given.token, given.outcome,
-           pg_catalog.left(coalesce(
+           left(coalesce(
              nullif(coalesce(given.error_message, given.reason), ''),
              case when given.outcome in ('failed', 'timed_out', 'crashed')
                   then coalesce(nullif(given.error_type, ''), given.outcome) end), 4000),
-           pg_catalog.left(given.error_type, 200), pg_catalog.left(given.traceback, 16000),
+           left(given.error_type, 200), left(given.traceback, 16000),
            coalesce(given.retry, true), given.delay, given.usage, null, false)::pgflowd.element
            order by given.ord),
          count(distinct (given.run_id, given.step_slug, given.task_index))
     into elements, tasks
-    from rows from (pg_catalog.jsonb_to_recordset(_elements.reports) as (
+    from rows from (jsonb_to_recordset(_elements.reports) as (
            run_id uuid, step_slug text, task_index int, token bigint, outcome text,
            error_message text, reason text, error_type text, traceback text, retry boolean,
            delay interval, usage jsonb)) with ordinality as given (
            run_id, step_slug, task_index, token, outcome, error_message, reason, error_type,
            traceback, retry, delay, usage, ord);
-  if tasks < pg_catalog.cardinality(elements) then
+  if tasks < cardinality(elements) then
     raise exception 'a task is reported twice' using errcode = 'cardinality_violation';
   end if;
-  if exists (select from pg_catalog.unnest(elements) as element
+  if exists (select from unnest(elements) as element
               where element.outcome is null or element.outcome not in
                     ('completed', 'failed', 'timed_out', 'crashed', 'released')) then
     raise exception 'a report has no such outcome' using errcode = '22023';

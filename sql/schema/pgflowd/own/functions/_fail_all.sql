@@ -8,13 +8,13 @@ declare
   became pgflowd.answer[];
   moved record;
 begin
-  select pg_catalog.array_agg(element.run_id) as run_ids,
-         pg_catalog.array_agg(element.step_slug) as step_slugs,
-         pg_catalog.array_agg(element.task_index) as task_indexes,
-         pg_catalog.array_agg(element.error_message) as error_messages,
-         pg_catalog.array_agg(element.ord) as ords
+  select array_agg(element.run_id) as run_ids,
+         array_agg(element.step_slug) as step_slugs,
+         array_agg(element.task_index) as task_indexes,
+         array_agg(element.error_message) as error_messages,
+         array_agg(element.ord) as ords
     into given
-    from pg_catalog.unnest(_fail_all.elements) as element
+    from unnest(_fail_all.elements) as element
    where element.outcome in ('failed', 'timed_out', 'crashed')
      and element.standing in ('live', 'late');
   if given.ords is null then
@@ -23,19 +23,19 @@ begin
   update pgflow.step_tasks as task
      set attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
        case when step.opt_max_attempts is null then flow.opt_max_attempts end)
-    from pg_catalog.unnest(_fail_all.elements) as element, pgflow.steps as step, pgflow.flows as flow
+    from unnest(_fail_all.elements) as element, pgflow.steps as step, pgflow.flows as flow
    where element.ord = any(given.ords) and element.standing = 'live' and not element.retry
      and task.run_id = element.run_id and task.step_slug = element.step_slug
      and task.task_index = element.task_index
      and step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
      and flow.flow_slug = task.flow_slug;
-  select pg_catalog.array_agg((given.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
+  select array_agg((given.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
     into became
     from pgflow._fail_tasks(given.run_ids, given.step_slugs, given.task_indexes,
                             given.error_messages) as task;
   for moved in
     select pgflowd._task_queue(task) as queue, task.message_id, element.delay
-      from pg_catalog.unnest(_fail_all.elements) as element
+      from unnest(_fail_all.elements) as element
       join pgflow.step_tasks as task
         on task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index
@@ -44,7 +44,7 @@ begin
      order by 1, 2
   loop
     perform pgmq.set_vt(moved.queue, moved.message_id,
-                        pg_catalog.ceil(extract(epoch from moved.delay))::int);
+                        ceil(extract(epoch from moved.delay))::int);
     if moved.delay <= interval '0' then
       perform pgflowd._wake(moved.queue);
     end if;

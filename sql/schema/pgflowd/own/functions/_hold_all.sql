@@ -6,7 +6,7 @@ begin
   update pgflow.step_tasks as task
      set status = 'started', last_worker_id = attempt.worker_id,
          started_at = least(attempt.started_at, now())
-    from pg_catalog.unnest(_hold_all.elements) as element
+    from unnest(_hold_all.elements) as element
     join pgflowd.attempts as attempt
       on attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
      and attempt.task_index = element.task_index and attempt.token = element.token

@@ -8,14 +8,14 @@ returns pgflowd.element[] language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 begin
   return (
-    select pg_catalog.array_agg((
+    select array_agg((
              element.ord, element.run_id, element.step_slug, element.task_index, element.token,
              element.outcome, element.error_message, element.error_type, element.traceback,
              element.retry, element.delay, element.usage, found.standing,
              found.standing = 'live' and (task.status = 'queued' or attempt.started_at > now()
                or task.started_at is distinct from attempt.started_at))::pgflowd.element
              order by element.ord)
-      from pg_catalog.unnest(_judged.elements) as element
+      from unnest(_judged.elements) as element
       left join pgflow.step_tasks as task
         on task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index
@@ -29,7 +29,7 @@ begin
        select case when task.run_id is null then 'nothing'
                    when attempt.run_id is null then 'unknown'
                    when attempt.ended_at is not null
-                        and pgflowd._repeats(attempt, element.outcome) then 'repeated'
-                   else pgflowd._judge(task, attempt, run.status, state.status)
+                        and pgflowd._repeats(attempt.*, element.outcome) then 'repeated'
+                   else pgflowd._judge(task, attempt.*, run.status, state.status)
               end as standing) as found);
 end $$;

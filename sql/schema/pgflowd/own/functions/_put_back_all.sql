@@ -9,7 +9,7 @@ declare
 begin
   for released in
     select element.ord, element.delay, task
-      from pg_catalog.unnest(_put_back_all.elements) as element
+      from unnest(_put_back_all.elements) as element
       join pgflow.step_tasks as task
         on task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index

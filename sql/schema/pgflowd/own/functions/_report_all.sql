@@ -14,33 +14,33 @@ declare
   done record;
 begin
   perform from pgflow.runs as run
-    where run.run_id in (select element.run_id from pg_catalog.unnest(elements) as element)
+    where run.run_id in (select element.run_id from unnest(elements) as element)
     order by run.run_id for no key update;
-  perform from pg_catalog.unnest(elements) as element
+  perform from unnest(elements) as element
     join pgflow.step_tasks as task
       on task.run_id = element.run_id and task.step_slug = element.step_slug
      and task.task_index = element.task_index
     order by task.run_id, task.step_slug, task.task_index for no key update of task;
   elements := pgflowd._judged(elements);
-  if exists (select from pg_catalog.unnest(elements) as element where element.hold) then
+  if exists (select from unnest(elements) as element where element.hold) then
     perform pgflowd._hold_all(elements);
   end if;
 
-  select pg_catalog.array_agg(element.run_id) as run_ids,
-         pg_catalog.array_agg(element.step_slug) as step_slugs,
-         pg_catalog.array_agg(element.task_index) as task_indexes,
-         pg_catalog.array_agg(results[element.ord]) as outputs,
-         pg_catalog.array_agg(element.ord) as ords
+  select array_agg(element.run_id) as run_ids,
+         array_agg(element.step_slug) as step_slugs,
+         array_agg(element.task_index) as task_indexes,
+         array_agg(results[element.ord]) as outputs,
+         array_agg(element.ord) as ords
     into done
-    from pg_catalog.unnest(elements) as element
+    from unnest(elements) as element
    where element.outcome = 'completed' and element.standing in ('live', 'late');
   if done.ords is not null then
-    select pg_catalog.array_agg((done.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
+    select array_agg((done.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
       into became
       from pgflow._complete_tasks(done.run_ids, done.step_slugs, done.task_indexes, done.outputs)
            as task;
   end if;
-  if exists (select from pg_catalog.unnest(elements) as element
+  if exists (select from unnest(elements) as element
               where element.outcome <> 'completed' and element.standing in ('live', 'late')) then
     became := became || pgflowd._fail_all(elements) || pgflowd._put_back_all(elements);
   end if;

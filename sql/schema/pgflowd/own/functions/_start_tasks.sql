@@ -12,7 +12,7 @@ declare
   free bigint[];
   attempts int[];
 begin
-  select pg_catalog.array_agg(locked.message_id), pg_catalog.array_agg(locked.attempts_count + 1)
+  select array_agg(locked.message_id), array_agg(locked.attempts_count + 1)
     into free, attempts
     from (select task.message_id, task.attempts_count
             from pgflow.step_tasks as task
@@ -27,5 +27,5 @@ begin
     select begun.run_id, begun.step_slug, begun.task_index, begun.msg_id,
            begun.input, begun.flow_input, known.attempt
       from pgflow._start_tasks(_start_tasks.flow_slug, free, _start_tasks.worker_id, 0) as begun
-      join pg_catalog.unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
+      join unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
 end $$;

@@ -6,7 +6,7 @@ returns table (queue_name text, step_slug text)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 begin
-  if not exists (select from pg_catalog.pg_attribute as attribute
+  if not exists (select from pg_attribute as attribute
                   where attribute.attrelid = 'pgflow.steps'::regclass
                     and attribute.attname = 'queue_name' and not attribute.attisdropped) then
     return query select _queues.flow_slug, null::text;

@@ -8,11 +8,11 @@ declare
 begin
   perform from pgflow.runs as run
    where run.run_id in (select (report ->> 'run_id')::uuid
-                          from pg_catalog.jsonb_array_elements(_report_all.reports) as report)
+                          from jsonb_array_elements(_report_all.reports) as report)
    order by run.run_id for update;
   for element in
     select given.report, given.ord::int as ord, _report_all.outputs[given.ord] as output
-      from pg_catalog.jsonb_array_elements(_report_all.reports)
+      from jsonb_array_elements(_report_all.reports)
            with ordinality as given (report, ord)
      order by (report ->> 'run_id')::uuid, report ->> 'step_slug',
               (report ->> 'task_index')::int, given.ord

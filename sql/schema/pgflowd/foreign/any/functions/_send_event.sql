@@ -6,14 +6,14 @@ returns void language plpgsql set search_path = '' as $$
 declare
   channel text := 'pgflow:run:' || _send_event.run_id;
 begin
-  if pg_catalog.to_regprocedure('realtime.send(jsonb, text, text, boolean)') is not null then
+  if to_regprocedure('realtime.send(jsonb, text, text, boolean)') is not null then
     perform realtime.send(_send_event.payload, _send_event.event, channel, false);
     return;
   end if;
-  if pg_catalog.octet_length(_send_event.payload::text) > 7900 then
-    payload := _send_event.payload || pg_catalog.jsonb_build_object(
-      'error_message', pg_catalog.left(_send_event.payload ->> 'error_message', 1000),
+  if octet_length(_send_event.payload::text) > 7900 then
+    payload := _send_event.payload || jsonb_build_object(
+      'error_message', left(_send_event.payload ->> 'error_message', 1000),
       'truncated', true);
   end if;
-  perform pg_catalog.pg_notify(channel, payload::text);
+  perform pg_notify(channel, payload::text);
 end $$;

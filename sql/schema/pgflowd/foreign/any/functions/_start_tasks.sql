@@ -16,7 +16,7 @@ declare
   free bigint[];
   attempts int[];
 begin
-  select pg_catalog.array_agg(locked.message_id), pg_catalog.array_agg(locked.attempts_count + 1)
+  select array_agg(locked.message_id), array_agg(locked.attempts_count + 1)
     into free, attempts
     from (select task.message_id, task.attempts_count
             from pgflow.step_tasks as task
@@ -27,25 +27,25 @@ begin
              for no key update skip locked) as locked;
   if free is null then
     return;
-  elsif pg_catalog.to_regprocedure('pgflow.start_tasks(text, bigint[], uuid, text, text)')
+  elsif to_regprocedure('pgflow.start_tasks(text, bigint[], uuid, text, text)')
         is not null then
     return query
       select begun.run_id, begun.step_slug, begun.task_index, begun.msg_id,
              begun.input, begun.flow_input, known.attempt
         from pgflow.start_tasks(_start_tasks.flow_slug, free, _start_tasks.worker_id,
                                 _start_tasks.queue_name, _start_tasks.only_step) as begun
-        join pg_catalog.unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
-  elsif pg_catalog.to_regprocedure('pgflow.start_tasks(text, bigint[], uuid)') is null then
+        join unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
+  elsif to_regprocedure('pgflow.start_tasks(text, bigint[], uuid)') is null then
     raise exception 'schema pgflow has no start_tasks that we know'
       using errcode = 'PF030', hint = 'run `pgflowd db migrate`, or install the newer pgflowd';
-  elsif exists (select from pg_catalog.pg_attribute as attribute
+  elsif exists (select from pg_attribute as attribute
                  where attribute.attrelid = 'pgflow.step_task_record'::regclass
                    and attribute.attname = 'flow_input') then
     return query
       select begun.run_id, begun.step_slug, begun.task_index, begun.msg_id,
              begun.input, begun.flow_input, known.attempt
         from pgflow.start_tasks(_start_tasks.flow_slug, free, _start_tasks.worker_id) as begun
-        join pg_catalog.unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
+        join unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
   else
     return query
       select begun.run_id, begun.step_slug, begun.task_index, begun.msg_id,
@@ -54,7 +54,7 @@ begin
                   then begun.input -> 'run' end,
              known.attempt
         from pgflow.start_tasks(_start_tasks.flow_slug, free, _start_tasks.worker_id) as begun
-        join pg_catalog.unnest(free, attempts) as known (msg_id, attempt) using (msg_id)
+        join unnest(free, attempts) as known (msg_id, attempt) using (msg_id)
         join pgflow.steps as step
           on step.flow_slug = begun.flow_slug and step.step_slug = begun.step_slug;
   end if;

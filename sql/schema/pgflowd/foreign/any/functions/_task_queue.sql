@@ -3,6 +3,6 @@
 -- Called by: reports, beats, recoveries.   Locks: nothing.
 create or replace function pgflowd._task_queue(task pgflow.step_tasks)
 returns text language sql immutable set search_path = '' as $$
-  select coalesce(pg_catalog.to_jsonb(_task_queue.task) ->> 'queue_name',
+  select coalesce(to_jsonb(_task_queue.task) ->> 'queue_name',
                   (_task_queue.task).flow_slug);
 $$;
