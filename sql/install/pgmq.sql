@@ -6,6 +6,7 @@ do $pgflowd$
 declare
   offered text;
   shipped text := $pgmq$<shipped>$pgmq$;
+  present text := (select extversion from pg_catalog.pg_extension where extname = 'pgmq');
   missing text;
 begin
   if pg_catalog.to_regclass('pgmq.meta') is null then
@@ -31,6 +32,11 @@ begin
         using errcode = 'PF031',
               hint = 'install the package of the extension, or pip install pgmq where you migrate';
     end if;
+  end if;
+
+  if present ~ '^\d+(\.\d+)*$' and pg_catalog.string_to_array(present, '.')::int[] < '{1,5}' then
+    raise exception 'the extension pgmq is at version %, and pgflow needs 1.5', present
+      using errcode = 'PF031', hint = 'alter extension pgmq update';
   end if;
 
   select pg_catalog.string_agg(needed.name, ', ') into missing

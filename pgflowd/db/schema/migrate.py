@@ -16,6 +16,7 @@ from pgflowd.db.schema.files import OWN, SqlFile, newest_version, read
 from pgflowd.db.schema.judge import refuse_to_migrate
 from pgflowd.db.schema.plan import Plan
 from pgflowd.db.schema.state import Connection, State, read_state
+from pgflowd.db.sqlstate import NOT_THERE
 from pgflowd.errors import DatabaseError
 
 
@@ -37,9 +38,10 @@ def install(conn: Connection) -> None:
 
 def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> Migrated:
     """Bring the database to version `to`, or to the newest, in one transaction."""
-    with translated(conn), conn.transaction() as transaction:
+    with conn.transaction() as transaction:
         _run(conn, read("install/session.sql"))
-        state = read_state(conn)
+        with translated(conn):
+            state = read_state(conn)
         plan = _plan(state, to)
         for file in plan.files:
             _run(conn, file)
@@ -92,4 +94,7 @@ def _run(conn: Connection, file: SqlFile) -> None:
         conn.execute(file.text.encode())
     except psycopg.Error as error:
         error.add_note(f"while running sql/{file.path}")
-        raise
+        if error.sqlstate in NOT_THERE:  # a file of ours is wrong: no migrate would mend it
+            raise
+        with translated(conn):
+            raise

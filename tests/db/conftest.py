@@ -1,0 +1,78 @@
+"""
+Fixtures for tests of the schema: databases on every version, with roles, beside upstream's core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from postgres_versions import binaries_of
+from psycopg.conninfo import make_conninfo
+from schema_help import As, Connection
+
+from pgflowd.db import schema
+from pgflowd.db.schema.pgmq import shipped_pgmq
+from pgflowd.testing.plugin import embedded_server
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+UPSTREAM = Path(__file__).parents[1] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
+
+
+@pytest.fixture
+def empty(empty_database: ScratchDatabase) -> Connection:
+    """A connection to a database with nothing in it."""
+    return empty_database.connect()
+
+
+@pytest.fixture
+def conn(database: ScratchDatabase) -> Connection:
+    """A connection to a database with the whole schema."""
+    return database.connect()
+
+
+@pytest.fixture(scope="session")
+def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], ScratchServer]]:
+    """Servers of other versions, each started when first asked for."""
+    servers: dict[int, ScratchServer] = {}
+    with ExitStack() as stack:
+
+        def server(major: int) -> ScratchServer:
+            if major not in servers:
+                place = request.config.rootpath / ".pgflowd" / f"test{major}"
+                server = embedded_server(place, binaries_of(major))
+                servers[major] = stack.enter_context(server)
+            return servers[major]
+
+        yield server
+
+
+@pytest.fixture
+def as_role(database: ScratchDatabase) -> As:
+    """Connections as one of our roles, to a database where roles.sql was run."""
+    with database.connect() as conn, conn.transaction():
+        conn.execute(schema.roles_sql().encode())
+    return lambda role: psycopg.connect(
+        make_conninfo(database.dsn, options=f"-c role={role}"), autocommit=True
+    )
+
+
+@pytest.fixture
+def upstream(empty: Connection) -> Connection:
+    """A database with the core that npm's @pgflow/core 0.8.1 carries, and nothing of ours."""
+    files = sorted(UPSTREAM.glob("*.sql"))
+    if not files:
+        raise AssertionError("this test needs the npm packages; run `npm ci --prefix tests/npm`")
+    empty.execute(shipped_pgmq()[1].encode())
+    empty.execute("create schema realtime")
+    empty.execute(
+        "create function realtime.send(payload jsonb, event text, topic text, private boolean)"
+        " returns void language sql as ''"
+    )
+    for file in files:
+        text = file.read_text().replace('CREATE EXTENSION IF NOT EXISTS "pgmq"', "--")
+        empty.execute(text.encode())
+    return empty

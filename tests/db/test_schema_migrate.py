@@ -1,0 +1,276 @@
+"""Tests of migrating: fresh, repeated, older, newer, half-done and concurrent."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from schema_help import Connection, catalog, schemas
+
+from pgflowd.db import schema
+from pgflowd.db.schema.files import newest_version
+from pgflowd.errors import AccessDenied, DatabaseError
+from pgflowd.host.postgres import wheel_binaries
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+from pgflowd.testing.until import until
+
+
+def test_a_fresh_database_gets_everything_and_can_run_a_flow(empty: Connection) -> None:
+    done = schema.migrate(empty)
+
+    assert (done.before, done.after, done.core) == (None, newest_version(), "own")
+    assert schema.status(empty).problem is None
+    empty.execute("select pgflow.create_flow('first'), pgflow.add_step('first', 'one')")
+    (status,) = empty.execute("select status from pgflow.start_flow('first', '{}')").fetchone()
+    assert status == "started"
+
+
+@pytest.mark.parametrize("major", [15, 16, 17, 18])
+def test_it_migrates_every_supported_version_of_postgresql(
+    server_of: Callable[[int], ScratchServer], major: int
+) -> None:
+    with server_of(major).database(schema=False) as fresh:
+        conn = fresh.connect()
+
+        schema.migrate(conn)
+
+        assert schema.status(conn).state.server.startswith(f"{major}.")
+        assert schema.verify(conn) == []
+
+
+def test_a_fresh_install_and_all_migrations_give_equal_catalogs(
+    empty: Connection, conn: Connection
+) -> None:
+    schema.migrate(empty, to=newest_version())
+
+    assert catalog(empty) == catalog(conn)
+
+
+def test_going_version_by_version_gives_the_same_catalog_too(
+    empty: Connection, conn: Connection
+) -> None:
+    for version in range(1, newest_version() + 1):
+        done = schema.migrate(empty, to=version)
+        assert done.after == version
+
+    assert catalog(empty) == catalog(conn)
+
+
+def test_migrating_again_changes_nothing(conn: Connection) -> None:
+    before = catalog(conn)
+
+    done = schema.migrate(conn)
+
+    assert done.migrations == []
+    assert catalog(conn) == before
+    (rows,) = conn.execute("select count(*) from pgflowd.schema_history").fetchone()
+    assert rows == newest_version() + 1
+
+
+def test_migrating_again_keeps_flows_runs_and_queues(conn: Connection) -> None:
+    conn.execute("select pgflow.create_flow('kept'), pgflow.add_step('kept', 'one')")
+    conn.execute("select pgflow.start_flow('kept', '{}')")
+
+    schema.migrate(conn)
+
+    assert conn.execute("select count(*) from pgflow.step_tasks").fetchone() == (1,)
+    assert conn.execute("select count(*) from pgmq.q_kept").fetchone() == (1,)
+
+
+def test_an_older_database_is_told_and_migrated(empty: Connection) -> None:
+    schema.migrate(empty, to=1)
+
+    problem = schema.status(empty).problem
+    assert problem is not None
+    assert problem.code == "E302"
+    assert "at schema version 1" in problem.text
+    with pytest.raises(DatabaseError, match="E302"):
+        schema.require(empty)
+
+    done = schema.migrate(empty)
+    assert done.before == 1
+    assert done.migrations[0] == "0002_pgflowd_tables"
+    assert schema.status(empty).problem is None
+
+
+def test_a_newer_database_is_refused_and_left_alone(conn: Connection) -> None:
+    conn.execute(
+        "insert into pgflowd.schema_history (version, name, checksum, core, release)"
+        " values (99, 'pgflow_future', 'x', 'own', '9.9')"
+    )
+
+    for use in (schema.require, schema.migrate):
+        with pytest.raises(DatabaseError, match="E303 the database is at schema version 99"):
+            use(conn)
+
+
+def test_an_empty_database_is_told(empty: Connection) -> None:
+    with pytest.raises(DatabaseError, match=r"E302 .*run `pgflowd db migrate`"):
+        schema.require(empty)
+
+
+def test_a_version_out_of_reach_is_refused(conn: Connection) -> None:
+    for version in (0, 1, newest_version() + 1):
+        with pytest.raises(DatabaseError, match=f"schema version {version} is out of reach"):
+            schema.migrate(conn, to=version)
+
+
+def test_a_dry_run_tells_and_changes_nothing(empty: Connection) -> None:
+    done = schema.migrate(empty, dry_run=True)
+
+    assert done.dry_run
+    assert len(done.migrations) == newest_version()
+    assert schemas(empty) == set()
+
+
+def test_a_failure_in_the_middle_leaves_nothing(empty: Connection) -> None:
+    empty.execute(
+        "create function public.refuse() returns event_trigger language plpgsql as $$ begin"
+        " if to_regprocedure('pgflowd.watch_queue(text)') is not null then"
+        " raise exception 'not today'; end if; end $$"
+    )
+    empty.execute("create event trigger refuse on ddl_command_end execute function public.refuse()")
+
+    with pytest.raises(psycopg.Error, match="not today") as caught:
+        schema.migrate(empty)
+
+    assert any("sql/schema/pgflowd/functions/" in note for note in caught.value.__notes__)
+    assert schemas(empty) == set()
+
+
+def test_a_failure_in_a_later_migration_leaves_the_older_database(empty: Connection) -> None:
+    schema.migrate(empty, to=1)
+    before = catalog(empty)
+    empty.execute("create table pgflowd.attempts (other int)")
+
+    with pytest.raises(psycopg.Error):
+        schema.migrate(empty)
+
+    empty.execute("drop table pgflowd.attempts")
+    assert catalog(empty) == before
+
+
+@pytest.mark.parametrize("lost", ["pgflow", "pgflowd"])
+def test_a_database_that_lost_one_schema_is_not_guessed_at(conn: Connection, lost: str) -> None:
+    conn.execute(f"drop schema {lost} cascade")
+
+    with pytest.raises(DatabaseError, match=r"E302 .* gone.*restore both"):
+        schema.migrate(conn)
+
+
+def test_somebody_elses_tables_in_our_schema_are_not_taken_for_ours(empty: Connection) -> None:
+    empty.execute("create schema pgflowd create table runs (mine int)")
+
+    with pytest.raises(DatabaseError, match="E302 schema pgflowd holds tables"):
+        schema.migrate(empty)
+
+
+def test_of_two_migrates_at_once_the_second_waits_and_finds_the_work_done(
+    empty_database: ScratchDatabase,
+) -> None:
+    done: list[int | None] = []
+    holder = empty_database.connect(autocommit=False)
+    holder.execute("select pg_advisory_xact_lock(1885824612, 0)")
+
+    def work() -> None:
+        done.append(schema.migrate(empty_database.connect()).before)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    until(lambda: _waiting(holder) == 2)
+    holder.rollback()
+    for worker in workers:
+        worker.join(30)
+
+    assert sorted(done, key=str) == [newest_version(), None]
+
+
+def test_functions_we_no_longer_have_are_dropped_and_those_of_others_stay(
+    conn: Connection,
+) -> None:
+    for name in ("pgflow.old_one", "pgflowd.older_one", "pgflow.strangers_one"):
+        conn.execute(f"create function {name}(int) returns int language sql as 'select 1'")
+    conn.execute(
+        "update pgflowd.schema_history set objects = objects || jsonb_build_object("
+        "'function pgflow.old_one(integer)', '', 'function pgflowd.older_one(integer)', '')"
+        " where objects is not null"
+    )
+
+    schema.migrate(conn)
+    schema.migrate(conn)
+
+    names = {name.split(".")[-1] for name in catalog(conn) if name.endswith("_one(integer)")}
+    assert names == {"strangers_one(integer)"}
+
+
+def test_a_role_that_may_not_create_schemas_is_told_the_grant(
+    empty_database: ScratchDatabase,
+) -> None:
+    conn = empty_database.connect()
+    conn.execute("set role pg_monitor")
+
+    with pytest.raises(AccessDenied, match=r"E305 permission denied.*grant create on database"):
+        schema.migrate(conn)
+
+    conn.execute("reset role")
+    assert schemas(conn) == set()
+
+
+def test_the_printed_script_makes_the_same_database(empty: Connection, conn: Connection) -> None:
+    with empty.transaction():
+        empty.execute(schema.sql().encode())
+
+    assert catalog(empty) == catalog(conn)
+    assert schema.status(empty) is not None
+    assert schema.verify(empty) == []
+
+
+def test_the_script_from_an_older_version_brings_it_up_to_date(
+    empty: Connection, conn: Connection
+) -> None:
+    schema.migrate(empty, to=1)
+
+    with empty.transaction():
+        empty.execute(schema.sql(from_=1).encode())
+
+    assert catalog(empty) == catalog(conn)
+    assert schema.require(empty).version == newest_version()
+
+
+def test_the_script_refuses_a_database_where_it_does_not_belong(
+    empty: Connection, conn: Connection
+) -> None:
+    for where, script in ((conn, schema.sql()), (empty, schema.sql(from_=1))):
+        with pytest.raises(psycopg.Error, match="this script starts from"), where.transaction():
+            where.execute(script.encode())
+
+
+def test_psql_runs_the_script_in_one_transaction_and_refuses_it_without(
+    empty_database: ScratchDatabase, tmp_path: Path
+) -> None:
+    script = tmp_path / "schema.sql"
+    script.write_text(schema.sql())
+    psql = [wheel_binaries() / "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-f", script]
+
+    without = subprocess.run(
+        [*psql, empty_database.dsn], capture_output=True, text=True, timeout=60
+    )
+    assert "needs one transaction" in without.stderr
+    assert schemas(empty_database.connect()) == set()
+
+    within = subprocess.run(
+        [*psql, "-1", empty_database.dsn], capture_output=True, text=True, timeout=60
+    )
+    assert (within.returncode, within.stderr) == (0, "")
+    assert schema.status(empty_database.connect()).problem is None
+
+
+def _waiting(conn: Connection) -> int:
+    query = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    row = conn.execute(query).fetchone()
+    return 0 if row is None else int(row[0])

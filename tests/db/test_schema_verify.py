@@ -1,0 +1,95 @@
+"""Tests of db verify: it names what differs, what is missing, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from schema_help import Connection
+
+from pgflowd.db import schema
+from pgflowd.errors import DatabaseError
+
+
+def test_an_untouched_database_has_nothing_to_tell(conn: Connection) -> None:
+    assert schema.verify(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (
+            "create or replace function pgflow.is_valid_slug(slug text) returns boolean"
+            " language sql immutable as 'select true'",
+            "function pgflow.is_valid_slug(text) differs",
+        ),
+        (
+            "drop function pgflowd.claim",
+            "function pgflowd.claim(text,uuid,integer,interval) is",
+        ),
+        (
+            "alter table pgflow.runs drop column error_message",
+            "pgflow.runs.error_message is",
+        ),
+        ("alter table pgflow.flows alter opt_timeout set default 7", "opt_timeout differs"),
+        (
+            "alter table pgflow.steps drop constraint steps_deps_count_check",
+            "constraint pgflow.steps.steps_deps_count_check is missing",
+        ),
+        ("drop index pgflow.idx_runs_started_at", "index pgflow.idx_runs_started_at is missing"),
+        ("alter table pgflow.step_tasks set (fillfactor = 100)", "table pgflow.step_tasks differs"),
+        ("alter function pgflow.start_flow security definer", "function pgflow.start_flow("),
+        ("alter type pgflow.step_task_record add attribute x int", "type pgflow.step_task_record"),
+    ],
+)
+def test_it_names_the_object_that_was_changed_by_hand(
+    conn: Connection, change: str, named: str
+) -> None:
+    conn.execute(change)
+
+    (problem,) = schema.verify(conn)
+
+    assert problem.code == "E302"
+    assert named in problem.text
+
+
+def test_migrate_mends_a_function_and_says_that_it_does(conn: Connection) -> None:
+    conn.execute("alter function pgflow.start_flow strict")
+    (problem,) = schema.verify(conn)
+    assert problem.next == "run `pgflowd db migrate`"
+
+    schema.migrate(conn)
+
+    assert schema.verify(conn) == []
+
+
+def test_what_others_add_is_none_of_our_business(conn: Connection) -> None:
+    conn.execute("create index runs_mine on pgflow.runs (status)")
+    conn.execute("create table pgflow.mine (id int primary key)")
+    conn.execute("create function pgflow.mine() returns int language sql as 'select 1'")
+    assert schema.verify(conn) == []
+
+    schema.migrate(conn)
+    conn.execute("drop index pgflow.runs_mine; drop table pgflow.mine")
+
+    assert schema.verify(conn) == []
+
+
+def test_a_migration_that_was_applied_with_another_text_is_named(conn: Connection) -> None:
+    conn.execute("update pgflowd.schema_history set checksum = 'x' where version = 1")
+
+    (problem,) = schema.verify(conn)
+
+    assert "migration 0001_pgflow_tables was applied with another text" in problem.text
+
+
+def test_functions_of_another_release_are_told_by_status(conn: Connection) -> None:
+    assert not schema.status(conn).functions_differ
+
+    conn.execute("update pgflowd.schema_history set checksum = 'x' where objects is not null")
+
+    assert schema.status(conn).functions_differ
+    assert schema.status(conn).problem is None
+
+
+def test_there_is_nothing_to_verify_in_an_empty_database(empty: Connection) -> None:
+    with pytest.raises(DatabaseError, match="E302"):
+        schema.verify(empty)
