@@ -1,0 +1,184 @@
+"""
+Messages: what the supervisor and its children say to each other, as JSON.
+
+A child says Ready, Waiting, Beat, Wake, Failed, Leaving, and (the sweeper) Released and (the
+discovery) Found; it is told Wake, Drain, QuickStop, and (the sweeper) Dead. A message is a
+small dataclass; on the wire it is an object whose key `say` is its name. What cannot be read
+is a Garbage, a value like any other, so the reader decides what it means. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+LARGEST = 64 * 1024  # bytes of one message
+
+
+@dataclass(frozen=True)
+class Message:
+    """The base of all messages. One that is `droppable` may be lost when a pipe is full."""
+
+    droppable: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Ready(Message):
+    """I am up; a worker tells its id in the database."""
+
+    worker_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Waiting(Message):
+    """I wait, for example for the "database"; None: not any more. Meanwhile my start's clock
+    stands still."""
+
+    what: str | None = "database"
+
+
+@dataclass(frozen=True)
+class Beat(Message):
+    """I live, and these are my numbers (see `core.numbers`); each key replaces the one before."""
+
+    droppable: ClassVar[bool] = True
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wake(Message):
+    """Look for work now. From the listener with the queue's name, or None for all workers."""
+
+    droppable: ClassVar[bool] = True
+    slug: str | None = None
+
+
+@dataclass(frozen=True)
+class Failed(Message):
+    """I cannot go on, and exit 78 (trying again would not help) or 70 (a bug of ours)."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Leaving(Message):
+    """Replace me: I have drained and exit 10."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Released(Message):
+    """The tasks of a dead worker are back in the queue: the sweeper's answer to Dead."""
+
+    worker_id: str
+    tasks: int = 0
+
+
+@dataclass(frozen=True)
+class Found(Message):
+    """One finding of the discovery: a flow, or an error of an entry. See `core.discovered`."""
+
+    entry: str
+    slug: str | None = None
+    module: str | None = None
+    attribute: str | None = None
+    fingerprint: str | None = None
+    problems: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Drain(Message):
+    """Claim nothing more, finish what runs, then end. After `within_s` seconds quick stop;
+    None: wait for as long as the tasks may take."""
+
+    within_s: float | None = None
+
+
+@dataclass(frozen=True)
+class QuickStop(Message):
+    """Claim nothing more, end the runners, report, release the rest, end."""
+
+
+@dataclass(frozen=True)
+class Dead(Message):
+    """This worker's processes are reaped; release its tasks and answer Released."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """What came was no message of ours."""
+
+    why: str
+
+
+KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        Ready,
+        Waiting,
+        Beat,
+        Wake,
+        Failed,
+        Leaving,
+        Released,
+        Found,
+        Drain,
+        QuickStop,
+        Dead,
+    )
+}
+_TYPES = {name: get_type_hints(kind) for name, kind in KINDS.items()}
+
+
+def encode(message: Message) -> bytes:
+    """Return the message for the wire."""
+    said = {"say": type(message).__name__, **asdict(message)}
+    return json.dumps(said, ensure_ascii=True, separators=(",", ":"), default=str).encode()
+
+
+def decode(data: bytes) -> Message | Garbage:
+    """Return the message, or Garbage; never raise."""
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return Garbage(f"no JSON: {data[:80]!r}")
+    if not isinstance(said, dict):
+        return Garbage("no object")
+    kind = KINDS.get(str(said.pop("say", "")))
+    if kind is None:
+        return Garbage(f"an unknown kind of message: {data[:80]!r}")
+    wrong = _wrong(kind, said)
+    return Garbage(f"{kind.__name__}: {wrong}") if wrong else kind(**said)
+
+
+def _wrong(kind: type[Message], said: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with the fields, if anything."""
+    known = {each.name for each in fields(kind)}
+    if not said.keys() <= known:
+        return f"unknown {sorted(said.keys() - known)}"
+    types = _TYPES[kind.__name__]
+    bad = [name for name, value in said.items() if not _fits(value, types[name])]
+    if bad:
+        return f"wrong type of {bad}"
+    try:
+        kind(**said)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _fits(value: object, wanted: Any) -> bool:
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(_fits(value, each) for each in get_args(wanted))
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(wanted) or wanted)

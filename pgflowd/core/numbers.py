@@ -1,0 +1,75 @@
+"""
+Numbers: what a child tells of itself with each Beat, for `status` and for the metrics.
+
+`Beat.numbers` is a plain object; each key replaces the one before, so a child may send some
+keys now and others later. Counters only grow while the process lives; the supervisor adds what
+earlier processes of the same child had counted. Keys of a worker:
+
+    running, runners, queued, oldest_queued_s         how things are now; queued from the database
+    zygote                                            its pid
+    completed_1m, failed_1m, p50_s, p95_s             over the last minute
+    wakes_1m       {reason: n}                        notification, completion, due, fallback
+    database       {state, server, pgmq, schema, rtt_s, clock_skew_s, at}
+    problems       [{code, text}]                     warnings that `status` shows
+    stuck          n                                  runners that cannot be killed
+    tasks          {step: {outcome: n}}               counters, as the following
+    task_seconds, task_wait_seconds {step: histogram} histogram: see below
+    runs           {status: n}
+    wakes          {reason: n}
+    stalled        n
+    database_errors {kind: n}
+
+of the listener: reconnects, last_notification_at, wakes_1m, database_errors; of the sweeper:
+last_sweep_at, interval_s, recovered_24h, given_up_24h, stalled, database_errors. Moments
+(`…_at`) are seconds since 1970. A histogram is a list: the observations in each of `BUCKETS_S`
+(not cumulated), those above, and their sum in seconds. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
+
+BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+COUNTERS = (
+    "tasks",
+    "task_seconds",
+    "task_wait_seconds",
+    "runs",
+    "wakes",
+    "stalled",
+    "database_errors",
+    "reconnects",
+)
+
+
+def observe(histogram: list[float], seconds: float) -> None:
+    """Count an observation; start with an empty list."""
+    if not histogram:
+        histogram.extend([0] * (len(BUCKETS_S) + 1) + [0.0])
+    histogram[bisect_left(BUCKETS_S, seconds)] += 1
+    histogram[-1] += seconds
+
+
+def added(one: Any, other: Any) -> Any:
+    """Return two counters of the same form as one; what does not fit counts as nothing."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {
+            key: added(one[key], other[key]) if key in one and key in other else rest
+            for key, rest in {**one, **other}.items()
+        }
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [added(left, right) for left, right in zip(one, other, strict=True)]
+    if _is_number(one) and _is_number(other):
+        return one + other
+    return one if _is_number(one) or isinstance(one, Mapping | list) else other
+
+
+def counters_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counters among the numbers."""
+    return {key: numbers[key] for key in COUNTERS if key in numbers}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

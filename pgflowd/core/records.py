@@ -1,0 +1,157 @@
+"""
+Records: one log record as a line of text, a line of JSON, or a journal entry.
+
+A record is an event (`task.failed`), a level, a time and fields. Whatever the fields hold, the
+result is one line (text, JSON) of at most `LONGEST` bytes, so that a write to a pipe is whole
+or absent and no two processes tear each other's lines. Keys that settings name, and what looks
+like a secret, are hidden. Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pgflowd.core.redact import HIDDEN, one_line, redact
+
+LEVELS = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as syslog numbers them
+LONGEST = 4096  # what Linux writes into a pipe at once
+_JOURNAL = {
+    "flow": "PGFLOW_FLOW",
+    "run": "PGFLOW_RUN_ID",
+    "step": "PGFLOW_STEP",
+    "task": "PGFLOW_TASK",
+    "attempt": "PGFLOW_ATTEMPT",
+    "worker": "PGFLOW_WORKER_ID",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """Something that happened."""
+
+    event: str
+    level: str
+    at: float  # seconds since 1970
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def time(self) -> str:
+        moment = datetime.fromtimestamp(self.at, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cleaned(record: Record, keys: Iterable[str] = (), secrets: Iterable[str] = ()) -> Record:
+    """Return the record without secrets, without empty fields, and short enough."""
+    hidden = {key.lower() for key in keys}
+    known = list(secrets)
+    fields = {
+        key: HIDDEN if key.lower() in hidden else _clean(value, hidden, known)
+        for key, value in record.fields.items()
+        if value is not None
+    }
+    return _cut(Record(record.event, record.level, record.at, fields))
+
+
+def as_text(record: Record) -> bytes:
+    """Return `time level event key=value …` and a line break."""
+    pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
+    line = f"{record.time} {record.level:<7} {record.event}{pairs}"
+    return _bytes(one_line(line)) + b"\n"
+
+
+def as_json(record: Record) -> bytes:
+    """Return one JSON object and a line break."""
+    said = {
+        "time": record.time,
+        "level": record.level,
+        "event": record.event,
+        **record.fields,
+    }
+    return json.dumps(said, default=str, separators=(",", ":")).encode() + b"\n"
+
+
+def as_journal(record: Record, identifier: str = "pgflowd") -> bytes:
+    """Return an entry in the journal's own protocol, with fields to search for."""
+    pairs = {
+        "MESSAGE": _message(record),
+        "PRIORITY": str(LEVELS[record.level]),
+        "SYSLOG_IDENTIFIER": identifier,
+        "PGFLOWD_EVENT": record.event,
+    }
+    for key, value in record.fields.items():
+        pairs[_journal_name(key)] = value if isinstance(value, str) else _shown(value)
+    return b"".join(_journal_field(name, value) for name, value in pairs.items())
+
+
+def _message(record: Record) -> str:
+    """What `journalctl` shows: the event and the fields, on one line."""
+    pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
+    return one_line(record.event + pairs)
+
+
+def _journal_name(key: str) -> str:
+    safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in key.upper())
+    return _JOURNAL.get(key, f"PGFLOWD_{safe}"[:64])
+
+
+def _journal_field(name: str, value: str) -> bytes:
+    data = _bytes(value)
+    return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=str, separators=(",", ":"), ensure_ascii=False)
+    text = str(value)
+    plain = text and not any(char in text for char in ' "=\\') and text.isprintable()
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _clean(value: Any, hidden: set[str], secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, Mapping):
+        return {
+            str(key): HIDDEN if str(key).lower() in hidden else _clean(each, hidden, secrets)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean(each, hidden, secrets) for each in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return redact(str(value), secrets)
+
+
+def _cut(record: Record) -> Record:
+    """Shorten the longest values until the record fits."""
+    fields = dict(record.fields)
+    while (size := _size(record, fields)) > LONGEST:
+        key = max(fields, key=lambda name: len(_escaped(fields[name])))
+        text = fields[key] if isinstance(fields[key], str) else _shown(fields[key])
+        keep = max(0, len(text) * 2 // 3 if size > 2 * LONGEST else len(text) - 200)
+        if not keep:
+            del fields[key]
+            continue
+        fields[key] = text[: keep // 2] + "…" + text[len(text) - keep // 2 :]
+    return Record(record.event, record.level, record.at, fields)
+
+
+def _size(record: Record, fields: Mapping[str, Any]) -> int:
+    whole = Record(record.event, record.level, record.at, fields)
+    return max(len(as_json(whole)), len(as_text(whole)))
+
+
+def _escaped(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

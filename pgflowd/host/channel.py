@@ -1,0 +1,113 @@
+"""
+Channel: one end of the pipe between the supervisor and a child.
+
+A socket pair of whole messages (SOCK_SEQPACKET), so half a message cannot exist. Neither end
+ever blocks. `send` drops what is droppable when the pipe is full, and keeps the rest until
+`flush` (wait for writability while `is_waiting`). `receive` gives what has come, Garbage
+included, and sets `at_end` when the other end is gone and nothing is left. An asyncio loop
+uses it by `fileno()` with `add_reader`, the supervisor's selector likewise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections import deque
+
+from pgflowd.core.messages import LARGEST, Garbage, Message, decode, encode
+
+MOST_PER_TURN = 64  # messages, so that one talkative child delays no other
+MOST_KEPT = 1000
+
+
+class Channel:
+    """One end; both ends are alike."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._kept: deque[bytes] = deque()
+        self.at_end = False
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """Return two joined ends."""
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(one), cls(other)
+
+    def fileno(self) -> int:
+        """Return the descriptor, to wait for; -1 when closed."""
+        return self._socket.fileno()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is kept until the pipe has room."""
+        return bool(self._kept)
+
+    def send(self, message: Message) -> bool:
+        """Send, or keep, or drop; return False if dropped or nobody will ever read it."""
+        data = encode(message)
+        if len(data) > LARGEST:
+            if message.droppable:
+                return False
+            raise ValueError(f"a {type(message).__name__} of {len(data)} bytes")
+        if message.droppable:
+            return not self._kept and self._write(data) is True
+        self._kept.append(data)
+        self.flush()
+        return not self.at_end and len(self._kept) < MOST_KEPT
+
+    def flush(self) -> None:
+        """Send what was kept, as far as there is room."""
+        while self._kept:
+            written = self._write(self._kept[0])
+            if written is False:
+                return
+            if written is None:
+                self._kept.clear()
+                return
+            self._kept.popleft()
+
+    def receive(self) -> list[Message | Garbage]:
+        """Return what has come so far, at most MOST_PER_TURN messages; never wait."""
+        came: list[Message | Garbage] = []
+        while len(came) < MOST_PER_TURN and not self.at_end:
+            try:
+                data, _, flags, _ = self._socket.recvmsg(LARGEST)
+            except (BlockingIOError, InterruptedError):
+                break
+            except ConnectionResetError:
+                continue  # said once, when the other end died with unread messages; ours are intact
+            except OSError:
+                self.at_end = True
+                break
+            if not data:
+                self.at_end = True
+            elif flags & socket.MSG_TRUNC:
+                came.append(Garbage(f"more than {LARGEST} bytes"))
+            else:
+                came.append(decode(data))
+        return came
+
+    def receive_all(self) -> list[Message | Garbage]:
+        """Return everything a dead child left in the pipe."""
+        came: list[Message | Garbage] = []
+        while more := self.receive():
+            came += more
+        return came
+
+    def close(self) -> None:
+        """Close this end; the other one sees the end."""
+        self._kept.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _write(self, data: bytes) -> bool | None:
+        """Return True when sent, False when there is no room, None when nobody reads."""
+        try:
+            self._socket.send(data, socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            return None
+        return True

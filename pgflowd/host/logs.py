@@ -1,0 +1,169 @@
+"""
+Logs: writes records to stderr or the journal, and never waits for the reader.
+
+    log = open_log(settings.logging, process="supervisor")
+    log.bind(process="worker", flow="send_email").info("task.completed", took_s=0.2)
+
+The supervisor opens the log once; children inherit its descriptor (`fileno()`) and bind their
+own fields. A record that does not fit into the pipe is dropped and counted, and the count is
+told as soon as there is room. `hide` adds secrets to those that no record shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgflowd.core.records import LEVELS, Record, as_journal, as_json, as_text, cleaned
+from pgflowd.core.settings import Logging
+
+JOURNAL = "/run/systemd/journal/socket"
+
+
+@dataclass
+class Sink:
+    """Where records go; shared by all logs of a process."""
+
+    write: Callable[[bytes], bool]  # False: no room
+    render: Callable[[Record], bytes]
+    number: int  # the descriptor that children must keep
+    level: int
+    keys: tuple[str, ...]
+    payloads: bool
+    secrets: set[str] = field(default_factory=set)
+    dropped: int = 0
+
+
+class Log:
+    """A way to write records, with fields that all of them carry."""
+
+    def __init__(self, sink: Sink, fields: dict[str, Any]) -> None:
+        self._sink = sink
+        self._fields = fields
+
+    def bind(self, **fields: Any) -> Log:
+        """Return a log whose records carry these fields too."""
+        return Log(self._sink, {**self._fields, **fields})
+
+    def fileno(self) -> int:
+        return self._sink.number
+
+    @property
+    def shows_payloads(self) -> bool:
+        """Whether inputs and outputs may be logged."""
+        return self._sink.payloads
+
+    @property
+    def dropped(self) -> int:
+        """How many records found no room and have not been told of yet."""
+        return self._sink.dropped
+
+    def hide(self, secrets: Iterable[str]) -> None:
+        """Never show these texts."""
+        self._sink.secrets.update(secret for secret in secrets if secret)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.write("debug", event, **fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.write("info", event, **fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.write("warning", event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.write("error", event, **fields)
+
+    def write(self, level: str, event: str, **fields: Any) -> None:
+        """Write one record, if its level is wanted; drop it rather than wait."""
+        sink = self._sink
+        if LEVELS[level] > sink.level:
+            return
+        if sink.dropped and self._put("warning", "log.dropped", {"count": sink.dropped}):
+            sink.dropped = 0
+        if not self._put(level, event, fields):
+            sink.dropped += 1
+
+    def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
+        sink = self._sink
+        everything = {**self._fields, "pid": os.getpid(), **fields}
+        record = Record(event, level, time.time(), everything)
+        return sink.write(sink.render(cleaned(record, sink.keys, sink.secrets)))
+
+
+def open_log(settings: Logging, *, process: str, **fields: Any) -> Log:
+    """Open the log of this process and its children."""
+    form = settings.format if settings.format != "auto" else _suitable()
+    if form == "journal":
+        write, number = _to_journal()
+        render: Callable[[Record], bytes] = as_journal
+    else:
+        write, number = _to_descriptor(2)
+        render = as_text if form == "text" else as_json
+    level = LEVELS[settings.level]
+    sink = Sink(write, render, number, level, settings.redact, settings.payloads)
+    return Log(sink, {"process": process, **fields})
+
+
+def _suitable() -> str:
+    """Choose the format by what stderr is."""
+    with contextlib.suppress(OSError):
+        state = os.fstat(2)
+        if os.environ.get("JOURNAL_STREAM") == f"{state.st_dev}:{state.st_ino}":
+            return "journal"
+    return "text" if os.isatty(2) else "json"
+
+
+def _to_journal() -> tuple[Callable[[bytes], bool], int]:
+    journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def write(data: bytes) -> bool:
+        try:
+            journal.sendto(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL, JOURNAL)
+        except OSError:
+            return False
+        return True
+
+    return write, journal.fileno()
+
+
+def _to_descriptor(number: int) -> tuple[Callable[[bytes], bool], int]:
+    """Write to a descriptor without waiting, and without changing it for others.
+
+    A pipe or terminal is opened anew, since O_NONBLOCK on the descriptor we got would strike
+    all who share it; a socket can be told with each write; a file never makes us wait.
+    """
+    try:
+        mode = os.fstat(number).st_mode
+    except OSError:
+        return (lambda data: True), number
+    if stat.S_ISSOCK(mode):
+        shared = socket.socket(fileno=os.dup(number))
+
+        def send(data: bytes) -> bool:
+            try:
+                return shared.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(data)
+            except OSError:
+                return False
+
+        return send, shared.fileno()
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        with contextlib.suppress(OSError):
+            number = os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return (lambda data: _write(number, data)), number
+
+
+def _write(number: int, data: bytes) -> bool:
+    try:
+        if not select.select([], [number], [], 0)[1]:
+            return False
+        return os.write(number, data) == len(data)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,80 @@
+"""
+Proc: what /proc tells of processes: parent, session, start time, memory, children.
+
+A process is told from a later one with the same pid by its start time. Whatever has ended
+meanwhile is simply absent from the answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A process as /proc showed it."""
+
+    pid: int
+    name: str
+    state: str  # "Z": a zombie, that only waits to be reaped
+    parent: int
+    group: int
+    session: int
+    born: int  # start time, in clock ticks since boot
+
+    @property
+    def is_zombie(self) -> bool:
+        return self.state in {"Z", "X"}
+
+
+def look(pid: int) -> Seen | None:
+    """Return what is known of a process, or None if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    head, _, tail = text.rpartition(")")  # the name may hold anything, even ')'
+    words = tail.split()
+    name = head.partition("(")[2]
+    return Seen(pid, name, words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19]))
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in ticks since boot, or None if there is none."""
+    seen = look(pid)
+    return seen.born if seen else None
+
+
+def everyone() -> Iterator[Seen]:
+    """All processes that can be seen."""
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    yield from (seen for seen in map(look, pids) if seen is not None)
+
+
+def in_session(session: int) -> list[Seen]:
+    """The living processes of a Unix session."""
+    return [seen for seen in everyone() if seen.session == session and not seen.is_zombie]
+
+
+def children_of(pid: int) -> list[Seen]:
+    """The children of a process, zombies included."""
+    pids: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
+        for thread in threads:
+            with contextlib.suppress(OSError):
+                pids += Path(thread.path, "children").read_text().split()
+    return [seen for seen in map(look, map(int, pids)) if seen is not None]
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line or title, or ""."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return data.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
