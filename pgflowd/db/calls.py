@@ -1,0 +1,88 @@
+"""
+Calls: what is asked of the database, apart from who asks and how.
+
+A `Call` is SQL, its parameters, and how its rows are read. `run` performs one on a plain
+connection, `run_async` on an asyncio one. `together` performs two in one pipeline: one round
+trip and, on a connection in autocommit, one transaction, since what lies between two syncs is
+one. JSON comes back as the bytes the server sent; nobody parses what is only passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+
+from pgflowd.db.connection import translated
+
+A = TypeVar("A")
+B = TypeVar("B")
+Rows = Sequence[tuple[Any, ...]]
+SyncConnection = psycopg.Connection[Any]
+AsyncConnection = psycopg.AsyncConnection[Any]
+
+
+@dataclass(frozen=True)
+class Call(Generic[A]):
+    """One statement, and how to read its answer."""
+
+    sql: str
+    params: Sequence[Any]
+    read: Callable[[Rows], A]
+
+
+def run(conn: SyncConnection, call: Call[A]) -> A:
+    """Perform the call and return its answer."""
+    with translated(conn), conn.cursor() as cursor:
+        _leave_json_alone(cursor)
+        cursor.execute(call.sql.encode(), call.params)
+        return call.read(cursor.fetchall())
+
+
+async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
+    """Do what `run` does, for those who await."""
+    with translated(conn):
+        async with conn.cursor() as cursor:
+            _leave_json_alone(cursor)
+            await cursor.execute(call.sql.encode(), call.params)
+            return call.read(await cursor.fetchall())
+
+
+def together(conn: SyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
+    """Perform both, in this order, in one round trip and one transaction."""
+    with translated(conn), conn.cursor() as one, conn.cursor() as two:
+        _leave_json_alone(two)
+        with conn.pipeline():
+            one.execute(first.sql.encode(), first.params)
+            two.execute(second.sql.encode(), second.params)
+        return first.read(one.fetchall()), second.read(two.fetchall())
+
+
+async def together_async(conn: AsyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
+    """Do what `together` does, for those who await."""
+    with translated(conn):
+        async with conn.cursor() as one, conn.cursor() as two:
+            _leave_json_alone(two)
+            async with conn.pipeline():
+                await one.execute(first.sql.encode(), first.params)
+                await two.execute(second.sql.encode(), second.params)
+            return first.read(await one.fetchall()), second.read(await two.fetchall())
+
+
+def only(rows: Rows) -> Any:
+    """Read the one value of a one-row answer."""
+    return rows[0][0]
+
+
+class _Untouched(Loader):
+    """Hands JSON on as the server wrote it."""
+
+    def load(self, data: Buffer) -> bytes:
+        return bytes(data)
+
+
+def _leave_json_alone(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
+    cursor.adapters.register_loader("jsonb", _Untouched)

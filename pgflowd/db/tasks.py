@@ -1,0 +1,171 @@
+"""
+Tasks: claiming work, keeping it, and reporting it, as calls of the functions in `pgflowd`.
+
+Each function here returns a `Call`, which `db.calls` performs: a worker reports what it
+finished and claims what is free by `together(conn, report(…), claim(…))`, one round trip and
+one commit. A claim returns a token for each task, and every report must show it: whoever
+lost a task cannot finish it. Inputs and outputs are JSON as bytes, never parsed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.db.calls import Call, Rows, only
+
+MAX_REPORTS = 50  # in one call; half of what PostgreSQL caches of subtransactions, and more
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task in our hands: where it belongs, its input, and the lease on it."""
+
+    flow_slug: str
+    run_id: UUID
+    step_slug: str
+    task_index: int
+    token: int
+    attempt: int
+    max_attempts: int
+    timeout_s: int
+    lease_until: datetime
+    msg_id: int
+    input: bytes
+    flow_input: bytes | None  # the run's, for a root step that is no map
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of an attempt. `outcome`: completed, failed, timed_out, crashed, released."""
+
+    run_id: UUID
+    step_slug: str
+    task_index: int
+    token: int
+    outcome: str
+    output: bytes | None = None
+    error_message: str | None = None  # of a release: the reason
+    error_type: str | None = None
+    traceback: str | None = None
+    retry: bool = True
+    delay_s: float | None = None
+    cpu_s: float | None = None
+    peak_kb: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the database made of a report: completed, queued, failed, repeated, late, lost, error.
+
+    `sqlstate` and `message` say why for the last two.
+    """
+
+    token: int | None
+    verdict: str
+    sqlstate: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """What a heartbeat says of a token: `ok`, `cancel`, `lost`."""
+
+    token: int
+    verdict: str
+
+
+def claim(
+    flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
+) -> Call[list[ClaimedTask]]:
+    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not beat."""
+    return Call(_CLAIM, (flow_slug, worker_id, max_tasks, lease_s), _claimed)
+
+
+def report(reports: Sequence[Report]) -> Call[list[Answer]]:
+    """Report up to `MAX_REPORTS` attempts of any runs; the answers are in the same order."""
+    if len(reports) > MAX_REPORTS:
+        raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
+    elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
+    outputs = [None if one.output is None else one.output.decode() for one in reports]
+    return Call(_REPORT, (elements, outputs), lambda rows: [Answer(*row) for row in rows])
+
+
+def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> Call[list[Beat]]:
+    """Say that the worker lives and holds these tokens."""
+    params = (worker_id, list(tokens), lease_s)
+    return Call(_HEARTBEAT, params, lambda rows: [Beat(*row) for row in rows])
+
+
+def crashed(worker_id: UUID, reason: str, max_tasks: int = 500) -> Call[int]:
+    """Give back what a dead worker held; returns how many tasks."""
+    return Call("select pgflowd.crashed(%s, %s, %s)", (worker_id, reason, max_tasks), only)
+
+
+def recover_stalled(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Call[int]:
+    """Give back what nobody works on any more; returns how many tasks."""
+    return Call(_RECOVER, (stale_threshold_s, max_tasks), only)
+
+
+def complete(run_id: UUID, step_slug: str, task_index: int, token: int, output: bytes) -> Call[str]:
+    """Report one task completed; returns the verdict, raises LeaseLost."""
+    params = (run_id, step_slug, task_index, token, output.decode())
+    return Call("select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)", params, only)
+
+
+def fail(
+    run_id: UUID, step_slug: str, task_index: int, token: int, error_message: str
+) -> Call[str]:
+    """Report one attempt failed; returns the verdict, raises LeaseLost."""
+    params = (run_id, step_slug, task_index, token, error_message)
+    return Call("select pgflowd.fail(%s, %s, %s, %s, %s)", params, only)
+
+
+def release(run_id: UUID, step_slug: str, task_index: int, token: int) -> Call[str]:
+    """Give one task back unspent; returns the verdict, raises LeaseLost."""
+    params = (run_id, step_slug, task_index, token)
+    return Call("select pgflowd.release(%s, %s, %s, %s)", params, only)
+
+
+def _claimed(rows: Rows) -> list[ClaimedTask]:
+    return [ClaimedTask(*row) for row in rows]
+
+
+def _element(one: Report) -> dict[str, Any]:
+    """Write a report as the SQL reads it, without what it does not say."""
+    usage = {
+        "cpu_s": one.cpu_s,
+        "peak_kb": one.peak_kb,
+        "exit_code": one.exit_code,
+        "exit_signal": one.exit_signal,
+    }
+    said = {
+        "run_id": str(one.run_id),
+        "step_slug": one.step_slug,
+        "task_index": one.task_index,
+        "token": one.token,
+        "outcome": one.outcome,
+        "error_message": one.error_message,
+        "error_type": one.error_type,
+        "traceback": one.traceback,
+        "retry": None if one.retry else False,
+        "delay": None if one.delay_s is None else f"{one.delay_s} s",
+        "usage": {key: value for key, value in usage.items() if value is not None} or None,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+_CLAIM = """
+select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, timeout,
+       lease_until, msg_id, input, flow_input
+  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
+"""
+_REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"
+_HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
+_RECOVER = "select pgflowd.recover_stalled(make_interval(secs => %s), %s)"
