@@ -1,0 +1,91 @@
+"""
+The demo, as a user runs it: what it says, and what it leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgflowd import __version__
+from pgflowd.host.postgres import EmbeddedPostgres
+
+COMMAND = [str(Path(sys.executable).with_name("pgflowd")), "demo"]
+
+
+@pytest.fixture
+def here() -> Iterator[Path]:
+    """A directory to run in, which the server's user may enter when root runs the demo."""
+    with tempfile.TemporaryDirectory(prefix="pgflowd-demo-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_it_says_what_it_started_and_leaves_nothing(here: Path):
+    said = demo(here, "--once")
+
+    assert re.match(
+        rf"pgflowd {re.escape(__version__)} demo   PostgreSQL 18\.\d+ "
+        r"\(embedded, \.pgflowd/demo\)   schema installed in \d\.\d s\n",
+        said,
+    )
+    assert list(here.iterdir()) == []
+
+
+def test_it_promises_no_flows_before_there_is_a_daemon(here: Path):
+    assert "no daemon" in demo(here, "--once")
+
+
+def test_its_data_may_be_kept(here: Path):
+    demo(here, "--once", "--keep")
+
+    with (
+        EmbeddedPostgres(here / ".pgflowd" / "demo", keep=False) as postgres,
+        psycopg.connect(postgres.dsn) as connection,
+    ):
+        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_stays_up_until_it_is_told_to_end(here: Path, ending: signal.Signals):
+    with running(here, "--json") as process:
+        assert process.stdout is not None
+        told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+        with psycopg.connect(told["dsn"]) as connection:
+            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+
+        process.send_signal(ending)
+
+        assert process.wait(timeout=30) == 0
+    assert list(here.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_replaced_by_a_temporary_one():
+    said = demo(Path("/proc"), "--once")
+
+    place = re.search(r"\(embedded, (.*?)\)", said)
+    assert place is not None
+    assert place[1].startswith(tempfile.gettempdir())
+    assert not Path(place[1]).parent.exists()
+
+
+def demo(directory: Path, *flags: str) -> str:
+    """Run the demo to its end and return what it printed."""
+    ended = subprocess.run(
+        [*COMMAND, *flags], cwd=directory, stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    assert ended.returncode == 0
+    return ended.stdout
+
+
+def running(directory: Path, *flags: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *flags], cwd=directory, stdout=subprocess.PIPE, text=True)

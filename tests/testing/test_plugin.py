@@ -1,0 +1,96 @@
+"""
+The pytest plugin, in somebody else's project: it is there without being asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgflowd.testing import plugin
+from pgflowd.testing.scratch import ScratchServer
+
+A_TEST = """
+def test_for_real(pgflow_db):
+    with pgflow_db.connect() as connection:
+        row = connection.execute("select inet_server_port(), count(*) from pgflow.runs").fetchone()
+    assert row[1] == 0
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_flow.py").write_text(A_TEST)
+    return tmp_path
+
+
+def test_a_project_gets_a_database_without_any_setup(project: Path):
+    assert "1 passed" in run_pytest(project)
+    assert not plugin._directory(project, None).exists()
+
+
+def test_the_workers_of_xdist_share_the_server(project: Path):
+    for number in range(5):
+        (project / f"test_{number}.py").write_text(A_TEST)
+
+    assert "6 passed" in run_pytest(project, "-n", "3")
+
+
+def test_a_server_of_the_users_own_is_used_when_named(project: Path, server: ScratchServer):
+    (project / "test_flow.py").write_text(
+        A_TEST + f"    assert pgflow_db.connect().info.port == {port_of(server)}\n"
+    )
+
+    assert "1 passed" in run_pytest(project, f"--pgflow-dsn={server.dsn}")
+
+
+def test_a_project_that_asks_for_no_database_starts_none(project: Path):
+    (project / "test_flow.py").write_text(
+        "import sys\ndef test_quick():\n    assert 'psycopg' not in sys.modules\n"
+    )
+
+    assert "1 passed" in run_pytest(project)
+
+
+def test_where_memory_is_short_the_data_are_below_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plugin, "ROOM_NEEDED", 1 << 60)
+
+    assert plugin._directory(project, None).parent == project / ".pgflowd"
+
+
+def test_data_from_before_a_reboot_are_not_used_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = plugin._directory(project, None)
+    (project / "boot_id").write_text("another boot\n")
+    monkeypatch.setattr(plugin, "BOOT", project / "boot_id")
+
+    assert plugin._directory(project, None) != before
+
+
+def run_pytest(project: Path, *flags: str) -> str:
+    """Run pytest in the project, as its owner would, and return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *flags],
+        cwd=project,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def port_of(server: ScratchServer) -> int:
+    with psycopg.connect(server.dsn) as connection:
+        return connection.info.port
