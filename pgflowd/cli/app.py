@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from pgflowd.cli.exits import Exit, Refused
-from pgflowd.cli.screen import Cell, Screen, screen_for
+from pgflowd.cli.screen import Cell, Screen, emit, screen_for
 from pgflowd.core.redact import one_line, redact, secrets_in
 
 if TYPE_CHECKING:
@@ -72,20 +72,20 @@ class App:
 
     def say(self, text: str = "") -> None:
         """Print a result."""
-        click.echo(text, color=True)
+        emit(text, sys.stdout)
 
     def note(self, text: str) -> None:
         """Tell a human something on the side; `-q` and `--json` silence it."""
         if not (self.quiet or self.json):
-            click.echo(text, err=True, color=True)
+            emit(text, sys.stderr)
 
     def echo_json(self, value: Any) -> None:
         """Print one JSON document, for humans to read as well."""
-        click.echo(json.dumps(value, indent=2, default=_as_json))
+        emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
 
     def stream_json(self, value: Any) -> None:
         """Print one object on one line, and let the reader have it now."""
-        click.echo(json.dumps(value, default=_as_json))
+        emit(json.dumps(value, default=_as_json), sys.stdout)
 
     def table(
         self,

@@ -9,12 +9,14 @@ text keeps to its line. On a terminal long texts are wrapped under their column.
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from pgflowd.cli.screen import emit
 from pgflowd.core.redact import one_line
 from pgflowd.errors import Problem
 
@@ -31,25 +33,25 @@ def complain(app: App, problems: Sequence[Problem]) -> None:
     shown = [_cleaned(app, problem) for problem in problems]
     if app.json:
         listed = [as_json(problem) for problem in shown]
-        click.echo(json.dumps(listed, indent=2), err=True)
+        emit(json.dumps(listed, indent=2), sys.stderr)
         return
     for line in laid_out(shown, app.err):
-        click.echo(line, err=True, color=True)
+        emit(line, sys.stderr)
 
 
 def complain_usage(app: App, error: click.ClickException) -> None:
     """Print what click found wrong with the command line, and where help is."""
-    text = app.hide(one_line(_lowered(error.format_message())))
+    text = app.hide(one_line(_text_of(error)))
     ctx = getattr(error, "ctx", None)
     command = ctx.command_path if ctx is not None else "pgflowd"
     help_ = f"{command} --help" if isinstance(error, click.UsageError) else None
     if app.json:
         listed = [{"code": None, "place": None, "text": text, "next": help_}]
-        click.echo(json.dumps(listed, indent=2), err=True)
+        emit(json.dumps(listed, indent=2), sys.stderr)
         return
-    click.echo(f"{app.err.paint(command, 'red')}: {text}", err=True, color=True)
+    emit(f"{app.err.paint(command, 'red')}: {text}", sys.stderr)
     if help_:
-        click.echo(f"see {help_}", err=True)
+        emit(f"see {help_}", sys.stderr)
 
 
 def as_json(problem: Problem) -> dict[str, str | None]:
@@ -116,7 +118,13 @@ def _cleaned(app: App, problem: Problem) -> Problem:
     return Problem(problem.code, text, clean(problem.place), clean(problem.next))
 
 
-def _lowered(text: str) -> str:
-    """Click begins with a capital and ends with a stop; our sentences do neither."""
-    text = text.strip().removesuffix(".").replace(". Did you mean", "; did you mean")
+def _text_of(error: click.ClickException) -> str:
+    """What click says, as we would: one suggestion, no capital and no full stop."""
+    if isinstance(error, click.NoSuchOption):
+        from difflib import get_close_matches
+
+        close = get_close_matches(error.option_name, error.possibilities or [], n=1)
+        suggestion = f"; did you mean '{close[0]}'?" if close else ""
+        return f"there is no option '{error.option_name[:60]}'{suggestion}"
+    text = error.format_message().strip().removesuffix(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

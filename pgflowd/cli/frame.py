@@ -9,6 +9,7 @@ completion. A name nobody knows gets a suggestion.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -75,8 +76,29 @@ def global_options() -> list[click.Option]:
     ]
 
 
+class Formatter(click.HelpFormatter):
+    """Help that fits a terminal of 40 columns, where click insists on 50."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        columns = shutil.get_terminal_size((80, 24)).columns
+        super().__init__(width=max(min(columns, 80) - 2, 30))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        super().write_dl(list(rows), min(col_max, self.width // 2 - 2), col_spacing)
+
+
+class Context(click.Context):
+    """Where a command runs, with our way to write help."""
+
+    formatter_class = Formatter
+
+
 class Command(click.Command):
     """A command with the global flags."""
+
+    context_class = Context
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -91,6 +113,7 @@ class Group(click.Group):
     """A group with the global flags, whose commands and groups are of these kinds too."""
 
     command_class = Command
+    context_class = Context
     group_class = type
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
@@ -100,9 +123,12 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), color=ctx.color)
+            click.echo(ctx.get_help())
             ctx.exit(2)
         return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # as written, not by the alphabet
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _format_own_options(self, ctx, formatter)

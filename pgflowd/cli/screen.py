@@ -106,6 +106,12 @@ def screen_for(stream: IO[str], color: str) -> Screen:
     return Screen(color == "always" or (color == "auto" and auto), _shows_unicode(stream), width)
 
 
+def emit(text: str, stream: IO[str]) -> None:
+    """Write a line as it is, and let the reader have it now."""
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
 def text_width(text: str) -> int:
     """How many columns of a terminal the text takes."""
     if text.isascii():

@@ -1,0 +1,72 @@
+"""Running the command line: in this process, or as people do, in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgflowd.cli.main import run
+
+
+@dataclass
+class Ended:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def problems(self) -> Any:
+        return json.loads(self.err)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory as the current one, and an environment without our variables."""
+    for name in os.environ:
+        if "PGFLOWD" in name or name in {"NO_COLOR", "RUNTIME_DIRECTORY", "STATE_DIRECTORY"}:
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pgflowd(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run a command line here and return what became of it."""
+
+    def runs(*args: str) -> Ended:
+        code = run(args)
+        captured = capsys.readouterr()
+        return Ended(int(code), captured.out, captured.err)
+
+    return runs
+
+
+@pytest.fixture
+def process(elsewhere: Path) -> Callable[..., Ended]:
+    """Run a command line in a process of its own; `env` adds variables."""
+
+    def runs(*args: str, **env: str) -> Ended:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pgflowd.cli.main", *args],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **env},
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    return runs
