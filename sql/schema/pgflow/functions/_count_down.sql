@@ -19,8 +19,9 @@ begin
                       then jsonb_array_length(parent.output) end) as task_count,
            coalesce(child.required_input_pattern, child.forbidden_input_pattern) is not null as conditional
       from unnest(run_ids, step_slugs) as ended (run_id, step_slug)
-      join pgflow.step_states as parent
-        on parent.run_id = ended.run_id and parent.step_slug = ended.step_slug
+     cross join lateral (
+       select one.* from pgflow.step_states as one
+        where one.run_id = ended.run_id and one.step_slug = ended.step_slug offset 0) as parent
       join pgflow.deps as dep
         on dep.flow_slug = parent.flow_slug and dep.dep_slug = parent.step_slug
       join pgflow.steps as child

@@ -17,13 +17,10 @@ declare
 begin
   with reported as materialized (
     select found.*, error_messages[found.ord] as error_message,
-           task.attempts_count < coalesce(step.opt_max_attempts, flow.opt_max_attempts) as again,
+           found.attempts_count < coalesce(step.opt_max_attempts, flow.opt_max_attempts) as again,
            coalesce(step.opt_base_delay, flow.opt_base_delay) as base_delay
       from pgflow._reported_tasks(
              _fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes) as found
-      join pgflow.step_tasks as task
-        on task.run_id = found.run_id and task.step_slug = found.step_slug
-       and task.task_index = found.task_index
       join pgflow.steps as step
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
       join pgflow.flows as flow on flow.flow_slug = found.flow_slug

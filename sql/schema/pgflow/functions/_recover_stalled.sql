@@ -15,23 +15,24 @@ begin
   queues := 0;
   for one_flow in select flow.flow_slug from pgflow.flows as flow order by flow.flow_slug loop
     with stalled as materialized (
-      select task.run_id, task.step_slug, task.task_index, task.requeued_count < 3 as again
+      select task.*
         from pgflow._started_tasks(one_flow) as suspect
-        join pgflow.step_tasks as task
-          on task.run_id = suspect.run_id and task.step_slug = suspect.step_slug
-         and task.task_index = suspect.task_index
-        join pgflow.runs as run on run.run_id = task.run_id
+        join pgflow.runs as run on run.run_id = suspect.run_id and run.status = 'started'
         join pgflow.step_states as state
-          on state.run_id = task.run_id and state.step_slug = task.step_slug
+          on state.run_id = suspect.run_id and state.step_slug = suspect.step_slug
+         and state.status = 'started'
         join pgflow.steps as step
-          on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
-        join pgflow.flows as flow on flow.flow_slug = task.flow_slug
-       where task.status = 'started' and task.permanently_stalled_at is null
-         and run.status = 'started' and state.status = 'started'
-         and task.started_at
-             < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)) - slack
-       order by task.run_id, task.step_slug, task.task_index
-         for no key update of task skip locked
+          on step.flow_slug = suspect.flow_slug and step.step_slug = suspect.step_slug
+        join pgflow.flows as flow on flow.flow_slug = suspect.flow_slug
+       cross join lateral (
+         select one.run_id, one.step_slug, one.task_index, one.requeued_count < 3 as again
+           from pgflow.step_tasks as one
+          where one.run_id = suspect.run_id and one.step_slug = suspect.step_slug
+            and one.task_index = suspect.task_index
+            and one.status = 'started' and one.permanently_stalled_at is null
+            and one.started_at
+                < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)) - slack
+         offset 0 for no key update skip locked) as task
     ), changed as (
       update pgflow.step_tasks as task
          set status = case when stalled.again then 'queued' else task.status end,

@@ -3,7 +3,7 @@
 -- what belongs to an ended run or step, is passed over: it never waits.
 -- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
 -- because the caller's read has hidden them.
--- The whole array of a map is unpacked once per step, whatever the number of its tasks here.
+-- `offset 0` keeps each look-up one by the whole key. The whole array of a map is unpacked once per step, whatever the number of its tasks here.
 -- Called by: start_tasks, pgflowd.claim.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
@@ -16,24 +16,36 @@ declare
   claim record;
   hidden bigint;
 begin
-  with picked as materialized (
-    select task.run_id, task.step_slug, task.task_index
-      from pgflow.step_tasks as task
-     where task.flow_slug = _start_tasks.flow_slug and task.message_id = any (_start_tasks.msg_ids)
-       and task.status = 'queued'
-     order by task.run_id, task.step_slug, task.task_index
-       for no key update skip locked
+  select array_agg(task.run_id) as runs, array_agg(task.step_slug) as steps,
+         array_agg(task.task_index) as indexes
+    into claim
+    from unnest(_start_tasks.msg_ids) as read (msg_id)
+   cross join lateral (
+     select one.run_id, one.step_slug, one.task_index from pgflow.step_tasks as one
+      where one.flow_slug = _start_tasks.flow_slug and one.message_id = read.msg_id
+        and one.status = 'queued'
+     offset 0 for no key update skip locked) as task;
+  if claim.runs is null then
+    return;
+  end if;
+
+  -- a statement of its own, so that it sees a run that ended while the tasks were locked
+  with open_task as (
+    select held.*
+      from unnest(claim.runs, claim.steps, claim.indexes) as held (run_id, step_slug, task_index)
+     cross join lateral (
+       select one.status from pgflow.runs as one where one.run_id = held.run_id offset 0) as run
+     cross join lateral (
+       select one.status from pgflow.step_states as one
+        where one.run_id = held.run_id and one.step_slug = held.step_slug offset 0) as state
+     where run.status = 'started' and state.status = 'started'
   ), begun as (
     update pgflow.step_tasks as task
        set status = 'started', started_at = now(), attempts_count = task.attempts_count + 1,
            last_worker_id = _start_tasks.worker_id
-      from picked
-      join pgflow.runs as run on run.run_id = picked.run_id
-      join pgflow.step_states as state
-        on state.run_id = picked.run_id and state.step_slug = picked.step_slug
-     where task.run_id = picked.run_id and task.step_slug = picked.step_slug
-       and task.task_index = picked.task_index
-       and run.status = 'started' and state.status = 'started'
+      from open_task
+     where task.run_id = open_task.run_id and task.step_slug = open_task.step_slug
+       and task.task_index = open_task.task_index
     returning task.run_id, task.step_slug, task.task_index, task.message_id
   )
   select array_agg(begun.run_id) as runs, array_agg(begun.step_slug) as steps,

@@ -4,8 +4,7 @@
 -- because somebody may have started a task by hand. Tasks without a message have an index.
 -- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
-returns setof pgflow.step_tasks language plpgsql stable set search_path = ''
-set enable_hashjoin = off set enable_mergejoin = off as $$
+returns setof pgflow.step_tasks language plpgsql stable set search_path = '' as $$
 declare
   queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
 begin
@@ -13,7 +12,9 @@ begin
     return query execute format($query$
       select task.*
         from pgmq.%1$I as message
-        join pgflow.step_tasks as task on task.flow_slug = $1 and task.message_id = message.msg_id
+       cross join lateral (
+         select one.* from pgflow.step_tasks as one
+          where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
        where (message.read_ct > 0 or message.vt > message.enqueued_at + interval '1 second'
               or message.msg_id < (select min(first.msg_id) + 1000 from pgmq.%1$I as first))
          and task.status = 'started'
