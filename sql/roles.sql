@@ -17,9 +17,13 @@ declare
   role text;
 begin
   foreach role in array '{pgflow_owner,pgflow_worker,pgflow_starter,pgflow_viewer}'::text[] loop
-    if to_regrole(role) is null then
-      execute format('create role %I nologin', role);
-    end if;
+    begin
+      if to_regrole(role) is null then
+        execute format('create role %I nologin', role);
+      end if;
+    exception when duplicate_object or unique_violation then
+      null;  -- made at this moment, for another database
+    end;
   end loop;
   execute format('grant create on database %I to pgflow_owner', current_database());
 end

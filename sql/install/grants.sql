@@ -2,6 +2,7 @@
 -- A function that runs with its caller's rights can do no more than its caller, so the rights
 -- on tables decide what a worker can do: it cannot define or delete flows, purge queues,
 -- delete runs or change options. Functions that run with their owner's rights are named.
+-- Functions that are not volatile cannot write; viewers may call those.
 -- Only what belongs to a role of ours is touched.
 do $$
 declare
@@ -28,8 +29,7 @@ begin
                    ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
                    ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
                    ('pgflowd\.(settings|schema_history|attempt_history)', 'select', 'pgflow_worker'),
-                   ('pgflowd\.runs', 'select, insert, update', 'pgflow_worker'),
-                   ('pgflowd\.attempts', 'select, insert, update, delete', 'pgflow_worker'),
+                   ('pgflowd\.(runs|attempts)', 'select, insert, update, delete', 'pgflow_worker'),
                    ('pgmq\.meta', 'select', 'pgflow_worker, pgflow_viewer'),
                    ('pgmq\.notify_insert_throttle', 'select, update', 'pgflow_worker'),
                    ('pgflowd?\.\w+', 'select', 'pgflow_viewer')) as wanted (relation, rights, roles)
@@ -46,20 +46,24 @@ begin
     union all
     select format('grant execute on routine %s to %s', proc.oid::regprocedure, wanted.roles)
       from (values
-        ('pgflow', false, 'pgflow_worker', '^(?!create_flow|add_step|_create_|delete_flow|prune_|setup_)'),
-        ('pgflow', true, 'pgflow_worker', '^(start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
-        ('pgflow', true, 'pgflow_starter', '^(start_flow_with_states|get_run_with_states)$'),
-        ('pgflow', true, 'pgflow_viewer', '^get_run_with_states$'),
-        ('pgflow', false, 'pgflow_viewer', '^(flow_exists|get_flow_input|get_step_output|_get_flow_shape|_pattern_shape|_sorted_deps)$'),
-        ('pgflowd', false, 'pgflow_worker', '^(?!set_setting|watch_queue|share_queue)'),
-        ('pgflowd', false, 'pgflow_viewer', '^setting$'),
-        ('pgmq', false, 'pgflow_owner', ''),
-        ('pgmq', false, 'pgflow_worker', '^(read|read_with_poll|send|send_batch|_send_batch|_validate_batch_params|archive|delete|set_vt|format_table_name|list_queues)$'),
-        ('pgmq', false, 'pgflow_viewer', '^(metrics|metrics_all|list_queues|format_table_name)$')
-      ) as wanted (schema, is_definer, roles, names)
+        ('pgflow', 'pgflow_worker', false, 'ivs',
+         '^(?!create_flow|add_step|_create_flow|_create_queue|delete_flow|prune_)'),
+        ('pgflow', 'pgflow_worker', true, 'v',
+         '^(start_flow_with_states|get_run_with_states|requeue_stalled_tasks|recover_stalled_tasks)$'),
+        ('pgflow', 'pgflow_starter', true, 'v', '^(start_flow_with_states|get_run_with_states)$'),
+        ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
+        ('pgflow', 'pgflow_viewer', false, 'is', ''),
+        ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue)'),
+        ('pgflowd', 'pgflow_viewer', false, 'is', ''),
+        ('pgmq', 'pgflow_owner', false, 'ivs', ''),
+        ('pgmq', 'pgflow_worker', false, 'ivs',
+         '^(read|read_with_poll|send|send_batch|_send_batch|_validate_batch_params|archive|delete|set_vt|format_table_name|list_queues)$'),
+        ('pgmq', 'pgflow_viewer', false, 'ivs', '^(metrics|metrics_all|list_queues|format_table_name)$')
+      ) as wanted (schema, roles, is_definer, volatile, names)
       join pg_catalog.pg_namespace as schema on schema.nspname = wanted.schema
       join pg_catalog.pg_proc as proc on proc.pronamespace = schema.oid
      where proc.prosecdef = wanted.is_definer and proc.proname ~ wanted.names
+       and strpos(wanted.volatile, proc.provolatile::text) > 0
        and pg_has_role(proc.proowner, 'usage')
   loop
     execute statement;
