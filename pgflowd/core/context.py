@@ -25,17 +25,39 @@ class Signal(Protocol):
 class Context(Protocol):
     """One attempt of one task."""
 
-    run_id: str
-    flow_slug: str
-    step_slug: str
-    task_index: int
-    attempt: int  # 1 for the first
-    max_attempts: int
-    deadline: datetime
-    token: int  # grows with every attempt in the database; for systems that refuse older ones
-    log: logging.Logger
-    cancelled: Signal  # timeout, cancelled run, quick stop
-    stopping: Signal  # the daemon drains
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def flow_slug(self) -> str: ...
+    @property
+    def step_slug(self) -> str: ...
+    @property
+    def task_index(self) -> int: ...
+    @property
+    def attempt(self) -> int:
+        """1 for the first one."""
+
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def deadline(self) -> datetime:
+        """When the attempt times out."""
+
+    @property
+    def token(self) -> int:
+        """Grows with every attempt in the database; for systems that can refuse older ones."""
+
+    @property
+    def log(self) -> logging.Logger:
+        """Its records carry flow, run, step and task."""
+
+    @property
+    def cancelled(self) -> Signal:
+        """Set on timeout, cancelled run and quick stop."""
+
+    @property
+    def stopping(self) -> Signal:
+        """Set when the daemon drains."""
 
     def flow_input(self) -> Any:
         """The run's input, fetched when asked."""

@@ -1,1 +1,9 @@
 """For tests of flows: run them in this process, or on a scratch database."""
+
+from __future__ import annotations
+
+from pgflowd.testing.context import FakeContext, fake_context
+from pgflowd.testing.result import FlowRun, StepRun, TaskRun
+from pgflowd.testing.run_flow import run_flow
+
+__all__ = ["FakeContext", "FlowRun", "StepRun", "TaskRun", "fake_context", "run_flow"]

@@ -201,6 +201,7 @@ class Engine:
         run, step = self.runs[task.run_id], self.plan.steps[task.step_slug]
         task.become(TaskStatus.STARTED)
         task.attempts += 1
+        task.claims += 1
         task.message.visible_at = self.now + step.timeout_s + 2
         return Record(
             run_id=run.run_id,

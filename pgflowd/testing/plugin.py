@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pgflowd.testing.pictures import pytest_runtest_makereport
+
 if TYPE_CHECKING:
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+__all__ = ["pgflow_db", "pgflow_server", "pytest_addoption", "pytest_runtest_makereport"]
 
 MEMORY = Path("/dev/shm")
 ROOM_NEEDED = 1 << 30

@@ -93,7 +93,8 @@ class TaskRow:
     index: int
     message: Message
     status: TaskStatus = TaskStatus.QUEUED
-    attempts: int = 0
+    attempts: int = 0  # as the database counts them: raised to the maximum by Fail
+    claims: int = 0
     output: Any = ABSENT
     error: str | None = None
 

@@ -1,0 +1,62 @@
+"""
+Fake context: what a handler gets as `ctx` when a test calls it.
+
+    assert website({"url": "x"}, fake_context(attempt=2)) == …
+
+Nothing is set, nothing is stopping, and there is no database behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pgflowd.core.context import Context
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+@dataclass
+class FakeContext:
+    """A context of plain values; events can be set by the test."""
+
+    run_id: str = "00000000-0000-7000-8000-000000000000"
+    flow_slug: str = "flow"
+    step_slug: str = "step"
+    task_index: int = 0
+    attempt: int = 1
+    max_attempts: int = 3
+    token: int = 1
+    deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
+    log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    run_input: Any = None  # what flow_input() gives
+    step_outputs: Mapping[str, Any] = field(default_factory=dict)
+    connection: Connection[Any] | None = None  # what conn() gives
+
+    def flow_input(self) -> Any:
+        return self.run_input
+
+    def step_output(self, slug: str) -> Any:
+        return self.step_outputs.get(slug)
+
+    def conn(self) -> Connection[Any]:
+        if self.connection is None:
+            raise RuntimeError("there is no database here; give fake_context(connection=…)")
+        return self.connection
+
+
+def fake_context(**values: Any) -> FakeContext:
+    """A context with these values, such as `attempt=2` or `run_input={"url": "x"}`."""
+    return FakeContext(**values)
+
+
+def _is_a_context(context: FakeContext) -> Context:
+    """For mypy: what tests hand out is what handlers expect."""
+    return context

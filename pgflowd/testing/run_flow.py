@@ -1,0 +1,172 @@
+"""
+Run flow: a whole flow in this process, without database, daemon or waiting.
+
+    run = run_flow(flow, {"url": "x"}, mock={"website": {}}, fail={"summary": [TimeoutError, None]})
+    assert run.steps["summary"].attempts == 2
+
+The engine decides as the SQL does; time is virtual, so a retry in an hour is at once, and no
+timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
+called instead of its handler; `fail` gives what its attempts raise, None for none: a list
+for the first ones, or one exception for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from pgflowd.core.arguments import arguments_for
+from pgflowd.core.failure import failure_of
+from pgflowd.core.jsonvalue import decode, encode
+from pgflowd.core.spec import StepSpec
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.flow import Flow
+from pgflowd.testing.context import FakeContext
+from pgflowd.testing.engine import Engine, Key, Record
+from pgflowd.testing.result import FlowRun, remember, result_of
+
+Raised = BaseException | type[BaseException] | None
+
+
+class Machine(Protocol):
+    """The part of the engine that a run is driven by."""
+
+    def claim(self) -> list[Record]: ...
+    def complete(self, key: Key, output: Any) -> Any: ...
+    def fail(
+        self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
+    ) -> Any: ...
+    def advance_to_next(self) -> bool: ...
+
+
+def run_flow(
+    flow: Flow | Callable[..., Any],
+    input: Any = None,
+    *,
+    mock: Mapping[str, Any] | None = None,
+    fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
+) -> FlowRun:
+    """Run a flow, or a job, to its end. A failed run is a value, not an exception."""
+    if not isinstance(flow, Flow):
+        flow = _flow_of_job(flow)
+    engine = Engine(flow.shape(), flow.slug)
+    row = engine.start(decode(encode(input, what="input")))
+    drive(engine, Actors(flow, row.input, mock or {}, fail or {}))
+    return remember(result_of(flow.slug, engine, row))
+
+
+def drive(machine: Machine, actors: Actors) -> None:
+    """Let the tasks of a started run be done, in the order of the queue, until none is left."""
+    while True:
+        records = machine.claim()
+        for record in records:
+            try:
+                output = actors.act(record)
+            except (Exception, SystemExit) as error:
+                failure = failure_of(error)
+                machine.fail(
+                    record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s
+                )
+            else:
+                machine.complete(record.key, output)
+        if not records and not machine.advance_to_next():
+            return
+
+
+class Actors:
+    """Who does the tasks: handlers, or what a test put in their place."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        run_input: Any,
+        mock: Mapping[str, Any],
+        fail: Mapping[str, Raised | Sequence[Raised]],
+    ) -> None:
+        self.flow, self.steps, self.run_input = flow, flow.steps, run_input
+        self.mock, self.fail = mock, fail
+        self._refuse_unknown("mock", mock)
+        self._refuse_unknown("fail", fail)
+
+    def act(self, record: Record) -> Any:
+        """Return the output of one attempt as the database would store it, or raise."""
+        step = self.steps[record.step_slug]
+        context = self._context(record)
+        arguments = arguments_for(step, record, lambda: self.run_input, context)
+        self._raise_as_told(record)
+        output = self._called(step, arguments)
+        return decode(encode(output))
+
+    def _called(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
+        stand_in = self.mock.get(step.slug, step.handler)
+        if not callable(stand_in):
+            return stand_in
+        output = stand_in(**arguments)
+        return _awaited(output) if inspect.isawaitable(output) else output
+
+    def _raise_as_told(self, record: Record) -> None:
+        told = self.fail.get(record.step_slug)
+        if isinstance(told, Sequence):
+            told = told[record.attempt - 1] if record.attempt <= len(told) else None
+        if told is not None:
+            raise told
+
+    def _context(self, record: Record) -> FakeContext:
+        return FakeContext(
+            run_id=record.run_id,
+            flow_slug=self.flow.slug,
+            step_slug=record.step_slug,
+            task_index=record.task_index,
+            attempt=record.attempt,
+            max_attempts=record.max_attempts,
+            token=record.attempt,
+            run_input=self.run_input,
+            step_outputs=record.input if isinstance(record.input, dict) else {},
+        )
+
+    def _refuse_unknown(self, what: str, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.steps:
+                hint = did_you_mean(name, self.steps)
+                text = f"{what} names '{name}', which is no step of {self.flow.slug}"
+                raise ValueError(f"{text}; {hint}" if hint else text)
+
+
+def _flow_of_job(function: Any) -> Flow:
+    flow = getattr(function, "flow", None)
+    if not isinstance(flow, Flow):
+        raise TypeError(f"run_flow takes a Flow or a job, not {function!r}")
+    return flow
+
+
+def _awaited(output: Any) -> Any:
+    """Run an async handler in a loop of its own, beside a running one if need be."""
+
+    async def wait() -> Any:
+        return await output
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(wait())
+    return _in_thread(lambda: asyncio.run(wait()))
+
+
+def _in_thread(call: Callable[[], Any]) -> Any:
+    outcome: dict[str, Any] = {}
+
+    def work() -> None:
+        try:
+            outcome["value"] = call()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=work, name="async handler")
+    thread.start()
+    thread.join()
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]

@@ -1,0 +1,220 @@
+"""A whole flow in this process: mocks, failures, and what is told about the run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from pgflowd import Context, Fail, Flow, RetryAfter, job
+from pgflowd.errors import FlowError, MapInput, OutputError
+from pgflowd.testing import FlowRun, fake_context, run_flow
+
+pytest_plugins = "pytester"
+
+flow = Flow("analyze_website", base_delay=1)
+
+
+@flow.step
+def website(run: Any, ctx: Context) -> Any:
+    return {"url": run["url"], "attempt": ctx.attempt}
+
+
+@flow.step
+def sentiment(website: Any) -> Any:
+    if not website.get("content", "x"):
+        raise Fail("nothing to analyse")
+    return 0.85
+
+
+@flow.step(when_exhausted="skip")
+async def summary(website: Any) -> Any:
+    await asyncio.sleep(0)
+    return "short"
+
+
+@flow.step
+def save(sentiment: Any, summary: Any = None) -> Any:
+    return [sentiment, summary]
+
+
+orders = Flow("orders")
+
+
+@orders.step
+def items(run: Any) -> Any:
+    return tuple(range(run))
+
+
+@orders.map(over=items)
+def store(item: int, ctx: Context) -> Any:
+    return [item, ctx.task_index, ctx.flow_input()]
+
+
+@orders.step(depends_on="store", after="items")
+def total(input: Any) -> Any:
+    return input
+
+
+def test_a_flow_runs_to_its_end_through_sync_and_async_handlers():
+    run = run_flow(flow, {"url": "x"})
+
+    assert run.status == "completed"
+    assert run.output == {"save": [0.85, "short"]}
+    assert run.steps["website"].output == {"url": "x", "attempt": 1}
+
+
+def test_a_failed_attempt_is_retried_without_waiting():
+    began = time.monotonic()
+
+    run = run_flow(flow, {"url": "x"}, fail={"summary": [TimeoutError("slow"), None]})
+
+    assert run.steps["summary"].attempts == 2
+    assert run.steps["summary"].tasks[0].status == "completed"
+    assert run.took_s == 2
+    assert time.monotonic() - began < 1
+
+
+def test_one_exception_stands_for_all_attempts():
+    run = run_flow(flow, {"url": "x"}, fail={"summary": TimeoutError("slow")})
+
+    assert (run.status, run.output) == ("completed", {"save": [0.85, None]})
+    step = run.steps["summary"]
+    assert (step.status, step.attempts, step.skip_reason) == ("skipped", 3, "handler_failed")
+    assert step.error == "TimeoutError: slow"
+
+
+def test_a_mock_gives_an_output_or_is_called_instead():
+    mock = {"website": {"content": "x"}, "summary": lambda website: website["content"] + "yz"}
+
+    run = run_flow(flow, None, mock=mock)
+
+    assert run.output == {"save": [0.85, "xyz"]}
+
+
+def test_a_wish_to_fail_spends_no_further_attempt():
+    run = run_flow(flow, None, mock={"website": {"content": ""}})
+
+    assert (run.status, run.steps["sentiment"].attempts) == ("failed", 1)
+    assert run.steps["sentiment"].error == "nothing to analyse"
+
+
+def test_a_wish_for_a_later_retry_is_kept():
+    @job("polite")
+    def polite(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise RetryAfter(1000)
+        return ctx.attempt
+
+    run = run_flow(polite)
+
+    assert (run.took_s, run.output) == (1000, {"perform": 2})
+
+
+def test_a_map_gets_items_and_the_next_step_their_outputs():
+    run = run_flow(orders, 2)
+
+    assert run.output == {"total": {"run": 2, "store": [[0, 0, 2], [1, 1, 2]]}}
+    assert run.steps["items"].output == [0, 1]
+    assert [task.index for task in run.steps["store"].tasks] == [0, 1]
+
+
+def test_an_empty_map_is_completed_without_tasks():
+    run = run_flow(orders, 0)
+
+    assert (run.steps["store"].status, run.steps["store"].tasks) == ("completed", ())
+
+
+def test_what_is_no_json_fails_the_attempt_with_its_place():
+    run = run_flow(flow, {"url": "x"}, mock={"website": {"content": float("nan")}})
+
+    assert run.steps["website"].error == "E403 output.content is NaN"
+    assert run.steps["website"].attempts == 3
+
+
+def test_what_exits_has_failed():
+    def leave() -> None:
+        raise SystemExit(3)
+
+    assert run_flow(job("leave", max_attempts=1)(leave)).steps["perform"].error == "SystemExit: 3"
+
+
+def test_wrong_inputs_and_wrong_flows_are_refused_before_anything_runs():
+    with pytest.raises(OutputError, match="E403 input is a set"):
+        run_flow(flow, {1})
+    root = Flow("root_map")
+    root.map(slug="each")(lambda item: item)
+    with pytest.raises(MapInput, match="E416"):
+        run_flow(root, {"no": "array"})
+    wrong = Flow("wrong")
+    wrong.step(slug="a")(lambda b: None)
+    with pytest.raises(FlowError, match="E201"):
+        run_flow(wrong)
+    with pytest.raises(ValueError, match=r"mock names 'webiste'.*did you mean 'website'"):
+        run_flow(flow, mock={"webiste": 1})
+    with pytest.raises(TypeError, match="a Flow or a job"):
+        run_flow(len)
+
+
+def test_a_flow_runs_inside_a_running_loop():
+    async def inside() -> FlowRun:
+        return run_flow(flow, {"url": "x"})
+
+    assert asyncio.run(inside()).steps["summary"].output == "short"
+
+
+def test_the_picture_shows_states_and_errors():
+    run = run_flow(flow, {"url": "x"}, fail={"sentiment": Fail("no")})
+
+    assert str(run).splitlines() == [
+        "analyze_website failed",
+        "┌─────────────┐    ┌───────────┐    ┌───────────┐",
+        "│ website     ├─┬─▶│ sentiment ├─┬─▶│ save      │",
+        "│ ✔ completed │ │  │ ✖ failed  │ │  │ · created │",
+        "└─────────────┘ │  └───────────┘ │  └───────────┘",
+        "                │  ┌───────────┐ │",
+        "                └─▶│ summary   ├─┘",
+        "                   │ ▶ started │",
+        "                   └───────────┘",
+        "sentiment: no",
+    ]
+
+
+def test_a_handler_can_be_called_with_a_context_of_ones_own():
+    assert website({"url": "x"}, fake_context(attempt=2)) == {"url": "x", "attempt": 2}
+    context = fake_context(run_input=7, step_outputs={"a": 1})
+    assert (context.flow_input(), context.step_output("a"), context.step_output("b")) == (
+        7,
+        1,
+        None,
+    )
+    assert not context.cancelled.is_set()
+    with pytest.raises(RuntimeError, match="no database"):
+        context.conn()
+
+
+def test_a_failing_test_shows_the_picture_and_a_passing_one_does_not(pytester):
+    pytester.makepyfile(
+        """
+        from pgflowd import job
+        from pgflowd.testing import run_flow
+
+        @job("broken", max_attempts=1)
+        def broken(run):
+            raise ValueError("not today")
+
+        def test_fails():
+            assert run_flow(broken).status == "completed"
+
+        def test_passes():
+            assert run_flow(broken).status == "failed"
+        """
+    )
+
+    outcome = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+    outcome.assert_outcomes(failed=1, passed=1)
+    outcome.stdout.fnmatch_lines(["*runs of flows*", "broken failed", "*perform*", "*not today"])
+    assert outcome.stdout.str().count("runs of flows") == 1
