@@ -17,6 +17,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.settings import SECTIONS, FlowKeys, Origin, Overrides, Settings
 from pgflowd.core.settings_checks import contradictions
 from pgflowd.core.settings_keys import Key, keys_of
+from pgflowd.core.settings_sources import variable
 from pgflowd.core.settings_values import Given, LookUp, Wrong, parse
 from pgflowd.errors import Problem
 
@@ -73,7 +74,8 @@ class _Work:
                 return
             value = parse(key[1], given, self.look_up)
         except Wrong as wrong:
-            self._complain(given, wrong)
+            unknown = wrong.code == "E102" and given.origin.kind == "environment"
+            self._complain(given, _unknown_variable(given) if unknown else wrong)
             return
         if path not in self.values and path not in self.broken:
             self.values[path], self.origins[path] = value, given.origin
@@ -157,6 +159,16 @@ def _unknown_key(path: Path, keys: Mapping[str, Any], raw: object) -> Wrong:
     if homes:
         return Wrong("E102", text, f"it belongs in [{homes[0]}]")
     return Wrong("E102", text, _did_you_mean(path[-1], list(keys), "'{}'"))
+
+
+def _unknown_variable(given: Given) -> Wrong:
+    """Suggest a variable: keys alone would leave people to spell the rest of it."""
+    flow = given.path[1] if given.path[0] == "flows" and len(given.path) > 2 else "<SLUG>"
+    known = [variable(section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)]
+    known += [variable("flows", flow, key) for key in keys_of(FlowKeys)]
+    close = get_close_matches((given.origin.place or "")[:120].upper(), known, n=1)
+    remedy = f"did you mean {one_line(close[0], 120)}?" if close else "see pgflowd config env"
+    return Wrong("E102", "no key has this variable", remedy)
 
 
 def _did_you_mean(name: str, known: list[str], form: str) -> str | None:

@@ -312,6 +312,19 @@ def test_a_wrong_variable_is_named_by_its_problem(name: str, value: str, code: s
     assert (problem.code, problem.place) == (code, name)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PGFLOWD__WORKER__POLL_MINN", "PGFLOWD__WORKER__POLL_MIN"),
+        ("PGFLOWD__WORKR__POLL_MIN", "PGFLOWD__WORKER__POLL_MIN"),
+        ("PGFLOWD__FLOWS", "PGFLOWD__PGFLOWD__FLOWS"),
+        ("PGFLOWD__FLOWS__SEND__KILLGRACE", "PGFLOWD__FLOWS__SEND__KILL_GRACE"),
+    ],
+)
+def test_an_unknown_variable_gets_a_whole_variable_as_a_suggestion(name: str, meant: str) -> None:
+    assert only(environ={name: "1"}).next == f"did you mean {meant}?"
+
+
 def test_a_value_and_its_file_at_once_contradict_each_other() -> None:
     environ = {"PGFLOWD__DATABASE__URL": "x", "PGFLOWD__DATABASE__URL_FILE": "y"}
 
