@@ -39,6 +39,7 @@ from pgflowd.cli.screen import tolerate_any_text
 from pgflowd.errors import Bug, PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
+_MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
@@ -120,7 +121,7 @@ def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:
     """Write the report of a bug of ours and return what to tell the user."""
     from pgflowd.host.report import write_report
 
-    code, text = "E901", f"unexpected exception: {type(error).__name__}: {error}"
+    code, text = "E901", f"unexpected exception: {_said(error)}"
     if isinstance(error, Bug):
         code, text = error.code, error.text
     try:
@@ -128,6 +129,13 @@ def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:
     except OSError as refusal:
         return Problem(code, text, next=f"its report could not be written: {refusal}")
     return Problem(code, text, next=f"this is our mistake, please send us {path}")
+
+
+def _said(error: Exception) -> str:
+    """What an exception says; also one that is endless, or that cannot even say it."""
+    from traceback import format_exception_only
+
+    return "".join(format_exception_only(error)).strip()[:_MOST_SAID]
 
 
 def _forget_output() -> None:

@@ -22,13 +22,19 @@ _WORDS = (
 _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\Z)"
 
 # scheme://user:SECRET@host; up to the last @ of the word, since passwords may hold one
-_URL = re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://[^\s/:@]*:)(?P<secret>\S*)@", re.I)
+_URL = re.compile(
+    r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{0,200}:)(?P<secret>\S{0,4000})@", re.I
+)
 _QUERY = re.compile(rf"(?P<keep>[?&;]{_WORDS}=)(?P<secret>[^\s&#]+)", re.I)
 _PAIR = re.compile(
     rf"(?P<keep>(?<![\w?&;]){_WORDS}[\"']?\s*(?:=>|[=:])\s*)"
     rf"(?P<secret>(?:(?:bearer|basic)\s+\S+)|{_QUOTED}|(?:\\.|[^\s\\])+)",
     re.I | re.S,
 )
+_UNTIL_NEXT_KEY = re.compile(
+    rf"(?<![\w?&;]){_WORDS}\s*=(?P<secret>.*?)(?=\s\w+\s*=|\Z)", re.I | re.S
+)
+_ALL = (_URL, _QUERY, _PAIR)
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff")
 
 
@@ -41,12 +47,16 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     return _PAIR.sub(rf"\g<keep>{HIDDEN}", text)
 
 
-def secrets_in(text: str) -> list[str]:
-    """Return the secrets that stand in a DSN, so that they can be hidden elsewhere too."""
-    found = [
-        match["secret"] for pattern in (_URL, _QUERY, _PAIR) for match in pattern.finditer(text)
-    ]
-    return [secret for secret in map(_unquoted, found) if secret and secret != HIDDEN]
+def secrets_in(dsn: str) -> list[str]:
+    """Return the secrets that stand in a DSN, so that they can be hidden elsewhere too.
+
+    A password with an unquoted blank or an unescaped @ is no good DSN, and libpq then repeats
+    pieces of it in its message; so the pieces are secrets as well."""
+    found = [match["secret"] for pattern in _ALL for match in pattern.finditer(dsn)]
+    found += [match["secret"] for match in _UNTIL_NEXT_KEY.finditer(dsn)]
+    secrets = [_unquoted(secret.strip()) for secret in found]
+    pieces = [piece for secret in secrets for piece in re.split(r"[\s@/:?#]+", secret)]
+    return sorted({secret for secret in [*secrets, *pieces] if secret and secret != HIDDEN})
 
 
 def one_line(text: str, limit: int | None = None) -> str:

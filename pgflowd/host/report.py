@@ -18,20 +18,21 @@ from pathlib import Path
 from pgflowd import __version__
 from pgflowd.core.redact import redact
 
-_MOST_BYTES = 200_000
+_MOST_CHARACTERS = 200_000
 
 
 def write_report(
     error: BaseException, args: Sequence[str], secrets: Iterable[str] = (), directory: str = ""
 ) -> Path:
     """Write a report of the error into a new file of mode 0600 and return its path."""
-    text = redact(_text(error, args), secrets)
+    # cut twice: what the first cut tears apart at its end, the second one drops
+    text = redact(_text(error, args)[: 2 * _MOST_CHARACTERS], secrets)[:_MOST_CHARACTERS]
     place = directory or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if not (place and os.access(place, os.W_OK)):
         place = tempfile.gettempdir()
     handle, name = tempfile.mkstemp(prefix="pgflowd-report-", suffix=".txt", dir=place)
     with os.fdopen(handle, "wb") as file:
-        file.write(text.encode("utf-8", "backslashreplace")[:_MOST_BYTES])
+        file.write(text.encode("utf-8", "backslashreplace"))
     return Path(name)
 
 

@@ -383,6 +383,29 @@ def test_a_report_that_cannot_be_written_hides_no_error(
     assert "could not be written" in ended.err
 
 
+class Unspeakable(Exception):
+    """An exception that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "error", [Unspeakable(), ValueError("x" * 1_000_000), ValueError("\ud800")]
+)
+def test_an_exception_that_is_hard_to_print_is_reported_like_any_other(
+    error: Exception, pgflowd: Callable, monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", str(elsewhere))
+    failing(monkeypatch, error)
+
+    ended = pgflowd("version")
+
+    assert (ended.code, len(ended.err.splitlines())) == (70, 1)
+    assert len(ended.err) < 1500
+    assert next(elsewhere.glob("pgflowd-report-*")).stat().st_size < 1_000_000
+
+
 def test_ctrl_c_ends_without_a_word(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, KeyboardInterrupt())
 
