@@ -20,7 +20,8 @@ declare
 begin
   with reported as materialized (
     select found.*, outputs[found.ord] as output, step.step_type,
-           step.step_type = 'single' and found.verdict = 'act'
+           step.step_type = 'single'
+           and (found.verdict = 'act' or (found.verdict = 'ignore' and found.task_status = 'queued'))
            and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
            and pgflow._feeds_map(found.flow_slug, found.run_id, found.step_slug) as violates
       from pgflow._reported_tasks(
@@ -34,6 +35,7 @@ begin
      where reported.verdict = 'act' and not reported.violates
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
+       and task.status = 'started'  -- again, under the lock: a recovery may have been quicker
     returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type
   ), per_step as (
     select done.run_id, done.step_slug, done.step_type, count(*)::int as tasks,

@@ -35,6 +35,7 @@ begin
             or (reported.verdict = 'run_failed' and reported.task_status = 'started'))
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
+       and task.status = 'started'  -- again, under the lock: a recovery may have been quicker
     returning task.flow_slug, task.message_id, task.status, task.attempts_count,
               reported.ord, reported.verdict, reported.base_delay
   ), gone as (

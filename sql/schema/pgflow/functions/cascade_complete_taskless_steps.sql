@@ -1,5 +1,7 @@
 -- cascade_complete_taskless_steps(run_id): completes ready steps that have no task to wait for,
 -- level by level: emptiness runs through a chain of maps. Answers how many were completed.
+-- A step that the level before made ready, and whose condition is not met, is left to
+-- cascade_resolve_conditions.
 -- Called by: _settle_steps.   Locks: the run, then states.
 create or replace function pgflow.cascade_complete_taskless_steps(run_id uuid)
 returns int language plpgsql set search_path = '' as $$
@@ -24,6 +26,8 @@ begin
        where state.run_id = the_run and state.status = 'created' and state.remaining_deps = 0
          and state.initial_tasks = 0
          and step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
+         and (coalesce(step.required_input_pattern, step.forbidden_input_pattern) is null
+              or state.step_slug not in (select unmet.step_slug from pgflow._unmet_steps(the_run) as unmet))
       returning state.step_slug, step.step_index
     )
     select array_agg(done.step_slug order by done.step_index) into completed from done;
