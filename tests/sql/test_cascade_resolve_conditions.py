@@ -191,6 +191,19 @@ def test_a_failing_condition_behind_an_empty_map_fails_the_run(suite):
     assert suite.statuses(run) == {"m": "completed", "b": "failed"}
 
 
+@pytest.mark.parametrize("depth", [1, 3])
+def test_an_empty_map_behind_empty_maps_is_tested_before_it_completes(suite, depth):
+    chain = [f"m{n}*: m{n - 1}" for n in range(1, depth)]
+    last = f"m{depth - 1}"
+    suite.flow("f", "m0*", *chain, (f"n*: {last}", needs({last: [1]})), "z: n", ("o*: n", needs({})))
+
+    run = suite.start("f", [])
+
+    assert suite.statuses(run)["n"] == "skipped"
+    assert suite.state(run, "n")["skip_reason"] == "condition_unmet"
+    assert suite.statuses(run)["z"] == "started" and suite.statuses(run)["o"] == "completed"
+
+
 def test_emptiness_and_skips_alternate_until_nothing_changes(suite):
     suite.flow(
         "f",

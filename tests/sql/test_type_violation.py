@@ -107,7 +107,18 @@ def test_a_map_before_a_map_may_return_anything(suite):
     assert suite.claim("g")[0]["input"] == {"x": 1}
 
 
-def test_a_queued_task_is_not_judged(suite):
+def test_the_type_is_judged_before_the_status_of_the_task(suite):
+    suite.flow("g", "a", "m*: a")
+    run = suite.start("g")
+
+    (row,) = suite.complete(run, "a", {})
+
+    assert row["status"] == "failed" and row["output"] == {}
+    assert suite.run(run)["status"] == "failed"
+    assert suite.active("g") == [] and len(suite.archive("g")) == 1
+
+
+def test_an_array_from_a_task_that_is_not_started_changes_nothing(suite):
     suite.flow("g", "a", "m*: a")
     run = suite.start("g")
     before = suite.snapshot()

@@ -1,0 +1,125 @@
+"""
+Fixtures of the leases' tests: `house`, on our own core and on others', with each history.
+
+Cores: `own`; `0.8`, what npm's @pgflow/core carries, migrated beside; and `foreign`, our own
+core seen through the adapters for upstream's, since no later release can be had as SQL.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from pgflowd.db import schema
+from pgflowd.db.schema.pgmq import shipped_pgmq
+from pgflowd.shipped import shipped
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from lease_house import House
+
+UPSTREAM = Path(__file__).parents[2] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
+HOUSES = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
+NO_REALTIME = """
+    create schema realtime;
+    create function realtime.send(payload jsonb, event text, topic text, private boolean)
+    returns void language sql as ''
+"""
+
+
+class Copies:
+    """Makes copies of a database that took long to make."""
+
+    def __init__(self, server: ScratchServer, original: str) -> None:
+        self._server = server
+        self._original = original
+        self._made = 0
+
+    @contextmanager
+    def copy(self) -> Iterator[str]:
+        self._made += 1
+        name = sql.Identifier(f"{self._original}_{self._made}")
+        original = sql.Identifier(self._original)
+        with psycopg.connect(self._server.dsn, autocommit=True) as admin:
+            admin.execute(sql.SQL("create database {} template {}").format(name, original))
+            try:
+                yield self._server.dsn_for(f"{self._original}_{self._made}")
+            finally:
+                admin.execute(sql.SQL("drop database {} with (force)").format(name))
+
+
+@pytest.fixture(scope="session")
+def upstream_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
+    """Databases with upstream's core, and ours beside it."""
+    with pgflow_server.database(schema=False) as scratch:
+        with psycopg.connect(scratch.dsn, autocommit=True) as conn:
+            _install_upstream(conn)
+            schema.install(conn)
+        yield Copies(pgflow_server, scratch.name)
+
+
+@pytest.fixture(scope="session")
+def foreign_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
+    """Databases with our core, treated as if it were somebody else's."""
+    with pgflow_server.database() as scratch:
+        with psycopg.connect(scratch.dsn, autocommit=True) as conn:
+            adapters = shipped("sql") / "schema/pgflowd/foreign/any/functions"
+            conn.execute("set check_function_bodies = off")
+            for file in sorted(adapters.glob("*.sql")):
+                conn.execute(file.read_bytes())
+        yield Copies(pgflow_server, scratch.name)
+
+
+@pytest.fixture(params=HOUSES, ids=lambda house: "-".join(house))
+def house(request: pytest.FixtureRequest) -> Iterator[House]:
+    """Every core, and every history on ours."""
+    yield from _opened(request, *request.param)
+
+
+@pytest.fixture(params=["own", "foreign", "0.8"])
+def any_core(request: pytest.FixtureRequest) -> Iterator[House]:
+    """Every core, with the whole history."""
+    yield from _opened(request, request.param, "all")
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest) -> Iterator[House]:
+    """Our own core, with the whole history."""
+    yield from _opened(request, "own", "all")
+
+
+def _opened(request: pytest.FixtureRequest, core: str, history: str) -> Iterator[House]:
+    if core == "own":
+        database: ScratchDatabase = request.getfixturevalue("pgflow_db")
+        yield from _closing(House(database.dsn, core, history))
+    else:
+        which = "upstream_copies" if core == "0.8" else "foreign_copies"
+        copies: Copies = request.getfixturevalue(which)
+        with copies.copy() as dsn:
+            yield from _closing(House(dsn, core, history))
+
+
+def _closing(house: House) -> Iterator[House]:
+    yield house
+    try:
+        house.clean()
+    finally:
+        house.close()
+
+
+def _install_upstream(conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    files = sorted(UPSTREAM.glob("*.sql"))
+    if not files:
+        raise AssertionError("this test needs the npm packages; run `npm ci --prefix tests/npm`")
+    conn.execute(shipped_pgmq()[1].encode())
+    conn.execute(NO_REALTIME)
+    for file in files:
+        text = file.read_text().replace('CREATE EXTENSION IF NOT EXISTS "pgmq"', "--")
+        conn.execute(text.encode())
