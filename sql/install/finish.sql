@@ -2,14 +2,17 @@
 -- A queue of another owner is left as it is; its worker polls (W311).
 do $$
 declare
-  flow record;
+  queue text;
 begin
-  for flow in select flow_slug from pgflow.flows order by flow_slug loop
+  for queue in
+    select distinct known.queue_name
+      from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as known
+     order by 1
+  loop
     begin
-      perform pgflowd.watch_queue(flow.flow_slug);
+      perform pgflowd.watch_queue(queue);
     exception when insufficient_privilege then
-      raise warning 'the queue of flow % belongs to another role, so it cannot notify us',
-                    flow.flow_slug;
+      raise warning 'queue % belongs to another role, so it cannot notify us', queue;
     end;
   end loop;
 end

@@ -70,7 +70,8 @@ begin
   end loop;
 
   if to_regprocedure('pgflowd.share_queue(text)') is not null then
-    perform pgflowd.share_queue(flow.flow_slug) from pgflow.flows as flow;
+    perform pgflowd.share_queue(queue.queue_name)
+       from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as queue;
   end if;
 end
 $$;

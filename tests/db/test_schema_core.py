@@ -51,6 +51,20 @@ def test_flows_that_were_there_before_us_notify_us(upstream: Connection) -> None
     assert upstream.execute(query).fetchall() == [("pgflowd_notify",)]
 
 
+def test_a_queue_of_another_owner_is_left_and_told(upstream: Connection) -> None:
+    said: list[str | None] = []
+    upstream.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    upstream.execute("select pgflow.create_flow('theirs')")
+    with upstream.transaction():
+        upstream.execute(schema.roles_sql().encode())
+        upstream.execute("grant references on all tables in schema pgflow to pgflow_owner")
+
+    upstream.execute("set role pgflow_owner")
+    schema.migrate(upstream)
+
+    assert "queue theirs belongs to another role, so it cannot notify us" in said
+
+
 @pytest.mark.parametrize("core", LATER)
 def test_a_later_release_is_told_by_what_it_brought(upstream: Connection, core: str) -> None:
     upstream.execute(LATER[core].encode())

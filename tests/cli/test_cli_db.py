@@ -1,0 +1,164 @@
+"""Tests of `pgflowd db`: what it prints, what it exits with, and that it says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgflowd.db.schema.files import newest_version
+from pgflowd.testing.scratch import ScratchDatabase
+
+NEWEST = newest_version()
+
+
+@pytest.fixture
+def db(pgflowd: Callable[..., object], empty_database: ScratchDatabase) -> Callable[..., object]:
+    """Run a db command on an empty database."""
+    return lambda *args: pgflowd("db", *args, "--database-url", empty_database.dsn)
+
+
+def test_an_empty_database_is_not_what_we_need_and_the_remedy_is_told(db):
+    ended = db("status")
+
+    assert ended.code == 1
+    assert f"schema    none, and this pgflowd needs {NEWEST}" in ended.out
+    assert "E302" in ended.err
+    assert "pgflowd db migrate" in ended.err
+
+
+def test_migrate_tells_what_it_applied_and_then_all_is_well(db):
+    ended = db("migrate")
+
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "applied 0001_pgflow_tables",
+        "applied 0002_pgflowd_tables",
+        f"schema {NEWEST} is there",
+    ]
+    assert db("status").code == 0
+    assert db("verify").out == "the database is as the last migrate left it\n"
+    assert db("migrate").out == f"schema {NEWEST} was there already; functions applied again\n"
+
+
+def test_a_dry_run_tells_what_would_happen(db):
+    ended = db("migrate", "--dry-run")
+
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "would apply 0001_pgflow_tables"
+    assert "nothing was changed" in ended.out
+    assert db("status").code == 1
+
+
+def test_migrate_stops_at_the_version_it_is_told(db):
+    assert db("migrate", "--to", "1").out.splitlines()[-1] == "schema 1 is there"
+
+    ended = db("status")
+
+    assert ended.code == 1
+    assert f"is at schema version 1, and this pgflowd needs {NEWEST}" in ended.err
+
+
+def test_json_is_the_same_for_programs(db):
+    migrated, status, verified = (
+        db(command, "--json").json for command in ("migrate", "status", "verify")
+    )
+
+    assert migrated == {
+        "schema_version": 1,
+        "before": None,
+        "after": NEWEST,
+        "core": "own",
+        "migrations": ["0001_pgflow_tables", "0002_pgflowd_tables"],
+        "dry_run": False,
+    }
+    assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)
+    assert (status["core"], status["problem"]) == ("own", None)
+    assert verified == {"schema_version": 1, "problems": []}
+
+
+def test_json_tells_the_problem_inside_the_status(db):
+    ended = db("status", "--json")
+
+    assert ended.code == 1
+    assert ended.json["problem"]["code"] == "E302"
+    assert ended.json["version"] is None
+
+
+def test_verify_names_a_function_that_was_tampered_with(pgflowd, database: ScratchDatabase):
+    database.connect().execute("alter function pgflow.start_flow strict")
+
+    ended = pgflowd("db", "verify", "--database-url", database.dsn)
+    as_json = pgflowd("db", "verify", "--json", "--database-url", database.dsn)
+
+    assert ended.code == as_json.code == 1
+    assert "function pgflow.start_flow(text,jsonb,uuid) differs" in ended.err
+    assert [problem["code"] for problem in as_json.json["problems"]] == ["E302"]
+
+
+def test_sql_prints_a_script_that_makes_everything(pgflowd, empty_database: ScratchDatabase):
+    ended = pgflowd("db", "sql")
+
+    conn = empty_database.connect()
+    with conn.transaction():
+        conn.execute(ended.out.encode())
+    assert pgflowd("db", "status", "--database-url", empty_database.dsn).code == 0
+
+
+def test_sql_roles_prints_the_roles(pgflowd):
+    ended = pgflowd("db", "sql", "roles")
+
+    assert ended.code == 0
+    assert "pgflow_starter" in ended.out
+    assert "<grants>" not in ended.out
+    assert pgflowd("db", "sql", "roles", "--json").json["sql"].strip() == ended.out.strip()
+
+
+@pytest.mark.parametrize(
+    "args", [("sql", "tables"), ("sql", "roles", "--from", "1"), ("migrate", "--to", "0")]
+)
+def test_wrong_usage_is_told(pgflowd, args):
+    assert pgflowd("db", *args).code == 2
+
+
+def test_a_version_that_is_not_there_is_told(pgflowd):
+    ended = pgflowd("db", "sql", "--from", "99")
+
+    assert ended.code == 78
+    assert "schema version 99 is out of reach" in ended.err
+
+
+def test_a_database_that_nobody_serves_is_unreachable(pgflowd):
+    ended = pgflowd("db", "status", "--database-url", "postgresql://u:canary7@127.0.0.1:1/x")
+
+    assert ended.code == 69
+    assert "E301  the database at 127.0.0.1:1/x cannot be reached" in ended.err
+    assert "canary7" not in ended.err + ended.out
+
+
+def test_a_role_without_rights_is_denied(pgflowd, database: ScratchDatabase):
+    url = make_conninfo(database.dsn, options="-c role=pg_monitor")
+
+    ended = pgflowd("db", "migrate", "--database-url", url)
+
+    assert ended.code == 77
+    assert "E305" in ended.err
+    assert "grant usage on schema pgflow" in ended.err
+
+
+def test_a_schema_that_is_none_we_know_is_told(pgflowd, empty_database: ScratchDatabase):
+    empty_database.connect().execute("create schema pgflow create table flows (mine int)")
+
+    ended = pgflowd("db", "migrate", "--database-url", empty_database.dsn)
+
+    assert ended.code == 78
+    assert "E307" in ended.err
+
+
+def test_help_needs_no_database_driver(process):
+    ended = process("db", "--help", PYTHONPROFILEIMPORTTIME="1")
+
+    assert ended.code == 0
+    assert "psycopg" not in ended.err
+    assert "migrate" in ended.out

@@ -1,0 +1,156 @@
+"""Tests of connecting: limits of each connection, and errors that say where and why."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgflowd.db.connection import Limits, connect, connect_async, place_of, translated
+from pgflowd.errors import Unreachable
+from pgflowd.testing.scratch import ScratchDatabase
+
+SETTINGS = """
+select current_setting('application_name'), current_setting('statement_timeout'),
+       current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'),
+       current_setting('client_connection_check_interval')
+"""
+
+
+def test_a_connection_has_our_name_and_our_limits(database: ScratchDatabase) -> None:
+    limits = Limits(statement_s=7, lock_s=2.5, idle_in_transaction_s=11)
+
+    with connect(database.dsn, name="shop worker", limits=limits) as conn:
+        assert conn.execute(SETTINGS).fetchone() == ("shop worker", "7s", "2500ms", "11s", "1s")
+        assert conn.autocommit
+
+
+def test_an_async_connection_has_them_too(database: ScratchDatabase) -> None:
+    async def ask() -> object:
+        async with await connect_async(database.dsn, name="listener", autocommit=False) as conn:
+            assert not conn.autocommit
+            return await (await conn.execute(SETTINGS)).fetchone()
+
+    assert asyncio.run(ask()) == ("listener", "30s", "5s", "10s", "1s")
+
+
+def test_behind_a_pooler_nothing_is_left_in_the_session(database: ScratchDatabase) -> None:
+    with connect(database.dsn, pooled=True) as conn:
+        assert conn.execute(SETTINGS).fetchone()[1:] == ("0", "0", "0", "0")
+        assert conn.prepare_threshold is None
+
+
+def test_what_the_url_says_wins(database: ScratchDatabase) -> None:
+    url = make_conninfo(database.dsn, application_name="mine", keepalives_idle=77)
+
+    with connect(url) as conn:
+        assert conn.execute("select current_setting('application_name')").fetchone() == ("mine",)
+        assert conn.info.get_parameters()["keepalives_idle"] == "77"
+
+
+def test_an_empty_url_is_the_environment_of_libpq(
+    database: ScratchDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = psycopg.conninfo.conninfo_to_dict(database.dsn)
+    for name, variable in (
+        ("host", "PGHOST"),
+        ("port", "PGPORT"),
+        ("user", "PGUSER"),
+        ("password", "PGPASSWORD"),
+        ("dbname", "PGDATABASE"),
+    ):
+        if name in parts:
+            monkeypatch.setenv(variable, str(parts[name]))
+
+    with connect() as conn:
+        assert conn.info.dbname == database.name
+
+
+def test_nobody_at_the_address_is_told_with_the_address() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+
+        with pytest.raises(Unreachable) as caught:
+            connect(f"postgresql://me:geheim@127.0.0.1:{port}/shop")
+
+    assert caught.value.code == "E301"
+    assert f"the database at 127.0.0.1:{port}/shop cannot be reached" in str(caught.value)
+    assert "efused" in str(caught.value)
+    assert "[database] url" in str(caught.value)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"host=127.0.0.1 port={silent.getsockname()[1]} dbname=shop"
+
+        with pytest.raises(Unreachable, match="timeout"):
+            connect(url, limits=Limits(connect_s=2))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dbname": "no_such"}, 'database "no_such" does not exist'),
+        ({"user": "nobody_here", "password": "canary7"}, "nobody_here"),
+        ({"host": "/nowhere/at/all"}, "No such file or directory"),
+    ],
+)
+def test_whatever_keeps_us_out_is_told_without_the_password(
+    database: ScratchDatabase, change: dict[str, str], said: str
+) -> None:
+    with pytest.raises(Unreachable) as caught:
+        connect(make_conninfo(database.dsn, **change))
+
+    assert said in str(caught.value)
+    assert "canary7" not in str(caught.value)
+
+
+def test_a_url_that_cannot_be_read_is_told_without_its_password() -> None:
+    with pytest.raises(Unreachable, match="E301 the database URL cannot be read") as caught:
+        connect("host=x password=canary7 nonsense=1")
+
+    assert "canary7" not in str(caught.value)
+
+
+def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
+    conn = database.connect()
+    conn.execute(f'alter database "{database.name}" set default_transaction_read_only = on')
+
+    with pytest.raises(Unreachable, match="read-only"):
+        connect(database.dsn)
+
+
+def test_a_connection_that_is_cut_is_told_as_unreachable(database: ScratchDatabase) -> None:
+    with connect(database.dsn) as conn:
+        database.connect().execute("select pg_terminate_backend(%s)", (conn.info.backend_pid,))
+
+        with pytest.raises(Unreachable), translated(conn):
+            conn.execute("select 1")
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://u:p@db1:5433/shop", "db1:5433/shop"),
+        ("host=/run/pg dbname=x password=p", "/run/pg/x"),
+        ("service=prod password=p", "service prod"),
+        ("", "the libpq default"),
+        ("no url at all", "?"),
+    ],
+)
+def test_a_place_tells_host_port_and_database_and_nothing_secret(url: str, place: str) -> None:
+    assert place_of(url) == place
+
+
+def test_a_missing_certificate_file_is_told(tmp_path: Path) -> None:
+    missing = tmp_path / "root.crt"
+    with pytest.raises(Unreachable):
+        connect(f"host=127.0.0.1 port=1 sslmode=verify-full sslrootcert={missing}")

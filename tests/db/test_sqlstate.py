@@ -1,0 +1,116 @@
+"""Tests of what the database's errors mean in our words."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import psycopg
+import pytest
+from schema_help import Connection
+
+from pgflowd.db.connection import translated
+from pgflowd.db.sqlstate import OURS
+from pgflowd.errors import (
+    AccessDenied,
+    DatabaseError,
+    LeaseLost,
+    MapInput,
+    NotFound,
+    NotRetryable,
+    PgflowdError,
+    RunEnded,
+    RunExists,
+    UnknownFlow,
+)
+
+RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do this'; end $$"
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "code"),
+    [
+        ("PF001", LeaseLost, "E407"),
+        ("PF002", NotFound, "E409"),
+        ("PF003", RunEnded, "E411"),
+        ("PF004", NotRetryable, "E411"),
+        ("PF020", PgflowdError, "E411"),
+        ("PF030", DatabaseError, "E307"),
+        ("PF031", DatabaseError, "E304"),
+        ("PF032", DatabaseError, "E302"),
+        ("PF033", DatabaseError, "E309"),
+    ],
+)
+def test_our_own_states_become_our_errors_with_text_and_hint(
+    empty: Connection, state: str, kind: type[PgflowdError], code: str
+) -> None:
+    with pytest.raises(kind) as caught, translated(empty):
+        empty.execute(RAISE.format(state).encode())
+
+    assert (caught.value.code, caught.value.text, caught.value.next) == (code, "said", "do this")
+
+
+def test_every_state_of_ours_is_tested_above() -> None:
+    assert len(OURS) == 9
+
+
+def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_told(conn: Connection) -> None:
+    conn.execute("select pgflow.create_flow('m'), pgflow.add_step('m', 'x', step_type => 'map')")
+    run_id = uuid4()
+    conn.execute("select pgflow.start_flow('m', '[1]', %s)", (run_id,))
+
+    with pytest.raises(UnknownFlow, match=r"E415 .*nowhere"), translated(conn):
+        conn.execute("select pgflow.start_flow('nowhere', '{}')")
+    with pytest.raises(RunExists, match=rf"E410 .*{run_id}"), translated(conn):
+        conn.execute("select pgflow.start_flow('m', '[1]', %s)", (run_id,))
+    with pytest.raises(MapInput, match=r"E416 .*got object"), translated(conn):
+        conn.execute("select pgflow.start_flow('m', '{}')")
+
+
+def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
+    for statement in ("select * from pgflow.runs", "select pgflow.create_flow('x')"):
+        with pytest.raises(DatabaseError, match=r"E302 .*db migrate"), translated(empty):
+            empty.execute(statement.encode())
+
+
+@pytest.mark.parametrize(
+    ("statement", "remedy"),
+    [
+        ("select * from mine.t", "grant usage on schema mine"),
+        ("select * from t", "grant what it does on table t"),
+        ("select f()", "grant execute on function f"),
+        ("create schema x", "grant create on database"),
+        ("alter table t add x int", "db sql roles"),
+    ],
+)
+def test_a_missing_permission_is_told_with_the_grant(
+    empty: Connection, statement: str, remedy: str
+) -> None:
+    empty.execute("create schema mine create table t (); create table t ()")
+    empty.execute("create function f() returns int language sql as 'select 1'")
+    empty.execute("revoke execute on function f from public; set role pg_monitor")
+
+    with pytest.raises(AccessDenied, match="E305 ") as caught, translated(empty):
+        empty.execute(statement.encode())
+
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01", "55P03", "57014", "22012", "42P01", "42883"])
+def test_what_has_no_meaning_of_ours_passes_unchanged(empty: Connection, state: str) -> None:
+    with pytest.raises(psycopg.Error) as caught, translated(empty):
+        empty.execute(RAISE.format(state).encode())
+
+    assert caught.value.sqlstate == state
+
+
+def test_a_text_of_the_database_stays_on_one_line_and_shows_no_password(
+    empty: Connection,
+) -> None:
+    with pytest.raises(LeaseLost) as caught, translated(empty):
+        empty.execute(
+            "do $$ begin raise exception E'first\\nsecond password=canary7 '"
+            " using errcode = 'PF001'; end $$"
+        )
+
+    assert "\n" not in str(caught.value)
+    assert "canary7" not in str(caught.value)
