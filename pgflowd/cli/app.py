@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -92,7 +92,7 @@ class App:
         titles: Sequence[str],
         rows: Iterable[Sequence[str | Cell]],
         *,
-        right: Iterable[str] = (),
+        right: Collection[str] = (),
         losing: Iterable[str] = (),
     ) -> None:
         """Print a table; see `Screen.table`."""

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
@@ -64,7 +64,7 @@ class Screen:
         titles: Sequence[str],
         rows: Iterable[Sequence[str | Cell]],
         *,
-        right: Iterable[str] = (),
+        right: Collection[str] = (),
         losing: Iterable[str] = (),
     ) -> str:
         """Lay out rows under titles. Columns in `right` are numbers; those in `losing` go first
@@ -87,7 +87,7 @@ class Screen:
         keep: Sequence[int],
         widths: Sequence[int],
         titles: Sequence[str],
-        right: Iterable[str],
+        right: Collection[str],
     ) -> str:
         parts = []
         for index, width in zip(keep, widths, strict=True):

@@ -1,0 +1,134 @@
+"""Tables, signs and colours on terminals that are wide, narrow, plain or absent."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgflowd.cli.screen import SIGNS, Cell, Screen, screen_for, text_width
+
+WIDE = Screen(colour=False, unicode=True, width=None)
+TITLES = ("FLOW", "RUNNING", "P50", "RESTARTS", "OLDEST")
+ROWS = [("analyze_website", "2", "2.1s", "1", "·"), ("x", "10", "84ms", "0", "1.2s")]
+LOSING = ("P50", "RESTARTS", "OLDEST")
+
+
+class Stream(io.StringIO):
+    """A stream that may be a terminal, of some encoding."""
+
+    encoding = "utf-8"
+
+    def __init__(self, encoding: str, terminal: bool) -> None:
+        super().__init__()
+        self.encoding = encoding  # type: ignore[misc]
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def test_a_table_has_its_columns_aligned() -> None:
+    assert WIDE.table(TITLES, ROWS, right=("RUNNING", "RESTARTS")).splitlines() == [
+        "FLOW             RUNNING  P50   RESTARTS  OLDEST",
+        "analyze_website        2  2.1s         1  ·",
+        "x                     10  84ms         0  1.2s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "lost"), [(80, set()), (44, {"P50"}), (34, {"P50", "RESTARTS"}), (24, set(LOSING))]
+)
+def test_a_narrow_terminal_loses_columns_in_their_order(width: int, lost: set[str]) -> None:
+    screen = Screen(colour=False, unicode=True, width=width)
+
+    lines = screen.table(TITLES, ROWS, losing=LOSING).splitlines()
+
+    assert set(TITLES) - set(lines[0].split()) == lost
+    assert max(map(len, lines)) <= width
+
+
+def test_a_table_without_rows_has_its_titles() -> None:
+    assert WIDE.table(("A", "B"), []) == "A  B"
+
+
+def test_wide_and_combining_characters_take_their_columns() -> None:
+    assert text_width("日本") == 4
+    assert text_width("e\u0301") == 1
+    assert WIDE.table(("A", "B"), [("日本", "x"), ("ab", "y")]).splitlines()[1:] == [
+        "日本  x",
+        "ab    y",
+    ]
+
+
+def test_a_coloured_cell_is_as_wide_as_its_text() -> None:
+    screen = Screen(colour=True, unicode=True, width=None)
+
+    line = screen.table(("A", "B"), [(Cell("up", "green"), "x")]).splitlines()[1]
+
+    assert line == "\x1b[32mup\x1b[0m  x"
+
+
+@given(st.lists(st.tuples(st.text(st.characters()), st.text(st.characters())), max_size=5))
+def test_any_text_in_a_table_keeps_to_its_row(rows: list[tuple[str, str]]) -> None:
+    table = WIDE.table(("A", "B"), rows)
+
+    assert len(f"{table}.".splitlines()) == len(rows) + 1
+    assert "\x1b" not in table
+    table.encode()
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_every_sign_has_an_ascii_form(name: str) -> None:
+    plain = Screen(colour=False, unicode=False, width=None)
+
+    assert plain.sign(name).isascii()
+    assert plain.sign(name) != WIDE.sign(name)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "locale", "unicode"),
+    [
+        ("utf-8", "de_DE.UTF-8", True),
+        ("UTF8", "", True),
+        ("utf-8", "C", False),
+        ("utf-8", "POSIX", False),
+        ("utf-8", "C.UTF-8", True),
+        ("ascii", "C.UTF-8", False),
+        ("iso-8859-1", "de_DE", False),
+    ],
+)
+def test_signs_depend_on_encoding_and_locale(
+    encoding: str, locale: str, unicode: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LC_ALL", locale)
+
+    assert screen_for(Stream(encoding, True), "auto").unicode is unicode
+
+
+@pytest.mark.parametrize(
+    ("color", "terminal", "no_color", "coloured"),
+    [
+        ("auto", True, "", True),
+        ("auto", True, "1", False),
+        ("auto", False, "", False),
+        ("always", False, "1", True),
+        ("never", True, "", False),
+    ],
+)
+def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
+    color: str, terminal: bool, no_color: str, coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", no_color)
+
+    assert screen_for(Stream("utf-8", terminal), color).colour is coloured
+
+
+def test_only_a_terminal_has_a_width() -> None:
+    assert screen_for(Stream("utf-8", False), "auto").width is None
+    assert screen_for(Stream("utf-8", True), "auto").width
