@@ -7,8 +7,8 @@ language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 begin
   if not exists (select from pg_attribute as attribute
-                  where attribute.attrelid = 'pgflow.steps'::regclass
-                    and attribute.attname = 'queue_name' and not attribute.attisdropped) then
+                  where attribute.attrelid = 'pgflow.flows'::regclass
+                    and attribute.attname = 'queue_mode' and not attribute.attisdropped) then
     return query select _queues.flow_slug, null::text;
     return;
   end if;

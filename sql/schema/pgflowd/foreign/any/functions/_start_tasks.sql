@@ -27,17 +27,17 @@ begin
              for no key update skip locked) as locked;
   if free is null then
     return;
-  elsif to_regprocedure('pgflow.start_tasks(text, bigint[], uuid, text, text)')
-        is not null then
+  elsif to_regprocedure('pgflow.start_tasks(text, bigint[], uuid)') is null then
+    if to_regprocedure('pgflow.start_tasks(text, bigint[], uuid, text, text)') is null then
+      raise exception 'schema pgflow has no start_tasks that we know'
+        using errcode = 'PF030', hint = 'run `pgflowd db migrate`, or install the newer pgflowd';
+    end if;
     return query
       select begun.run_id, begun.step_slug, begun.task_index, begun.msg_id,
              begun.input, begun.flow_input, known.attempt
         from pgflow.start_tasks(_start_tasks.flow_slug, free, _start_tasks.worker_id,
                                 _start_tasks.queue_name, _start_tasks.only_step) as begun
         join unnest(free, attempts) as known (msg_id, attempt) using (msg_id);
-  elsif to_regprocedure('pgflow.start_tasks(text, bigint[], uuid)') is null then
-    raise exception 'schema pgflow has no start_tasks that we know'
-      using errcode = 'PF030', hint = 'run `pgflowd db migrate`, or install the newer pgflowd';
   elsif exists (select from pg_attribute as attribute
                  where attribute.attrelid = 'pgflow.step_task_record'::regclass
                    and attribute.attname = 'flow_input') then
