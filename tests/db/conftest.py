@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -16,9 +17,11 @@ from schema_help import As, Connection
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
-from pgflowd.testing.plugin import embedded_server
+from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.testing.plugin import embedded_server, given_server
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
+PGMQ_OFFERED = ("1.4.0", "1.5.1", "1.10.0", "1.9.0", "latest")
 UPSTREAM = Path(__file__).parents[1] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
 
 
@@ -48,6 +51,31 @@ def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Scratc
             return servers[major]
 
         yield server
+
+
+@pytest.fixture(scope="session")
+def offering() -> Iterator[ScratchServer]:
+    """A server that offers extensions: several versions of pgmq, and a stand-in of pg_cron.
+
+    PostgreSQL 18 can be told where to look for them.
+    """
+    with TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o755)  # the server may run as another user
+        offered = place / "extension"
+        offered.mkdir(mode=0o755)
+        pgmq, cron = shipped_pgmq()[1], Path(__file__).with_name("pg_cron.sql").read_text()
+        for version in PGMQ_OFFERED:
+            (offered / f"pgmq--{version}.sql").write_text(pgmq)
+        (offered / "pgmq.control").write_text("default_version = '1.4.0'\nschema = 'pgmq'\n")
+        (offered / "pg_cron--1.6.sql").write_text(cron)
+        (offered / "pg_cron.control").write_text("default_version = '1.6'\n")
+        options = {"extension_control_path": f"{place}:$system", "fsync": "off"}
+        with (
+            EmbeddedPostgres(place / "data", options=options, binaries=binaries_of(18)) as postgres,
+            given_server(postgres.dsn) as server,
+        ):
+            yield server
 
 
 @pytest.fixture

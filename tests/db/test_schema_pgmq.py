@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from postgres_versions import binaries_of
 from schema_help import Connection
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
 from pgflowd.errors import DatabaseError
-from pgflowd.host.postgres import EmbeddedPostgres
-from pgflowd.testing.plugin import given_server
 from pgflowd.testing.scratch import ScratchServer
-
-CONTROL = "default_version = '1.4.0'\nschema = 'pgmq'\nrelocatable = false\nsuperuser = true\n"
-OFFERED = ("1.4.0", "1.5.1", "1.10.0", "1.9.0", "latest")
-
-
-@pytest.fixture(scope="module")
-def offering() -> Iterator[ScratchServer]:
-    """A PostgreSQL 18, which can be told where to find extensions, with several pgmq."""
-    with TemporaryDirectory() as name:
-        place = Path(name)
-        place.chmod(0o755)  # the server may run as another user
-        (place / "extension").mkdir(mode=0o755)
-        (place / "extension" / "pgmq.control").write_text(CONTROL)
-        for version in OFFERED:
-            (place / "extension" / f"pgmq--{version}.sql").write_text(shipped_pgmq()[1])
-        options = {"extension_control_path": f"{place}:$system", "fsync": "off"}
-        with (
-            EmbeddedPostgres(place / "data", options=options, binaries=binaries_of(18)) as postgres,
-            given_server(postgres.dsn) as server,
-        ):
-            yield server
 
 
 def test_the_newest_extension_that_the_server_offers_is_created(offering: ScratchServer) -> None:

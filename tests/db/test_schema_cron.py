@@ -1,0 +1,49 @@
+"""Tests beside pg_cron: stalled tasks are given back by a job, where one may be scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from schema_help import Connection
+
+from pgflowd.db import schema
+from pgflowd.testing.scratch import ScratchServer
+
+
+@pytest.fixture
+def beside_cron(offering: ScratchServer) -> Iterator[Connection]:
+    """A database with pg_cron and nothing else."""
+    with offering.database(schema=False) as fresh:
+        conn = fresh.connect()
+        conn.execute("create extension pg_cron")
+        yield conn
+
+
+def test_a_fresh_install_schedules_the_recovery_and_later_ones_leave_it(
+    beside_cron: Connection,
+) -> None:
+    schema.migrate(beside_cron)
+
+    assert _jobs(beside_cron) == [("pgflow_requeue_stalled_tasks",)]
+
+    beside_cron.execute("select cron.unschedule('pgflow_requeue_stalled_tasks')")
+    schema.migrate(beside_cron)
+    assert _jobs(beside_cron) == []
+
+
+def test_who_may_not_schedule_gets_everything_else_and_is_told(beside_cron: Connection) -> None:
+    said: list[str | None] = []
+    beside_cron.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    database = beside_cron.info.dbname
+    beside_cron.execute(f'grant create on database "{database}" to pg_monitor'.encode())
+    beside_cron.execute("set role pg_monitor")
+
+    schema.migrate(beside_cron)
+
+    assert schema.status(beside_cron).problem is None
+    assert any("pg_monitor may not schedule jobs" in (text or "") for text in said)
+
+
+def _jobs(conn: Connection) -> list[tuple[str]]:
+    return conn.execute("select jobname from cron.job").fetchall()
