@@ -26,6 +26,7 @@ module. Let errors of `pgflowd.errors` rise: they are printed and become an exit
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -35,8 +36,8 @@ import click
 from pgflowd.cli.app import App
 from pgflowd.cli.exits import Exit, exit_for
 from pgflowd.cli.frame import Entry, LazyGroup
-from pgflowd.cli.screen import tolerate_any_text
-from pgflowd.errors import Bug, PgflowdError, Problem
+from pgflowd.cli.screen import tolerate_any_stream
+from pgflowd.errors import PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
 _MOST_SAID = 500  # characters of an exception; the report has the rest
@@ -69,7 +70,7 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run a command line and return its exit code. Nothing it raises gets past here."""
-    tolerate_any_text()
+    tolerate_any_stream()
     app = App()
     try:
         try:
@@ -91,15 +92,23 @@ def run(args: Sequence[str]) -> int:
 def _invoke(app: App, args: Sequence[str]) -> int:
     completing = os.environ.get(COMPLETE_VARIABLE)
     if completing:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, completing)
+        return _complete(app, completing)
     try:
         with cli.make_context("pgflowd", list(args), obj=app) as ctx:
             cli.invoke(ctx)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     return Exit.OK
+
+
+def _complete(app: App, instruction: str) -> int:
+    """Suggest words to a shell. A mistake of anyone's must not write over somebody's prompt."""
+    from click.shell_completion import shell_complete
+
+    try:
+        return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, instruction)
+    except Exception:
+        return Exit.NO
 
 
 def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
@@ -110,9 +119,13 @@ def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
     if isinstance(error, click.ClickException):
         complain_usage(app, error)
         return error.exit_code
-    if isinstance(error, PgflowdError) and not isinstance(error, Bug):
+    if isinstance(error, PgflowdError) and exit_for(error) != Exit.BUG:
         complain(app, error.problems)
         return exit_for(error)
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        _forget_output()
+        complain_usage(app, click.ClickException(f"cannot write: {error.strerror}"))
+        return Exit.NO
     complain(app, [_reported(app, error, args)])
     return Exit.BUG
 
@@ -122,7 +135,7 @@ def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:
     from pgflowd.host.report import write_report
 
     code, text = "E901", f"unexpected exception: {_said(error)}"
-    if isinstance(error, Bug):
+    if isinstance(error, PgflowdError):
         code, text = error.code, error.text
     try:
         path = write_report(error, args, app.secrets)
@@ -139,7 +152,7 @@ def _said(error: Exception) -> str:
 
 
 def _forget_output() -> None:
-    """The reader went away: let Python's last flush go nowhere instead of complaining."""
+    """Nobody can read us any more: let Python's last flush go nowhere instead of complaining."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

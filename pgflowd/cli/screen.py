@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, NamedTuple
 
 import click
@@ -119,10 +120,13 @@ def text_width(text: str) -> int:
     return sum(_char_width(char) for char in text)
 
 
-def tolerate_any_text() -> None:
-    """Print what the locale cannot encode as escapes, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+def tolerate_any_stream() -> None:
+    """Print what the locale cannot encode as escapes, and to a closed stream nothing at all."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -448,6 +448,32 @@ def test_a_reader_that_went_away_gives_141_and_no_noise(elsewhere: Path) -> None
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
+def test_a_full_disk_is_no_mistake_of_ours(elsewhere: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pgflowd.cli.main", "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+
+    assert ended.returncode == 1
+    assert ended.stderr == "pgflowd: cannot write: No space left on device\n"
+
+
+def test_closed_streams_are_no_mistake_of_ours(elsewhere: Path) -> None:
+    command = f"{sys.executable} -m pgflowd.cli.main version >&- 2>&-"
+
+    assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
+
+
+def test_a_failing_completion_leaves_the_prompt_alone(process: Callable) -> None:
+    ended = process(_PGFLOWD_COMPLETE="bash_complete", COMP_WORDS="pgflowd 'x", COMP_CWORD="nan")
+
+    assert (ended.code, ended.out, ended.err) == (1, "", "")
+
+
 def test_a_locale_without_utf_8_shows_escapes_instead_of_failing(process: Callable) -> None:
     ended = process("ünknown", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
 
