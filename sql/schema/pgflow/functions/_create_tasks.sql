@@ -14,8 +14,10 @@ begin
                    jsonb_build_object('flow_slug', state.flow_slug, 'run_id', state.run_id,
                                       'step_slug', state.step_slug, 'task_index', nr) as message
               from unnest(run_ids, step_slugs) with ordinality as started (run_id, step_slug, ord)
-              join pgflow.step_states as state
-                on state.run_id = started.run_id and state.step_slug = started.step_slug
+             cross join lateral (
+               select one.* from pgflow.step_states as one
+                where one.run_id = started.run_id and one.step_slug = started.step_slug
+               offset 0) as state
               join pgflow.steps as step
                 on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
              cross join lateral generate_series(0, state.initial_tasks - 1) as nr) as task

@@ -30,7 +30,9 @@ returns void language sql set search_path = '' as $$
                                 else jsonb_build_object('error_message', state.error_message) end
                     end as payload
             from unnest(run_ids, step_slugs) with ordinality as told (run_id, step_slug, ord)
-            join pgflow.step_states as state
-              on state.run_id = told.run_id and state.step_slug = told.step_slug) as event
+           cross join lateral (
+             select one.* from pgflow.step_states as one
+              where one.run_id = told.run_id and one.step_slug = told.step_slug
+             offset 0) as state) as event
   having count(*) > 0;
 $$;

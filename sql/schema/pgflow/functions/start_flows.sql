@@ -34,7 +34,9 @@ begin
                 when step.deps_count = 0 then jsonb_array_length(run.input) end as task_count,
            coalesce(step.required_input_pattern, step.forbidden_input_pattern) is not null as conditional
       from unnest(new_ids) as fresh (run_id)
-      join pgflow.runs as run on run.run_id = fresh.run_id
+     cross join lateral (
+       select one.run_id, one.input from pgflow.runs as one where one.run_id = fresh.run_id
+       offset 0) as run
       join pgflow.steps as step on step.flow_slug = start_flows.flow_slug
   ), judged as materialized (
     select root.*, bool_or(root.deps_count = 0 and (root.conditional or root.task_count = 0))
