@@ -91,7 +91,7 @@ def _step_plan(
         index=index,
         is_map=step.get("stepType") == "map",
         deps=deps[slug],
-        dependents=tuple(sorted(other for other, theirs in deps.items() if slug in theirs)),
+        dependents=tuple(other for other, theirs in deps.items() if slug in theirs),
         max_attempts=option("maxAttempts", MAX_ATTEMPTS),
         base_delay_s=option("baseDelay", BASE_DELAY_S),
         timeout_s=option("timeout", TIMEOUT_S),

@@ -1,0 +1,80 @@
+"""`run_flow` decides as the database does: random flows through both, compared in all they show."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from random_flows import random_flow
+from sql_replay import Journal, replay
+
+from pgflowd.testing.engine import Engine
+from pgflowd.testing.result import result_of
+from pgflowd.testing.run_flow import Actors, drive
+
+FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 500)
+RUN_ID = "00000000-0000-7000-8000-000000000001"
+
+
+def first_seed() -> int:
+    """Other flows each time; PGFLOWD_SEED repeats those of a run that failed."""
+    return int(os.environ.get("PGFLOWD_SEED") or secrets.randbelow(10**6))
+
+
+def test_random_flows_end_alike_in_this_process_and_in_the_database(database):
+    connection = database.connect()
+    start = first_seed()
+    say(f"seeds {start} to {start + FLOWS - 1}; PGFLOWD_SEED={start} repeats them")
+    endings: dict[str, int] = {}
+
+    for seed in range(start, start + FLOWS):
+        status = compare(connection, seed)
+        endings[status] = endings.get(status, 0) + 1
+
+    say(f"endings: {endings}")
+    assert set(endings) == {"completed", "failed"}
+
+
+def differences(theirs: Any, ours: Any, place: str) -> Iterator[str]:
+    """Each place where the database and the engine differ."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for key in theirs.keys() | ours.keys():
+            yield from differences(theirs.get(key, "-"), ours.get(key, "-"), f"{place}.{key}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            yield from differences(one, other, f"{place}[{index}]")
+    elif theirs != ours:
+        yield f"{place}: database {theirs!r}, engine {ours!r}"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")  # pytest shows it where the test fails
+
+
+def compare(connection: Any, seed: int) -> str:
+    flow, run_input = random_flow(seed)
+    engine = Engine(flow.shape(), flow.slug)
+    row = engine.start(run_input, RUN_ID)
+    journal = Journal(engine, [])
+    drive(journal, Actors(flow, run_input, {}, {}))
+
+    records, snapshot = replay(connection, flow.shape(), RUN_ID, run_input, journal.calls)
+
+    ours = [
+        sorted(([r.step_slug, r.task_index, r.input, r.flow_input] for r in given), key=repr)
+        for name, given in journal.calls
+        if name == "claim" and given
+    ]
+    told = f"seed {seed}\n{result_of(flow.slug, engine, row)}\n{flow.shape()}\n{run_input}"
+    assert list(differences(records, ours, "claims")) == [], told
+    assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
+    return str(row.status)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_seed_always_gives_the_same_flow(seed):
+    assert random_flow(seed)[0].shape() == random_flow(seed)[0].shape()
