@@ -32,6 +32,23 @@ def test_a_fresh_install_schedules_the_recovery_and_later_ones_leave_it(
     assert _jobs(beside_cron) == []
 
 
+def test_an_old_pg_cron_that_counts_no_seconds_does_it_each_minute(
+    beside_cron: Connection,
+) -> None:
+    beside_cron.execute(
+        "create or replace function cron.schedule(job_name text, schedule text, command text)"
+        " returns bigint language plpgsql as $$ begin"
+        " if schedule ~ 'seconds' then raise exception 'invalid schedule: %', schedule"
+        " using errcode = 'invalid_parameter_value'; end if;"
+        " insert into cron.job (jobname, schedule, command)"
+        " values ($1, $2, $3); return 1; end $$"
+    )
+
+    schema.migrate(beside_cron)
+
+    assert beside_cron.execute("select schedule from cron.job").fetchall() == [("* * * * *",)]
+
+
 def test_who_may_not_schedule_gets_everything_else_and_is_told(beside_cron: Connection) -> None:
     said: list[str | None] = []
     beside_cron.add_notice_handler(lambda notice: said.append(notice.message_primary))
