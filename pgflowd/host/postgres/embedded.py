@@ -69,11 +69,8 @@ class EmbeddedPostgres:
             return  # a forked copy of the user leaves nothing
         self._owner = 0
         with leases.locked(self._home):
-            was_last = self._leave()
-            if was_last and not self._keep:
-                self._cluster.remove()
-                if self._directory.is_symlink():
-                    self._directory.unlink()
+            if self._leave() and not self._keep:
+                self._remove()
 
     @property
     def pid(self) -> int:
@@ -111,7 +108,8 @@ class EmbeddedPostgres:
                 self._running = self._cluster.start(self._options)
                 leases.ensure_guard(self._home, self._cluster.data)
             except BaseException:
-                self._leave()
+                if self._leave() and not self._keep and not self._cluster.data.exists():
+                    self._remove()
                 raise
 
     def _leave(self) -> bool:
@@ -121,3 +119,8 @@ class EmbeddedPostgres:
             return False
         self._cluster.stop()
         return True
+
+    def _remove(self) -> None:
+        self._cluster.remove()
+        if self._directory.is_symlink():
+            self._directory.unlink()
