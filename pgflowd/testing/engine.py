@@ -128,11 +128,9 @@ class Engine:
         if state.status is not StepStatus.STARTED:
             task.message.archived = True
             return task
-        if task.status is not TaskStatus.STARTED:
-            return task
         if not isinstance(output, list) and self._starved_map(run, state) is not None:
             self._violate_type(run, state, task, output)
-        else:
+        elif task.status is TaskStatus.STARTED:
             self._complete(run, state, task, output)
         return task
 
@@ -224,6 +222,8 @@ class Engine:
 
     def _violate_type(self, run: RunRow, state: StepState, task: TaskRow, output: Any) -> None:
         word = json_type(output)
+        if task.status is TaskStatus.QUEUED:  # nobody had claimed it, which does not help
+            task.become(TaskStatus.STARTED)
         task.become(TaskStatus.FAILED)
         task.output = output
         task.error = f"[TYPE_VIOLATION] Produced {word} instead of array"
