@@ -58,6 +58,7 @@ class _Walk:
         self.at += 2 if many else 1
         path: Path = ()
         for name in names[:-1]:
+            self._note((*path, name), line)
             path = self._inside((*path, name))
         path = (*path, names[-1])
         if many:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from textwrap import dedent
 from typing import Any
 
@@ -70,6 +71,12 @@ def test_every_way_to_write_a_key_has_its_line() -> None:
     assert lines[("table", 1, "nested", 0, "q")] == 32
 
 
+def test_a_table_that_only_its_inner_table_names_has_that_ones_line() -> None:
+    lines = lines_of("[a]\n[b.c.d]\n[[e.f]]\n[a.g]")
+
+    assert (lines[("b",)], lines[("b", "c")], lines[("e",)], lines[("a",)]) == (2, 2, 3, 1)
+
+
 def test_windows_line_ends_and_tabs_count_as_well() -> None:
     text = dedent("""\
         [a]
@@ -122,6 +129,32 @@ def test_every_key_of_any_document_has_the_line_it_was_written_on(
     lines = lines_of(text)
 
     assert {path: lines[path] for path in expected} == expected
+
+
+TOKENS = (
+    *("a", "b.c", '"q"', "'l'", "=", " = ", " ", "\n", "\r\n", "[", "[[", "]", "]]", "{", "}"),
+    *(",", "1", "true", '"s"', "#c\n", ".", "1.5", "1979-05-27", '"""m\n"""', "'''r\n'''"),
+    *('""""x""""', "''''x'''", '"""\\\n  x"""', "a=1\n", "b = [1,2]\n", "[a]\n", "[[b]]\n"),
+    "c={a=1}\n",
+)
+
+
+@settings(max_examples=1000)
+@given(st.lists(st.sampled_from(TOKENS), max_size=10).map("".join))
+def test_whatever_tomllib_accepts_every_key_of_it_has_a_line(text: str) -> None:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return
+    assert set(_paths(document)) <= set(lines_of(text))
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, content in inner:
+        yield (*path, name)
+        if isinstance(content, dict | list):
+            yield from _paths(content, (*path, name))
 
 
 def _quoted(text: str) -> str:
