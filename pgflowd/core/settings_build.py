@@ -72,6 +72,7 @@ class _Work:
             if key is None:
                 self.origins.setdefault(path, given.origin)
                 return
+            self._refuse_twice(path, given)
             value = parse(key[1], given, self.look_up)
         except Wrong as wrong:
             unknown = wrong.code == "E102" and given.origin.kind == "environment"
@@ -86,6 +87,12 @@ class _Work:
         }
         flows = {lower: self._overrides(lower, slug) for lower, slug in self.slugs.items()}
         return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
+
+    def _refuse_twice(self, path: Path, given: Given) -> None:
+        """In a pyproject.toml a key may stand in [tool.pgflowd] or one level deeper, not both."""
+        before = self.origins.get(path)
+        if before and path in self.values and before.kind == given.origin.kind == "file":
+            raise Wrong("E106", f"stands twice, at {before} too", "remove one of them")
 
     def _locate(self, given: Given) -> tuple[Path, tuple[str, Key] | None]:
         """Find the key that a path means; None stands for the table of a flow itself."""

@@ -370,6 +370,17 @@ def test_keys_of_the_daemon_may_stand_in_tool_pgflowd_itself() -> None:
     assert [problem.place for problem in built.problems] == ["pyproject.toml:5"]
 
 
+def test_a_key_cannot_stand_both_in_tool_pgflowd_and_one_level_deeper() -> None:
+    text = '[tool.pgflowd]\nname = "a"\n[tool.pgflowd.pgflowd]\nname = "b"'
+    document = tomllib.loads(text)["tool"]["pgflowd"]
+
+    given_ = from_document(document, lines_of(text), "pyproject.toml", "/p", ("tool", "pgflowd"))
+    problem = build(given_, look_up).problems[0]
+
+    assert (problem.code, problem.place) == ("E106", "pyproject.toml:4")
+    assert "pyproject.toml:2" in problem.text
+
+
 def test_a_daemon_without_flows_is_told_how_to_name_them() -> None:
     assert [problem.code for problem in missing_flows(good(), "x.toml")] == ["E111"]
     assert missing_flows(good('[pgflowd]\nflows = ["shop"]'), "x.toml") == []
