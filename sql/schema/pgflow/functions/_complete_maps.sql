@@ -4,7 +4,7 @@
 create or replace function pgflow._complete_maps(run_ids uuid[], step_slugs text[])
 returns void language sql set search_path = '' as $$
   update pgflow.step_states as state
-     set status = 'completed', completed_at = now(),
+     set status = 'completed', completed_at = greatest(now(), state.started_at),
          output = (select jsonb_agg(task.output order by task.task_index)
                      from pgflow.step_tasks as task
                     where task.run_id = state.run_id and task.step_slug = state.step_slug)

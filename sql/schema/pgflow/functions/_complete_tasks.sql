@@ -30,7 +30,7 @@ begin
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
   ), done as (
     update pgflow.step_tasks as task
-       set status = 'completed', completed_at = now(), output = reported.output
+       set status = 'completed', completed_at = greatest(now(), task.started_at), output = reported.output
       from reported
      where reported.verdict = 'act' and not reported.violates
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
@@ -45,7 +45,7 @@ begin
     update pgflow.step_states as state
        set remaining_tasks = state.remaining_tasks - per_step.tasks,
            status = case when per_step.step_type = 'single' then 'completed' else state.status end,
-           completed_at = case when per_step.step_type = 'single' then now() end,
+           completed_at = case when per_step.step_type = 'single' then greatest(now(), state.started_at) end,
            output = case when per_step.step_type = 'single' then per_step.output end
       from per_step
      where state.run_id = per_step.run_id and state.step_slug = per_step.step_slug

@@ -11,10 +11,10 @@ declare
   the_run constant uuid := _fail_step.run_id;
 begin
   update pgflow.step_states as state
-     set status = 'failed', failed_at = now(), error_message = _fail_step.error_message
+     set status = 'failed', failed_at = greatest(now(), state.started_at), error_message = _fail_step.error_message
    where state.run_id = the_run and state.step_slug = _fail_step.step_slug;
   update pgflow.runs as run
-     set status = 'failed', failed_at = now(), error_message = _fail_step.error_message
+     set status = 'failed', failed_at = greatest(now(), run.started_at), error_message = _fail_step.error_message
    where run.run_id = the_run;
   if run_first then
     perform pgflow._send_run_events(array[the_run]);

@@ -28,7 +28,7 @@ begin
     update pgflow.step_tasks as task
        set status = case when retried.yes then 'queued' else 'failed' end,
            started_at = case when not retried.yes then task.started_at end,
-           failed_at = case when not retried.yes then now() end,
+           failed_at = case when not retried.yes then greatest(now(), task.started_at) end,
            error_message = reported.error_message
       from reported, lateral (select reported.verdict = 'act' and reported.again) as retried (yes)
      where (reported.verdict = 'act'

@@ -11,7 +11,7 @@ begin
     update pgflow.runs as run
        set remaining_steps = run.remaining_steps - ended.steps,
            status = case when ended.last then 'completed' else run.status end,
-           completed_at = case when ended.last then now() else run.completed_at end,
+           completed_at = case when ended.last then greatest(now(), run.started_at) else run.completed_at end,
            output = case when ended.last then pgflow._run_output(run.run_id) else run.output end
       from (select one.run_id, given.steps,
                    one.status = 'started' and one.remaining_steps = given.steps as last

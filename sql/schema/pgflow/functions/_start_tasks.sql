@@ -41,7 +41,7 @@ begin
      where run.status = 'started' and state.status = 'started'
   ), begun as (
     update pgflow.step_tasks as task
-       set status = 'started', started_at = now(), attempts_count = task.attempts_count + 1,
+       set status = 'started', started_at = greatest(now(), task.queued_at), attempts_count = task.attempts_count + 1,
            last_worker_id = _start_tasks.worker_id
       from open_task
      where task.run_id = open_task.run_id and task.step_slug = open_task.step_slug

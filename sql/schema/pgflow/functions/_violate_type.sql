@@ -12,7 +12,7 @@ declare
   message bigint;
 begin
   update pgflow.step_tasks as task
-     set status = 'failed', failed_at = now(), output = _violate_type.output,
+     set status = 'failed', failed_at = greatest(now(), task.started_at, task.queued_at), output = _violate_type.output,
          error_message = format('[TYPE_VIOLATION] Produced %s instead of array', kind)
     from pgflow.runs as run
    where task.run_id = _violate_type.run_id and task.step_slug = _violate_type.step_slug
