@@ -1,0 +1,261 @@
+"""
+Random flows against the independent model in Python: same statuses, outputs, counters, events.
+
+One test runs tasks in random order, with late, repeated and misplaced reports, on the model and
+on the database side by side. The other lets several connections work at once.
+"""
+
+import itertools
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from contract_world import World, broken_invariants, stub_platform
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg.types.json import Jsonb
+from random_flows import attempt_fails, flows
+
+from pgflowd.core.absent import ABSENT
+from pgflowd.errors import MapInput
+from pgflowd.testing.engine import Engine
+
+NAMES = itertools.count()
+QUIETLY = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
+
+
+def create(world, flow):
+    slug = f"r{next(NAMES)}"
+    shape = {"steps": flow["steps"], "options": flow["options"]}
+    world.do("select pgflow._create_flow_from_shape(%s, %s)", slug, Jsonb(shape))
+    return slug
+
+
+def seen(world, slug, run):
+    """What `Engine.snapshot` shows, read from the tables."""
+    row = world.run(run)
+    tasks = world.rows(
+        f"""select task.*, not exists (select from pgmq.q_{slug} m where m.msg_id = task.message_id)
+              as archived, task.output is null as void
+              from pgflow.step_tasks task where run_id = %s order by step_slug, task_index""",
+        run,
+    )
+    states = world.rows(
+        "select *, output is null as void from pgflow.step_states where run_id = %s", run
+    )
+    no_output = world.value("select output is null from pgflow.runs where run_id = %s", run)
+    return {
+        "status": row["status"],
+        "remaining_steps": row["remaining_steps"],
+        **({} if no_output else {"output": row["output"]}),
+        "steps": {
+            state["step_slug"]: {
+                **{
+                    name: state[name]
+                    for name in (
+                        "status", "remaining_deps", "initial_tasks", "remaining_tasks",
+                        "error_message", "skip_reason",
+                    )
+                },
+                **({} if state["void"] else {"output": state["output"]}),
+                "tasks": [
+                    {
+                        **{
+                            name: task[name]
+                            for name in ("status", "attempts_count", "error_message", "archived")
+                        },
+                        **({} if task["void"] else {"output": task["output"]}),
+                    }
+                    for task in tasks
+                    if task["step_slug"] == state["step_slug"]
+                ],
+            }
+            for state in states
+        },
+    }  # fmt: skip
+
+
+def events_of_model(run):
+    return [
+        event.type if event.step is None else event.type.replace(":", f":{event.step}:")
+        for event in run.events
+    ]
+
+
+class SideBySide:
+    """One run on the model and in the database; each action is done to both and compared."""
+
+    def __init__(self, suite, flow):
+        self.suite, self.flow = suite, flow
+        self.model = Engine({"steps": flow["steps"], "options": flow["options"]})
+        self.slug = create(suite, flow)
+        self.run_id = uuid.uuid4()
+
+    def start(self):
+        self.model.start(self.flow["input"], str(self.run_id))
+        self.suite.do(
+            "select pgflow.start_flow(%s, %s, %s)", self.slug, Jsonb(self.flow["input"]), self.run_id
+        )
+        self.compare()
+
+    def tasks(self):
+        states = self.model.runs[str(self.run_id)].states.values()
+        return [task for state in states for task in state.tasks]
+
+    def claim(self, task):
+        row = self.suite.task(self.run_id, task.step_slug, task.index)
+        expected = self.model.start_tasks([task])
+        found = self.suite.start_tasks(self.slug, [row["message_id"]])
+        assert [record["input"] for record in found] == [record.input for record in expected]
+        for record, model in zip(found, expected, strict=True):
+            given = None if model.flow_input is ABSENT else model.flow_input
+            assert record["flow_input"] == given
+
+    def complete(self, task):
+        output = self.flow["handlers"][task.step_slug]["output"]
+        self.model.complete((str(self.run_id), task.step_slug, task.index), output)
+        self.suite.complete(self.run_id, task.step_slug, output, task.index)
+
+    def fail(self, task):
+        text = f"boom {task.step_slug} {task.index} {task.attempts}"
+        self.model.fail((str(self.run_id), task.step_slug, task.index), text)
+        self.suite.fail(self.run_id, task.step_slug, text, task.index)
+
+    def report(self, task):
+        if attempt_fails(self.flow, task.step_slug, task.index, task.attempts):
+            self.fail(task)
+        else:
+            self.complete(task)
+
+    def compare(self):
+        assert seen(self.suite, self.slug, self.run_id) == self.model.snapshot(str(self.run_id))
+
+
+def act(both, task, chance):
+    """Do the sensible thing to a task, or now and then a foolish one."""
+    if chance < 8 and task.status == "queued":
+        both.claim(task)
+    elif chance < 8:
+        both.report(task)
+    else:
+        [both.fail, both.claim][chance - 8](task)
+
+
+def go_the_same_way(suite, flow, choices):
+    both = SideBySide(suite, flow)
+    both.start()
+    for which, chance in choices:
+        if tasks := both.tasks():
+            act(both, tasks[which % len(tasks)], chance)
+            both.compare()
+    while open_tasks := [t for t in both.tasks() if t.is_open and not t.message.archived]:
+        act(both, open_tasks[0], 0)
+        both.compare()
+
+    model = both.model.runs[str(both.run_id)]
+    assert suite.events(both.run_id) == events_of_model(model)
+    assert model.status != "started" and suite.queue(both.slug) == []
+    assert broken_invariants(suite) == []
+
+
+def test_every_flow_goes_the_way_of_the_model(contract_database):
+    choices = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9)), max_size=30)
+    with psycopg.connect(contract_database.dsn) as conn:
+
+        @settings(max_examples=120, **QUIETLY)
+        @given(flows(), choices)
+        def goes_that_way(flow, choices):
+            try:
+                stub_platform(conn)
+                go_the_same_way(World(conn), flow, choices)
+            finally:
+                conn.rollback()
+
+        goes_that_way()
+
+
+def test_a_root_map_without_an_array_is_refused_by_both(suite):
+    root_map = {"slug": "m", "stepType": "map", "dependencies": []}
+    both = SideBySide(suite, {"steps": [root_map], "options": {}})
+
+    with pytest.raises(MapInput) as refused:
+        both.model.start({"x": 1})
+    error = suite.error("select pgflow.start_flow(%s, %s)", both.slug, Jsonb({"x": 1}))
+
+    tail = "has root map steps but input is not an array (got object)"
+    assert error.diag.message_primary == f"Flow {both.slug} {tail}"
+    assert tail in str(refused.value)
+
+
+def work(shared, flow, slug, runs):
+    """A worker of its own connection: claim, handle, report, until all runs have ended."""
+    world = shared.session(autocommit=True)
+    while world.value(
+        "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'", runs
+    ):
+        for record in world.start_tasks(slug, world.read(slug, qty=3, vt=60)):
+            key = (record["step_slug"], record["task_index"])
+            attempt = world.task(record["run_id"], *key)["attempts_count"]
+            if attempt_fails(flow, *key, attempt):
+                world.fail(record["run_id"], key[0], f"boom {key[0]}", key[1])
+            else:
+                world.complete(
+                    record["run_id"], key[0], flow["handlers"][key[0]]["output"], key[1]
+                )
+    return True
+
+
+def finish_model(flow, run_id):
+    model = Engine({"steps": flow["steps"], "options": flow["options"]})
+    model.start(flow["input"], run_id)
+    while records := model.claim():
+        for record in records:
+            if attempt_fails(flow, record.step_slug, record.task_index, record.attempt):
+                model.fail(record.key, f"boom {record.step_slug}")
+            else:
+                model.complete(record.key, flow["handlers"][record.step_slug]["output"])
+    return model.snapshot(run_id)
+
+
+def without_tasks(snapshot):
+    steps = {
+        slug: {name: value for name, value in step.items() if name != "tasks"}
+        for slug, step in snapshot["steps"].items()
+    }
+    return {**snapshot, "steps": steps}
+
+
+def deadlocks(shared):
+    shared.do("select pg_stat_clear_snapshot()")
+    return shared.value("select deadlocks from pg_stat_database where datname = current_database()")
+
+
+def ends(world, runs):
+    return world.column("select status from pgflow.runs where run_id = any (%s)", runs)
+
+
+@pytest.mark.parametrize("order_matters", [False, True])
+def test_several_connections_at_once_come_to_the_same_end(shared, order_matters):
+    """Where the order of reports decides (a failing run), only the invariants are compared."""
+
+    @settings(max_examples=12, **QUIETLY)
+    @given(flows(order_matters=order_matters))
+    def comes_to_its_end(flow):
+        slug = create(shared, flow)
+        shared.worker(slug)
+        runs = [shared.start(slug, flow["input"]) for _ in range(3)]
+        with ThreadPoolExecutor(3) as threads:
+            workers = [threads.submit(work, shared, flow, slug, runs) for _ in range(3)]
+            assert all(worker.result(timeout=30) for worker in workers)
+
+        assert "started" not in ends(shared, runs)
+        assert shared.queue(slug) == []
+        assert broken_invariants(shared) == []
+        if not order_matters:
+            wanted = without_tasks(finish_model(flow, "run"))
+            for run in runs:
+                assert without_tasks(seen(shared, slug, run)) == wanted
+
+    comes_to_its_end()
+    assert deadlocks(shared) == 0
