@@ -12,8 +12,8 @@ begin
     raise exception 'this script needs one transaction around it'
       using errcode = 'PF032', hint = 'psql -1 -v ON_ERROR_STOP=1 -f script.sql';
   end if;
-  if current_setting('server_version_num')::int / 10000 not between 15 and 18 then
-    raise exception 'the server is PostgreSQL %, and pgflowd needs 15 to 18',
+  if current_setting('server_version_num')::int / 10000 not between <oldest> and <newest> then
+    raise exception 'the server is PostgreSQL %, and pgflowd needs <oldest> to <newest>',
                     current_setting('server_version')
       using errcode = 'PF033', hint = 'use a server of a supported version';
   end if;

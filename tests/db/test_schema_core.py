@@ -65,6 +65,29 @@ def test_a_queue_of_another_owner_is_left_and_told(upstream: Connection) -> None
     assert "queue theirs belongs to another role, so it cannot notify us" in said
 
 
+def test_a_worker_works_there_under_its_role(upstream: Connection) -> None:
+    schema.migrate(upstream)
+    with upstream.transaction():
+        upstream.execute(schema.roles_sql().encode())
+    upstream.execute("set role pgflow_owner")
+    upstream.execute("select pgflow.create_flow('theirs'), pgflow.add_step('theirs', 'one')")
+    upstream.execute("select pgflow.start_flow('theirs', '{}')")
+    upstream.execute("select pgflowd.watch_queue('theirs')")
+
+    upstream.execute("set role pgflow_worker")
+    upstream.execute(
+        "insert into pgflow.workers (queue_name, worker_id, function_name)"
+        " values ('theirs', '00000000-0000-0000-0000-000000000001', 'test')"
+    )
+    upstream.execute(
+        "select pgflowd.complete(run_id, step_slug, task_index, token, '1') from"
+        " pgflowd.claim('theirs', '00000000-0000-0000-0000-000000000001', 1)"
+    )
+
+    upstream.execute("set role pgflow_viewer")
+    assert upstream.execute("select status from pgflow.runs").fetchall() == [("completed",)]
+
+
 @pytest.mark.parametrize("core", LATER)
 def test_a_later_release_is_told_by_what_it_brought(upstream: Connection, core: str) -> None:
     upstream.execute(LATER[core].encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -12,7 +13,10 @@ import pytest
 from schema_help import Connection, catalog, schemas
 
 from pgflowd.db import schema
+from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import newest_version
+from pgflowd.db.schema.judge import refuse_to_migrate
+from pgflowd.db.schema.migrate import session_script
 from pgflowd.errors import AccessDenied, DatabaseError
 from pgflowd.host.postgres import wheel_binaries
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -111,6 +115,22 @@ def test_a_newer_database_is_refused_and_left_alone(conn: Connection) -> None:
 def test_an_empty_database_is_told(empty: Connection) -> None:
     with pytest.raises(DatabaseError, match=r"E302 .*run `pgflowd db migrate`"):
         schema.require(empty)
+
+
+def test_a_server_of_another_version_is_refused_before_anything_else(empty: Connection) -> None:
+    script = session_script(servers=range(98, 100)).text
+
+    refused = pytest.raises(DatabaseError, match=r"E309 the server is PostgreSQL .* 98 to 99")
+    with refused, translated(empty), empty.transaction():
+        empty.execute(script.encode())
+
+
+@pytest.mark.parametrize("server", ["14.9", "19beta1"])
+def test_status_tells_a_server_of_another_version(conn: Connection, server: str) -> None:
+    state = replace(schema.status(conn).state, server=server)
+
+    with pytest.raises(DatabaseError, match=f"E309 the server is PostgreSQL {server}"):
+        refuse_to_migrate(state)
 
 
 def test_a_version_out_of_reach_is_refused(conn: Connection) -> None:

@@ -22,13 +22,14 @@ from pathlib import Path
 from pgflowd.shipped import shipped
 
 OWN = "own"
+SERVERS = range(15, 19)  # the major versions of PostgreSQL that our SQL is tested on
 KINDS = ("types", "tables", "functions", "views", "triggers")
 _MIGRATION = re.compile(r"(\d{4})_((pgflowd|pgflow)_\w+)\.sql")
 
 
 @dataclass(frozen=True)
 class SqlFile:
-    """One file: its path below `sql/`, and what it says."""
+    """A file: its path below `sql/`, and what it says."""
 
     path: str
     text: str

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import OWN, checksum, newest_version, schema_files
+from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, schema_files
 from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, State, read_state
 from pgflowd.errors import DatabaseError, Problem
 
@@ -54,28 +54,58 @@ def refuse_to_migrate(state: State) -> None:
 
 def _broken(state: State) -> Problem | None:
     """Return what no migrate can mend."""
-    if state.version is not None and state.version > newest_version():
-        return Problem(
-            "E303",
-            f"the database is at schema version {state.version}, "
-            f"and this pgflowd knows {newest_version()}",
-            next="upgrade pgflowd",
-        )
+    checks = (_wrong_server, _newer, _wrong_core, _half)
+    return next((problem for check in checks if (problem := check(state))), None)
+
+
+def _wrong_server(state: State) -> Problem | None:
+    if state.server_major in SERVERS:
+        return None
+    return Problem(
+        "E309",
+        f"the server is PostgreSQL {state.server}, and pgflowd needs {SERVERS[0]} to {SERVERS[-1]}",
+        next="use a server of a supported version",
+    )
+
+
+def _newer(state: State) -> Problem | None:
+    if state.version is None or state.version <= newest_version():
+        return None
+    return Problem(
+        "E303",
+        f"the database is at schema version {state.version}, "
+        f"and this pgflowd knows {newest_version()}",
+        next="upgrade pgflowd",
+    )
+
+
+def _wrong_core(state: State) -> Problem | None:
     if state.core == UNKNOWN_CORE:
-        return _unknown(f"schema pgflow is no release we know: it has no {state.missing}")
+        return Problem(
+            "E307",
+            f"schema pgflow is no release we know: it has no {state.missing}",
+            next="upgrade it or pgflowd, or use another database",
+        )
     if state.record.core == OWN and state.core not in (OWN, NO_CORE):
         return Problem(
             "E307",
             "schema pgflow was ours and has lost our mark, or somebody replaced it",
             next="put back its comment, as in sql/schema/pgflow/schema.sql, if it is ours",
         )
-    if state.version is not None and state.core == NO_CORE:
-        return _half("schema pgflow is gone, and schema pgflowd is still there")
-    if state.version is None and state.core == OWN:
-        return _half("schema pgflow is ours, and pgflowd.schema_history is gone")
-    if state.version is None and state.has_strays:
-        return _half("schema pgflowd holds tables, and no pgflowd.schema_history")
     return None
+
+
+def _half(state: State) -> Problem | None:
+    text = None
+    if state.version is not None and state.core == NO_CORE:
+        text = "schema pgflow is gone, and schema pgflowd is still there"
+    elif state.version is None and state.core == OWN:
+        text = "schema pgflow is ours, and pgflowd.schema_history is gone"
+    elif state.version is None and state.has_strays:
+        text = "schema pgflowd holds tables, and no pgflowd.schema_history"
+    if text is None:
+        return None
+    return Problem("E302", text, next="restore both from one backup, or drop both and migrate")
 
 
 def _distance(state: State) -> Problem | None:
@@ -98,14 +128,6 @@ def _distance(state: State) -> Problem | None:
     if state.pgmq is None:
         return Problem("E304", "schema pgmq is gone", next=MIGRATE)
     return None
-
-
-def _unknown(text: str) -> Problem:
-    return Problem("E307", text, next="upgrade it or pgflowd, or use another database")
-
-
-def _half(text: str) -> Problem:
-    return Problem("E302", text, next="restore both from one backup, or drop both and migrate")
 
 
 def _as_error(problem: Problem) -> DatabaseError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psycopg
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import OWN, SqlFile, newest_version, read
+from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
 from pgflowd.db.schema.judge import refuse_to_migrate
 from pgflowd.db.schema.plan import Plan
 from pgflowd.db.schema.state import Connection, State, read_state
@@ -39,7 +39,7 @@ def install(conn: Connection) -> None:
 def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> Migrated:
     """Bring the database to version `to`, or to the newest, in one transaction."""
     with conn.transaction() as transaction:
-        _run(conn, read("install/session.sql"))
+        _run(conn, session_script())
         with translated(conn):
             state = read_state(conn)
         plan = _plan(state, to)
@@ -61,9 +61,15 @@ def sql(from_: int | None = None) -> str:
     start = from_ or None
     plan = Plan(OWN, start, newest_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
-    files = [read("install/session.sql"), guard, *plan.files]
+    files = [session_script(), guard, *plan.files]
     head = "-- Run this in one transaction: psql -1 -v ON_ERROR_STOP=1 -f THIS_FILE\n"
     return head + "".join(f"\n-- {file.path}\n{file.text.rstrip()}\n" for file in files)
+
+
+def session_script(servers: range = SERVERS) -> SqlFile:
+    """Return what opens the transaction: settings, the look at the server, and the lock."""
+    versions = {"oldest": str(servers[0]), "newest": str(servers[-1])}
+    return read("install/session.sql", **versions)
 
 
 def roles_sql() -> str:

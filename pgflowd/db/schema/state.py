@@ -7,6 +7,7 @@ is by `pgflowd.schema_history`. Reads only.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -48,6 +49,12 @@ class State:
     @property
     def version(self) -> int | None:
         return self.record.version
+
+    @property
+    def server_major(self) -> int:
+        """The 18 of "18.4" and of "18beta1"."""
+        digits = re.match(r"\d+", self.server)
+        return int(digits[0]) if digits else 0
 
     @property
     def target_core(self) -> str:
