@@ -1,0 +1,267 @@
+"""
+Dispatch, calls: what is asked of the database, on two lines, one call at a time on each.
+
+The main line reports and claims in one turn; the other beats, so that a report which waits
+for a lock does not look like death, and fetches what handlers ask for. A line that broke is
+made anew, after growing, jittered delays; outcomes wait meanwhile, in order. Part of
+`core.dispatch`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgflowd.core import dispatch_runners as runners
+from pgflowd.core import happenings as on
+from pgflowd.core.failure import clean
+from pgflowd.core.mind import (
+    NEVER,
+    Line,
+    LineState,
+    Mode,
+    Report,
+    Thought,
+)
+
+MOST_REPORTS = 50  # of one turn
+BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
+IDLE_BEATS = 3  # without a lease a worker beats so many intervals apart
+SOON_S = 0.5  # beats that a wake asks for are so far apart at least
+
+AGAIN_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
+REFUSED_STATES = ("22", "23", "54", "P0")
+
+
+def use_lines(thought: Thought) -> None:
+    """Start whatever a free line is wanted for."""
+    mind = thought.mind
+    if mind.main.state is LineState.FREE:
+        _use_main(thought)
+    if mind.beats.state is LineState.FREE:
+        _use_beats(thought)
+
+
+def _use_main(thought: Thought) -> None:
+    mind = thought.mind
+    if mind.mode in (Mode.LEAVING, Mode.LEFT) or not thought.passed(mind.turn_from):
+        return
+    is_due = _reports_are_due(thought)
+    room = runners.room(thought) if is_due or mind.look else 0
+    if is_due or room:
+        mind.sending, mind.reports = mind.reports[:MOST_REPORTS], mind.reports[MOST_REPORTS:]
+        mind.wanted = room
+        if room:
+            mind.look = False
+        thought.do(on.Turn(mind.sending, room))
+        mind.main = _busy(thought)
+    elif mind.asks_due and not mind.reports and mind.mode is Mode.WORKING:
+        mind.asks_due = False
+        thought.do(on.AskDue())
+        mind.main = _busy(thought)
+
+
+def _reports_are_due(thought: Thought) -> bool:
+    """At once if a runner is idle or nothing runs; else a little later, with others."""
+    mind = thought.mind
+    if not mind.reports:
+        return False
+    if not mind.held or len(mind.reports) >= MOST_REPORTS or mind.mode is not Mode.WORKING:
+        return True
+    return thought.passed(mind.reports_since + BATCHING_S)
+
+
+def _use_beats(thought: Thought) -> None:
+    mind = thought.mind
+    if mind.mode is Mode.LEFT:
+        return
+    if mind.mode is Mode.LEAVING:
+        thought.do(on.Goodbye())
+        mind.beats = _busy(thought)
+    elif mind.asks:
+        first, *rest = mind.asks
+        mind.asks = tuple(rest)
+        thought.do(on.Fetch(*first))
+        mind.beats = _busy(thought)
+    elif thought.passed(mind.beat_at):
+        tokens = tuple(task.token for task in mind.leases())
+        pause_s = mind.knobs.heartbeat_interval_s * (1 if tokens else IDLE_BEATS)
+        mind.beaten_at, mind.beat_at = thought.now, thought.by(thought.now + pause_s)
+        thought.do(on.Beat(tokens))
+        mind.beats = _busy(thought)
+
+
+def beat_soon(thought: Thought) -> None:
+    mind = thought.mind
+    mind.beat_at = thought.by(min(mind.beat_at, mind.beaten_at + SOON_S))
+
+
+def keep_times(thought: Thought) -> None:
+    """Cut calls over their limit, make broken lines anew."""
+    mind = thought.mind
+    for name, line in ((on.MAIN, mind.main), (on.BEATS, mind.beats)):
+        if line.state is LineState.FREE or not thought.passed(line.until):
+            continue
+        if line.state is LineState.DOWN:
+            until = thought.by(thought.now + mind.knobs.call_limit_s)
+            _set(thought, name, replace(line, state=LineState.CONNECTING, until=until))
+            thought.do(on.Connect(name))
+        else:
+            _set(thought, name, replace(line, until=NEVER))
+            thought.do(on.Cut(name))
+    thought.passed(mind.turn_from)
+    thought.passed(mind.beat_at)
+    if mind.reports and mind.held:
+        thought.passed(mind.reports_since + BATCHING_S)
+
+
+def connected(thought: Thought, event: on.Connected) -> None:
+    mind = thought.mind
+    _set(thought, event.line, replace(_line(thought, event.line), state=LineState.FREE))
+    if event.line == on.MAIN:
+        mind.look = True
+
+
+def broken(thought: Thought, event: on.Broken) -> None:
+    """A line is gone: keep what was under way, and try again later."""
+    mind, knobs = thought.mind, thought.mind.knobs
+    if event.line == on.MAIN:
+        if mind.sending and not mind.reports:
+            mind.reports_since = thought.now
+        mind.reports, mind.sending = (*mind.sending, *mind.reports), ()
+        mind.look = True
+    _row_is_gone(thought, event)
+    line = _line(thought, event.line)
+    was_up = line.state is LineState.BUSY and line.delay_s == 0
+    if was_up or event.meaning in ("loud", "fault"):
+        level = "error" if event.meaning in ("loud", "fault") else "warning"
+        thought.do(on.Say(level, "worker.error", {"error": event.text, "line": event.line}))
+    delay_s = min(knobs.reconnect_max_s, max(knobs.reconnect_min_s, 2 * line.delay_s))
+    if event.meaning == "fault":
+        delay_s = knobs.reconnect_max_s
+    wait_s = delay_s * (0.5 + event.chance / 2)
+    until = thought.by(thought.now + wait_s)
+    _set(thought, event.line, Line(LineState.DOWN, until, delay_s))
+    if mind.mode is Mode.LEAVING and event.line == on.BEATS:
+        mind.leave_at = thought.by(thought.now)
+
+
+def _row_is_gone(thought: Thought, event: on.Broken) -> None:
+    if event.meaning == "gone":
+        leave_for_successor(thought, "its row or its flow is gone from the database")
+    elif event.meaning == "core" and thought.mind.mode is Mode.WORKING:
+        _begin_drain(thought, 78, event.text)
+        thought.mind.failure = ("E307", event.text)
+
+
+def leave_for_successor(thought: Thought, why: str) -> None:
+    """Drain, and exit 10 (rule 40)."""
+    if thought.mind.mode is Mode.WORKING:
+        thought.do(on.Say("info", "worker.deprecated", {"reason": why}))
+        _begin_drain(thought, 10, why)
+
+
+def _begin_drain(thought: Thought, code: int, why: str) -> None:
+    mind = thought.mind
+    runners.begin_to_end(thought)
+    mind.mode, mind.exit_code, mind.why = Mode.DRAINING, code, why
+
+
+def turned(thought: Thought, event: on.Turned) -> None:
+    """The database has what we sent; take what was claimed."""
+    mind, knobs = thought.mind, thought.mind.knobs
+    sent, wanted = mind.sending, mind.wanted
+    mind.sending, mind.wanted = (), 0
+    mind.main = Line()
+    again = []
+    for report, answer in zip(sent, event.answers, strict=True):
+        if next_try := _judge(thought, report, answer):
+            again.append(next_try)
+    if again:
+        mind.reports = (*again, *mind.reports)
+        mind.reports_since = thought.now
+    runners.hold(thought, event.tasks)
+    if event.tasks:
+        mind.beat_at = thought.by(min(mind.beat_at, thought.now + knobs.heartbeat_interval_s))
+    if wanted:
+        _look_again(thought, len(event.tasks), wanted, event.chance)
+
+
+def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
+    """Look at once while there may be more; else by strategy, or when the next one is due."""
+    mind, knobs = thought.mind, thought.mind.knobs
+    if got:
+        mind.poll_s = 0.0
+    if got >= wanted:
+        mind.look = True
+        return
+    if knobs.polls:
+        ceiling = max(knobs.poll_min_s, 3 * mind.poll_s)
+        drawn = knobs.poll_min_s + chance * (ceiling - knobs.poll_min_s)
+        mind.poll_s = min(knobs.poll_max_s, drawn)
+        mind.look_at = thought.by(thought.now + max(knobs.poll_min_s, mind.poll_s))
+    else:
+        mind.look_at = thought.by(thought.now + knobs.notify_fallback_s)
+        mind.asks_due = True
+
+
+def next_due(thought: Thought, event: on.NextDue) -> None:
+    mind = thought.mind
+    mind.main = Line()
+    if event.in_s is not None:
+        mind.look_at = thought.by(min(mind.look_at, thought.now + max(0.001, event.in_s)))
+
+
+def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None:
+    """Return what has to be sent again, if anything."""
+    if answer.verdict == "lost":
+        runners.lost(thought, report.task, "somebody else has the task now; the outcome is dropped")
+        return None
+    if answer.verdict != "error":
+        if report.outcome != "completed" or thought.mind.knobs.tells_all:
+            thought.do(runners.outcome_record(report, answer.verdict))
+        return None
+    state, text = answer.sqlstate or "", answer.message or "no reason given"
+    if state.startswith(AGAIN_STATES):
+        thought.mind.turn_from = thought.by(thought.now + thought.mind.knobs.reconnect_min_s)
+        return report
+    if report.is_last_word:
+        fields = {**runners.about(report.task), "error": f"the report was refused: {state} {text}"}
+        thought.do(on.Say("error", "worker.error", fields))
+        return None
+    if state.startswith(REFUSED_STATES):
+        message = clean(f"the database refused the report: {text} ({state})", 4000)
+        fields = {"error_message": message, "error_type": "Refused"}
+        return Report(report.task, "failed", None, fields, is_last_word=True)
+    fields = {**runners.about(report.task), "error": f"{state} {text}"}
+    thought.do(on.Say("error", "worker.error", fields))
+    thought.mind.turn_from = thought.by(thought.now + thought.mind.knobs.reconnect_max_s)
+    return report
+
+
+def beaten(thought: Thought, event: on.Beaten) -> None:
+    thought.mind.beats = Line()
+    for token, verdict in event.verdicts:
+        runners.judged(thought, token, verdict)
+    if event.standing != "ok":
+        gone = "its row is deprecated" if event.standing == "deprecated" else "its row is gone"
+        leave_for_successor(thought, gone)
+
+
+def fetched(thought: Thought, event: on.Fetched) -> None:
+    thought.mind.beats = Line()
+
+
+def _busy(thought: Thought) -> Line:
+    until = thought.by(thought.now + thought.mind.knobs.call_limit_s)
+    return Line(LineState.BUSY, until)
+
+
+def _line(thought: Thought, name: str) -> Line:
+    return thought.mind.main if name == on.MAIN else thought.mind.beats
+
+
+def _set(thought: Thought, name: str, line: Line) -> None:
+    if name == on.MAIN:
+        thought.mind.main = line
+    else:
+        thought.mind.beats = line
