@@ -194,6 +194,7 @@ class Origin:
 
     kind: str = "default"  # "default" | "file" | "environment" | "flag" | "instance"
     place: str | None = None  # "pgflowd.toml:7", "PGFLOWD__PGFLOWD__NAME", "--database-url"
+    reference: str | None = None  # "env:NAME": what was written instead of the value
 
     def __str__(self) -> str:
         return self.place or self.kind

@@ -9,7 +9,7 @@ first value of each key counts; what nobody gives keeps its default. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +17,7 @@ from pgflowd.core.redact import one_line
 from pgflowd.core.settings import SECTIONS, FlowKeys, Origin, Overrides, Settings
 from pgflowd.core.settings_checks import contradictions
 from pgflowd.core.settings_keys import Key, keys_of
+from pgflowd.core.settings_refs import Ref
 from pgflowd.core.settings_sources import variable
 from pgflowd.core.settings_values import Given, LookUp, Wrong, parse
 from pgflowd.errors import Problem
@@ -79,7 +80,7 @@ class _Work:
             self._complain(given, _unknown_variable(given) if unknown else wrong)
             return
         if path not in self.values and path not in self.broken:
-            self.values[path], self.origins[path] = value, given.origin
+            self.values[path], self.origins[path] = value, _origin(given)
 
     def settings(self, file: str | None) -> Settings:
         sections = {
@@ -144,6 +145,12 @@ class _Work:
             self.problems.append(problem)
         lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
         self.broken.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
+
+
+def _origin(given: Given) -> Origin:
+    """Keep what was written where the value stands elsewhere, for that alone may be shown."""
+    elsewhere = isinstance(given.raw, str) and Ref(given.raw).scheme is not None
+    return replace(given.origin, reference=given.raw) if elsewhere else given.origin
 
 
 def _unknown_section(path: Path) -> Wrong:

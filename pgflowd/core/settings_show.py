@@ -1,8 +1,8 @@
 """
 Show: the settings and their keys, as `pgflowd config` prints them.
 
-`rows` lists every key with its value, as the file would say it, and its origin; a secret is
-shown as the place where it stands, or without its password. `variables` lists the environment
+`rows` lists every key with its value, as the file would say it, and its origin; a value that
+stands elsewhere is shown as the place, and a URL without its password. `variables` lists the environment
 variables. `json_schema` describes the file for editors. All follow from the fields of
 `core.settings`. Pure.
 """
@@ -50,14 +50,16 @@ def rows(settings: Settings) -> Iterator[Row]:
     """List all keys; of a flow only those that somebody set."""
     for section, kind in SECTIONS.items():
         for key, (field, meta) in keys_of(kind).items():
+            origin = settings.origin_of(section, key)
             value = as_written(meta, getattr(getattr(settings, section), field))
-            yield Row((section,), key, value, settings.origin_of(section, key))
+            yield Row((section,), key, origin.reference or value, origin)
     for lower, flow in settings.flows.items():
         given = {"enabled": flow.enabled, **flow.worker}
         for key, (field, meta) in keys_of(FlowKeys).items():
             if ("flows", lower, key) in settings.origins:
-                value = as_written(meta, given[field])
-                yield Row(("flows", flow.slug), key, value, settings.origin_of("flows", lower, key))
+                origin = settings.origin_of("flows", lower, key)
+                value = origin.reference or as_written(meta, given[field])
+                yield Row(("flows", flow.slug), key, value, origin)
 
 
 def as_written(key: Key, value: Any) -> Any:

@@ -18,6 +18,7 @@ from pgflowd.core.settings_checks import (
 )
 from pgflowd.core.settings_keys import keys_of
 from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings_show import rows
 from pgflowd.core.settings_sources import from_document, from_environ, from_flags, variable
 from pgflowd.core.settings_toml import lines_of
 from pgflowd.core.settings_values import Given as GivenValue
@@ -162,6 +163,15 @@ def test_texts_may_stand_elsewhere_and_secrets_stay_there() -> None:
     assert settings.pgflowd.name == "from-env"
     assert settings.database.url == Ref("cred:database_url")
     assert settings.database.url.scheme == "cred"
+
+
+def test_what_stands_elsewhere_is_shown_as_its_place() -> None:
+    settings = good('[pgflowd]\nname = "env:NAME"\n[flows.a]\nworker_name = "file:name.txt"')
+
+    shown = {(row.section, row.key): row.value for row in rows(settings)}
+
+    assert shown[("pgflowd",), "name"] == "env:NAME"
+    assert shown[("flows", "a"), "worker_name"] == "file:name.txt"
 
 
 def test_a_file_variable_is_relative_to_where_it_was_typed_and_a_file_value_to_its_file() -> None:
