@@ -2,9 +2,9 @@
 Show: the settings and their keys, as `pgflowd config` prints them.
 
 `rows` lists every key with its value, as the file would say it, and its origin; a value that
-stands elsewhere is shown as the place, and a URL without its password. `variables` lists the environment
-variables. `json_schema` describes the file for editors. All follow from the fields of
-`core.settings`. Pure.
+stands elsewhere is shown as its place, and a URL without its password. `variables` lists the
+environment variables. `json_schema` describes the file for editors. All follow from the fields
+of `core.settings`. Pure.
 """
 
 from __future__ import annotations
