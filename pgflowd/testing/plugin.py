@@ -82,7 +82,7 @@ def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[Scr
     """A quick and careless server, shared by all who test this project with these programs."""
     from pgflowd.host.postgres import EmbeddedPostgres
 
-    directory = _directory(project, binaries)
+    directory = directory_for(project, binaries)
     with (
         EmbeddedPostgres(directory, options=QUICK, binaries=binaries, keep=False) as postgres,
         given_server(postgres.dsn) as server,
@@ -90,7 +90,7 @@ def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[Scr
         yield server
 
 
-def _directory(project: Path, binaries: Path | None) -> Path:
+def directory_for(project: Path, binaries: Path | None) -> Path:
     """Name a directory that no other project or user has, nor a run before the last reboot.
 
     What was never synced may be spoiled when the machine failed, so it is not used again.
@@ -98,10 +98,11 @@ def _directory(project: Path, binaries: Path | None) -> Path:
     boot = BOOT.read_text() if BOOT.exists() else ""
     named = f"{project.resolve()} {binaries} {os.getuid()} {boot}"
     name = f"pgflowd-test-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
-    return (MEMORY if _has_room(MEMORY) else project / ".pgflowd") / name
+    return (MEMORY if has_room(MEMORY) else project / ".pgflowd") / name
 
 
-def _has_room(directory: Path) -> bool:
+def has_room(directory: Path) -> bool:
+    """Tell whether a test server may live there."""
     try:
         state = os.statvfs(directory)
     except OSError:

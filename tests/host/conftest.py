@@ -18,6 +18,7 @@ import pytest
 from embedded_users import User, alive
 
 from pgflowd.host.postgres.leases import postmaster
+from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 
 collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
@@ -26,7 +27,8 @@ collect_ignore = [] if os.geteuid() == 0 else ["test_embedded_as_root.py"]
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory for a server, which other users may enter; nothing of it stays."""
-    above = Path(tempfile.mkdtemp(prefix="pgflowd-host-"))
+    memory = plugin.MEMORY if plugin.has_room(plugin.MEMORY) else None  # disks vary too much
+    above = Path(tempfile.mkdtemp(prefix="pgflowd-host-", dir=memory))
     above.chmod(0o711)
     yield above / "db"
     pid = postmaster(above / "db" / "server" / "data")

@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_project_gets_a_database_without_any_setup(project: Path):
     assert "1 passed" in run_pytest(project)
-    assert not plugin._directory(project, None).exists()
+    assert not plugin.directory_for(project, None).exists()
 
 
 def test_the_workers_of_xdist_share_the_server(project: Path):
@@ -63,17 +63,17 @@ def test_where_memory_is_short_the_data_are_below_the_project(
 ):
     monkeypatch.setattr(plugin, "ROOM_NEEDED", 1 << 60)
 
-    assert plugin._directory(project, None).parent == project / ".pgflowd"
+    assert plugin.directory_for(project, None).parent == project / ".pgflowd"
 
 
 def test_data_from_before_a_reboot_are_not_used_again(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    before = plugin._directory(project, None)
+    before = plugin.directory_for(project, None)
     (project / "boot_id").write_text("another boot\n")
     monkeypatch.setattr(plugin, "BOOT", project / "boot_id")
 
-    assert plugin._directory(project, None) != before
+    assert plugin.directory_for(project, None) != before
 
 
 def run_pytest(project: Path, *flags: str) -> str:

@@ -120,7 +120,9 @@ class Cluster:
         """Remove all there is of a stopped server."""
         if (self._home / "sockets").is_symlink():
             shutil.rmtree((self._home / "sockets").readlink(), ignore_errors=True)
-        shutil.rmtree(self._home)
+        # renamed first: who comes now starts afresh, instead of in what is being removed
+        removing = self._home.with_name(f"{self._home.name}.removing-{secrets.token_hex(4)}")
+        shutil.rmtree(self._home.rename(removing))
 
     def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._binaries / program), "-D", str(self.data), *arguments]

@@ -83,6 +83,7 @@ def postmaster(data: Path) -> int | None:
 
 def ensure_guard(home: Path, data: Path) -> None:
     """Start the guard of this directory unless there is one. Under the lock, with a lease."""
+    os.close(_open(home / "guard"))
     if not _ended(home / "guard", wait=False):
         return
     # the shell leaves the guard behind at once, so that it is nobody's child
@@ -95,9 +96,11 @@ def ensure_guard(home: Path, data: Path) -> None:
 
 def _guard(home: Path, data: Path) -> None:
     """Wait until nobody uses the directory; then stop the server, if it still runs."""
-    descriptor = _open(home / "guard")
     try:
+        descriptor = os.open(home / "guard", os.O_RDWR | os.O_NOFOLLOW)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return  # all is over and removed already
     except BlockingIOError:
         return  # there is a guard, who will see all leases we could see
     while True:
