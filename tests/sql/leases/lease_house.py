@@ -3,16 +3,16 @@ The words in which the tests of leases speak: a database with a core, and short 
 
 A `House` knows its core and its history setting. Its verbs take the connection to speak
 through, since most tests are about two sessions meeting. `meanwhile` runs something in another
-thread and `blocked` waits until the server says that it waits for a lock: no test sleeps.
+thread and waits until the server says that it waits for a lock: no test sleeps.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import psycopg
@@ -27,6 +27,17 @@ Row: TypeAlias = Any
 OPEN = ("queued", "started")
 
 
+@dataclass(frozen=True)
+class Meanwhile:
+    """What another session does while we hold what it needs."""
+
+    pid: int
+    future: Future[Any]
+
+    def result(self) -> Any:
+        return self.future.result(timeout=10)
+
+
 class House:
     """A database with schemas pgflow and pgflowd; `core` and `history` tell which and how."""
 
@@ -35,6 +46,7 @@ class House:
         self.core = core
         self.history = history
         self._connections: list[Connection] = []
+        self._pool = ThreadPoolExecutor(4)
         self.conn = self.connect()
         if history != "all":
             self.set("history", history)
@@ -47,6 +59,7 @@ class House:
     def close(self) -> None:
         for conn in self._connections:
             conn.close()
+        self._pool.shutdown()
 
     # -- looking ---------------------------------------------------------------------------
 
@@ -234,20 +247,14 @@ class House:
 
     # -- two sessions ----------------------------------------------------------------------
 
-    @contextmanager
-    def meanwhile(self, action: Callable[[Connection], Any]) -> Iterator[Future[Any]]:
-        """Run the action in another thread, on a connection of its own."""
+    def meanwhile(self, action: Callable[[Connection], Any]) -> Meanwhile:
+        """Run the action in another thread, on a connection of its own, and wait until it waits."""
         conn = self.connect()
-        with ThreadPoolExecutor(1) as pool:
-            future = pool.submit(action, conn)
-            future.pid = conn.info.backend_pid  # type: ignore[attr-defined]
-            yield future
-
-    def blocked(self, future: Future[Any]) -> None:
-        """Wait until the other session waits for a lock."""
+        other = Meanwhile(conn.info.backend_pid, self._pool.submit(action, conn))
         query = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
-        until(lambda: self.value(query, future.pid) or future.done())  # type: ignore[attr-defined]
-        assert not future.done(), f"it did not wait: {future.result()}"
+        until(lambda: self.value(query, other.pid) or other.future.done())
+        assert not other.future.done(), f"it did not wait: {other.future.result()}"
+        return other
 
     def clean(self) -> None:
         """The counters of every run are right, whatever happened."""

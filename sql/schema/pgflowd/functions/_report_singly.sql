@@ -1,12 +1,12 @@
--- _report_singly(reports, outputs): the same as _report_all, each element in a subtransaction
+-- _report_singly(reports, outputs, patient_until): the same as _report_all, each element in a subtransaction
 -- of its own, so that the one that raises is found and the others are recorded.
 -- All runs are locked first here too: who waits for a run while holding the throttle row of a
--- queue, which pgmq's insert trigger takes, deadlocks. The wait for all of them is 5 s.
+-- queue, which pgmq's insert trigger takes, deadlocks. After `patient_until` it waits no more.
 -- Called by: report.   Locks: as report.
-create or replace function pgflowd._report_singly(reports jsonb, outputs text[])
+create or replace function pgflowd._report_singly(
+  reports jsonb, outputs text[], patient_until timestamptz)
 returns setof pgflowd.answer language plpgsql set search_path = '' as $$
 declare
-  patient_until timestamptz := clock_timestamp() + interval '5 s';
   busy text[] := '{}';
   run record;
   element record;
@@ -18,7 +18,7 @@ begin
   loop
     begin
       perform set_config('lock_timeout', greatest(1, ceil(extract(
-        epoch from patient_until - clock_timestamp()) * 1000))::text, true);
+        epoch from _report_singly.patient_until - clock_timestamp()) * 1000))::text, true);
       perform from pgflow.runs as known where known.run_id = run.id::uuid for update;
     exception
       when lock_not_available then busy := busy || run.id;

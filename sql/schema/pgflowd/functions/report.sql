@@ -15,6 +15,7 @@ language plpgsql set search_path = '' set lock_timeout = '5s' as $$
 #variable_conflict use_column
 declare
   answers pgflowd.answer[];
+  patient_until timestamptz := clock_timestamp() + interval '5 s';
 begin
   if jsonb_array_length(report.reports) > 50
      or jsonb_array_length(report.reports)
@@ -31,7 +32,7 @@ begin
       raise;
     end if;
     select array_agg(answer order by answer.ord) into answers
-      from pgflowd._report_singly(report.reports, report.outputs) as answer;
+      from pgflowd._report_singly(report.reports, report.outputs, patient_until) as answer;
   end;
   return query
     select answer.token, answer.verdict, answer.sqlstate, answer.message
