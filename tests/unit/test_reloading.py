@@ -1,0 +1,167 @@
+"""Reload, decided without a process: rules 43 to 45."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trees import CANNOT, CRASH, ended, ready, running, told, worker
+
+from pgflowd.core.actions import Discover, End, Forget, Reloaded
+from pgflowd.core.lifecycle import Phase, State
+from pgflowd.core.reloading import (
+    Broken,
+    needs_restart,
+    on_discovered,
+    on_reload,
+    on_reload_refused,
+)
+from pgflowd.core.settings import Settings
+from pgflowd.core.settings_refs import Ref
+from pgflowd.core.supervision import on_exit, on_stop
+
+
+def reloaded(tree, *wanted, broken=(), now=1.0):
+    tree, asked = on_reload(tree, now)
+    assert asked == [Discover()]
+    return on_discovered(tree, list(wanted), list(broken), now)
+
+
+def answer(actions):
+    return next(action for action in actions if isinstance(action, Reloaded))
+
+
+def test_rule_43_an_unchanged_flow_is_kept():
+    tree = running("a")
+
+    after, actions = reloaded(tree, worker("a"))
+
+    assert actions == [Reloaded(kept=("a",))]
+    assert after == tree
+
+
+def test_rule_43_a_changed_flow_is_drained_and_started_anew():
+    tree, first = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("b"))
+    tree, second = ended(tree, "worker a")
+
+    assert told(first) == ["drain worker a"]
+    assert answer(first) == Reloaded(kept=("b",), changed=("a",))
+    assert told(second) == ["start worker a"]
+    assert tree.child("worker a").spec.fingerprint == "2"
+
+
+def test_rule_43_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed():
+    tree, first = reloaded(running("a"), worker("b"))
+    tree, second = ended(tree, "worker a")
+
+    assert told(first) == ["drain worker a", "start worker b"]
+    assert answer(first) == Reloaded(new=("b",), gone=("a",))
+    assert second == [Forget("worker a")]
+    assert tree.child("worker a") is None
+
+
+def test_rule_43_a_parked_worker_is_tried_again_with_a_full_budget():
+    tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
+
+    tree, actions = reloaded(tree, worker("a"), worker("b"))
+
+    assert told(actions) == ["start worker a"]
+    assert answer(actions) == Reloaded(kept=("b",), retried=("a",))
+    assert tree.child("worker a").budget.count(1.0) == 0
+
+
+def test_rule_43_a_broken_entry_keeps_its_running_worker():
+    tree, actions = reloaded(running("a", "b"), worker("b"), broken=[Broken("flows.a", "E210", "")])
+
+    assert told(actions) == []
+    assert answer(actions) == Reloaded(kept=("b",), broken=("flows.a",))
+    assert tree.child("worker a").state is State.UP
+
+
+def test_rule_43_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended():
+    tree, actions = reloaded(
+        running("a"), worker("a"), broken=[Broken("shop", "E210", "no pandas")]
+    )
+    parked = tree.child("worker shop")
+    assert (parked.state, parked.error) == (State.PARKED, ("E210", "no pandas"))
+
+    tree, actions = reloaded(tree, worker("a"), worker("order", entry="shop"))
+
+    assert answer(actions) == Reloaded(kept=("a",), new=("order",))
+    assert tree.child("worker shop") is None
+
+
+def test_rule_43_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
+    tree, _ = reloaded(running("a", "b"), worker("a", enabled=False), worker("b"))
+    tree, actions = ended(tree, "worker a")
+
+    assert told(actions) == []
+    assert tree.child("worker a").state is State.DISABLED
+
+
+def test_rule_43_an_error_in_the_file_changes_nothing():
+    tree, _ = on_reload(running("a"), 1.0)
+
+    tree, actions = on_reload_refused(tree, 1.0)
+
+    assert actions == []
+    assert tree == running("a")
+
+
+def test_rule_45_a_second_reload_waits_for_the_first():
+    tree, _ = reloaded(running("a"), worker("a", fingerprint="2"))
+
+    tree, second = on_reload(tree, 2.0)
+    tree, actions = ended(tree, "worker a")
+
+    assert second == []
+    assert actions == [*actions[:-1], Discover()]
+
+
+def test_rule_45_a_stop_during_a_reload_goes_first():
+    tree, _ = on_reload(running("a"), 1.0)
+    tree, _ = on_stop(tree, 1.0, drain=False)
+
+    tree, none = on_discovered(tree, [worker("a"), worker("b")], [], 2.0)
+    tree, rest = ended(tree, "sweeper", "worker a", "listener")
+
+    assert none == []
+    assert told(rest) == ["stop worker a", "stop listener"]
+    assert rest[-1] == End(0)
+
+
+def test_rule_45_a_stop_while_a_changed_worker_drains_does_not_start_it_anew():
+    tree, _ = reloaded(running("a"), worker("a", fingerprint="2"))
+    tree, _ = on_stop(tree, 1.0, drain=False)
+
+    tree, actions = ended(tree, "sweeper", "worker a", "listener")
+
+    assert told(actions) == ["stop worker a", "stop listener"]
+
+
+def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
+    tree, _ = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("c"))
+    tree, _ = on_exit(tree, "listener", CRASH, 1.0)
+    tree, _ = ended(tree, "sweeper", "worker a", "worker b", "worker c", now=1.0)
+
+    tree, actions = ready(tree, "listener", now=1.0)
+
+    assert told(actions) == ["start worker a", "start worker c"]
+    assert tree.phase is Phase.STARTING
+
+
+def test_rule_44_database_name_and_control_need_a_restart():
+    old = Settings()
+    new = replace(
+        old,
+        database=replace(old.database, url=Ref("postgresql://x"), connect_timeout_s=1.0),
+        pgflowd=replace(old.pgflowd, name="shop"),
+        supervisor=replace(old.supervisor, control="/x", drain_timeout_s=1.0),
+    )
+
+    assert needs_restart(old, new) == [
+        "[database] url",
+        "[database] connect_timeout",
+        "[pgflowd] name",
+        "[supervisor] control",
+    ]
+    assert needs_restart(old, old) == []

@@ -1,0 +1,516 @@
+"""What the supervisor decides: each rule of the design page that is pure, by its number."""
+
+from __future__ import annotations
+
+import pytest
+from trees import (
+    CANNOT,
+    CRASH,
+    REPLACE,
+    before,
+    ended,
+    kinds,
+    ready,
+    running,
+    starting,
+    told,
+    worker,
+)
+
+from pgflowd.core.actions import Announce, Ask, End, GaveUp, Kill, Parked, Restarting, Start
+from pgflowd.core.lifecycle import MOVES, Phase, State, move
+from pgflowd.core.messages import Drain, Failed, Leaving
+from pgflowd.core.reloading import Broken, on_discovered
+from pgflowd.core.supervision import next_due, on_exit, on_heard, on_stop, on_tick, on_waiting
+from pgflowd.core.tree import Policy, Spec, new_tree
+from pgflowd.core.verdicts import Kind, judge
+from pgflowd.errors import Bug
+
+# Start
+
+
+def test_rule_1_two_children_with_one_id_are_refused():
+    with pytest.raises(ValueError, match="two children worker a"):
+        new_tree(Policy(), [worker("a"), worker("a")])
+
+
+@pytest.mark.parametrize(
+    "key", ["max_restarts", "max_period_s", "backoff_min_s", "drain_timeout_s"]
+)
+def test_rule_1_a_negative_policy_is_refused(key):
+    with pytest.raises(ValueError, match="negative"):
+        Policy(**{key: -1})
+
+
+def test_rule_1_a_negative_grace_and_an_unknown_strategy_are_refused():
+    with pytest.raises(ValueError, match="kill_grace_s is negative"):
+        worker("a", kill_grace_s=-1.0)
+    with pytest.raises(ValueError, match="no strategy"):
+        Policy(strategy="one_for_all")
+    with pytest.raises(ValueError, match="no kind"):
+        Spec("x", "web")
+
+
+def test_rule_4_each_child_starts_after_the_one_before_is_ready_and_the_group_together():
+    tree, first = on_discovered(before(), [worker("a"), worker("b")], [], 0)
+    tree, second = ready(tree, "listener")
+    tree, third = ready(tree, "worker a")
+    tree, fourth = ready(tree, "worker b")
+
+    assert told(first) == ["start listener"]
+    assert told(second) == ["start worker a", "start worker b"]
+    assert told(third) == []
+    assert told(fourth) == ["start sweeper"]
+
+
+def test_rule_4_the_group_is_up_when_a_worker_failed_its_first_start():
+    tree, _ = ready(starting("a", "b"), "listener", "worker a")
+
+    _, actions = on_exit(tree, "worker b", CRASH, 1.0)
+
+    assert "start sweeper" in told(actions)
+
+
+def test_rule_5_a_child_that_is_not_ready_in_time_is_killed_once():
+    tree = starting("a", start_timeout_s=60)
+
+    tree, actions = on_tick(tree, 60.0)
+    tree, again = on_tick(tree, 61.0)
+
+    assert actions == [Kill("listener", "was not ready within 60 s")]
+    assert again == []
+
+
+def test_rule_5_waiting_for_the_database_stops_the_clock():
+    tree = starting("a", start_timeout_s=60, startup_wait_s=1000, hang_timeout_s=200)
+
+    tree, _ = on_waiting(tree, "listener", "database", 50.0)
+    tree, _ = on_waiting(tree, "listener", None, 150.0)
+    tree, early = on_tick(tree, 159.0)
+    tree, late = on_tick(tree, 160.0)
+
+    assert early == []
+    assert kinds(late) == ["Kill"]
+
+
+def test_rule_5_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
+    tree, _ = on_waiting(starting("a", startup_wait_s=300), "listener", "database", 10.0)
+    assert next_due(tree) == 70.0  # its silence; the wait ends at 310
+    tree, _ = on_heard(tree, "listener", 300.0)
+
+    tree, actions = on_tick(tree, 310.0)
+    tree, last = ended(tree, "listener", now=311)
+
+    assert told(actions) == ["stop listener"]
+    assert last == [End(69)]
+
+
+def test_rule_5_with_no_startup_wait_the_daemon_fails_at_once():
+    _, actions = on_waiting(starting("a", startup_wait_s=0), "listener", "database", 1.0)
+
+    assert told(actions) == ["stop listener"]
+
+
+@pytest.mark.parametrize(("exit", "code"), [(CANNOT, 78), (CRASH, 1)])
+def test_rule_6_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
+    tree, _ = ready(starting("a"), "listener", "worker a")
+
+    tree, first = on_exit(tree, "sweeper", exit, 1.0)
+    tree, second = ended(tree, "worker a", now=2.0)
+    tree, third = ended(tree, "listener", now=3.0)
+
+    assert told(first) == ["stop worker a"]
+    assert told(second) == ["stop listener"]
+    assert third == [End(code)]
+
+
+def test_rule_7_the_daemon_is_ready_when_its_last_child_is():
+    tree, actions = ready(starting("a"), "listener", "worker a")
+    assert Announce("ready") not in actions
+
+    _, actions = ready(tree, "sweeper")
+    assert actions == [Announce("ready")]
+
+
+def test_rule_7_it_is_not_ready_before_a_worker_is_up():
+    tree, _ = ready(starting("a"), "listener")
+    tree, _ = on_exit(tree, "worker a", CRASH, 0.0)
+
+    tree, before_worker = ready(tree, "sweeper")
+    tree, after_worker = ready(tree, "worker a")
+
+    assert before_worker == []
+    assert after_worker == [Announce("ready")]
+
+
+@pytest.mark.parametrize(("last", "code"), [(CANNOT, 78), (CRASH, 1)])
+def test_rule_7_a_first_start_that_ends_with_every_worker_parked_is_final(last, code):
+    tree = on_discovered(before(), [worker("a"), worker("b", max_restarts=0)], [], 0)[0]
+    tree, _ = ready(tree, "listener")
+    tree, _ = on_exit(tree, "worker a", CANNOT, 0)
+
+    tree, _ = on_exit(tree, "worker b", last, 0)
+    tree, _ = ended(tree, "sweeper")
+    tree, actions = ended(tree, "listener")
+
+    assert actions == [End(code)]
+
+
+def test_rule_7_nothing_is_started_when_no_entry_can_be_served():
+    _, actions = on_discovered(before(), [], [Broken("shop", "E210", "no pandas")], 0)
+
+    assert told(actions) == []
+    assert actions[-1] == End(78)
+
+
+# Exits
+
+
+def test_rule_9_an_exit_with_0_that_nobody_asked_for_is_a_crash():
+    assert judge(0, None).kind is Kind.CRASH
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "kind"),
+    [
+        (10, Leaving("deprecated"), Kind.REPLACE),
+        (10, None, Kind.CRASH),
+        (78, Failed("E306", "x"), Kind.CANNOT),
+        (78, None, Kind.CRASH),
+        (78, Leaving("x"), Kind.CRASH),
+        (70, Failed("E901", "x"), Kind.CRASH),
+        (-9, None, Kind.CRASH),
+        (1, None, Kind.CRASH),
+    ],
+)
+def test_rule_9_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
+    assert judge(status, said).kind is kind
+
+
+def test_a_crash_is_told_in_words():
+    assert judge(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
+    assert judge(3, None).reason == "exit code 3"
+    assert judge(-9, None, killed="said nothing for 60 s").reason == "said nothing for 60 s"
+
+
+def test_rule_10_the_exit_of_an_unknown_child_is_ignored():
+    tree = running("a")
+
+    assert on_exit(tree, "worker z", CRASH, 1.0) == (tree, [])
+
+
+def test_rule_13_a_crash_restarts_the_child_and_everything_started_after_it():
+    tree = running("a", "b")
+
+    tree, down = on_exit(tree, "listener", CRASH, 100.0)
+    assert told(down) == ["stop sweeper"]  # last started, first stopped
+    tree, down = ended(tree, "sweeper", now=100)
+    assert told(down) == ["stop worker a", "stop worker b"]
+    tree, none = ended(tree, "worker a", now=100)
+    assert told(none) == []  # all are stopped before the first is started
+    tree, up = ended(tree, "worker b", now=100)
+    assert told(up) == ["start listener"]
+    tree, up = ready(tree, "listener", now=100)
+    assert told(up) == ["start worker a", "start worker b"]
+    tree, up = ready(tree, "worker a", "worker b", now=100)
+    assert told(up) == ["start sweeper"]
+
+
+@pytest.mark.parametrize("id", ["sweeper", "worker a"])
+def test_rule_14_sweeper_and_worker_restart_alone(id):
+    tree, actions = on_exit(running("a", "b"), id, CRASH, 1.0)
+
+    assert told(actions) == [f"start {id}"]
+    assert sum(child.state is State.UP for child in tree.children) == 3
+
+
+def test_rule_15_a_stop_for_a_restart_is_quick_and_limited():
+    tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
+    tree, _ = ended(tree, "sweeper")
+
+    tree, early = on_tick(tree, 6.9)
+    tree, late = on_tick(tree, 7.0)
+
+    assert early == []
+    assert late == [Kill("worker a", "did not end when asked")]
+
+
+def test_rule_16_a_restart_of_many_counts_once_for_the_root_and_never_for_a_worker():
+    tree, _ = on_exit(running("a", "b"), "listener", CRASH, 0.0)
+    tree, _ = ended(tree, "sweeper", "worker a", "worker b")
+
+    assert tree.budget.count(0) == 1
+    assert all(child.budget.count(0) == 0 for child in tree.workers)
+
+
+def test_rule_17_the_earlier_handled_first_takes_the_later_along():
+    tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
+    tree, _ = on_exit(tree, "sweeper", CRASH, 0.0)
+
+    assert tree.budget.count(0) == 1
+
+
+def test_rule_17_the_later_handled_first_counts_two_and_each_ends_with_one_process():
+    tree, one = on_exit(running("a"), "sweeper", CRASH, 0.0)
+    tree, two = on_exit(tree, "listener", CRASH, 0.0)
+    tree, three = ended(tree, "sweeper")
+    tree, four = ended(tree, "worker a")
+    tree, five = ready(tree, "listener", "worker a", "sweeper", now=1)
+
+    assert tree.budget.count(0) == 2
+    done = told(one + two + three + four + five)
+    assert done == [
+        "start sweeper",
+        "stop sweeper",
+        "stop worker a",
+        "start listener",
+        "start worker a",
+        "start sweeper",
+    ]
+
+
+def test_rule_18_only_the_child_that_fails_to_come_back_is_tried_again():
+    tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
+    tree, _ = ended(tree, "sweeper", "worker a")
+    tree, _ = ready(tree, "listener", "worker a")
+
+    tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
+
+    assert told(actions) == ["start sweeper"]
+    assert tree.child("listener").state is State.UP
+    assert tree.child("worker a").state is State.UP
+
+
+def test_rule_19_parked_workers_stay_parked_through_a_restart_of_the_group():
+    tree, _ = on_exit(running("a", "b"), "worker b", CANNOT, 0.0)
+    tree, _ = on_exit(tree, "listener", CRASH, 0.0)
+    tree, _ = ended(tree, "sweeper", "worker a")
+
+    tree, actions = ready(tree, "listener")
+
+    assert told(actions) == ["start worker a"]
+    assert tree.child("worker b").state is State.PARKED
+
+
+# Budgets
+
+
+def crash_until_it_ends(tree, id, times, step):
+    now, done = 0.0, []
+    for _ in range(times):
+        now += step
+        tree, actions = on_exit(tree, id, CRASH, now)
+        done += actions
+        tree, actions = on_tick(tree, now + 30)
+        tree, _ = ready(tree, id, now=now)
+    return tree, done
+
+
+def test_rule_20_the_21st_restart_of_the_root_within_the_period_gives_up():
+    tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 21, 0.1)
+
+    assert sum(isinstance(action, Restarting) for action in actions) == 20
+    assert tree.phase is Phase.STOPPING
+
+
+def test_rule_21_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
+    tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 60, 3.1)
+
+    assert sum(isinstance(action, Restarting) for action in actions) == 60
+    assert tree.phase is Phase.RUNNING
+
+
+def test_rule_22_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
+    tree, now, delays = running("a", hang_timeout_s=1e9), 0.0, []
+    for lived in (1, 1, 1, 61, 1):
+        now += lived
+        tree, actions = on_exit(tree, "worker a", CRASH, now)
+        delays += [action.delay_s for action in actions if isinstance(action, Restarting)]
+        tree, _ = on_tick(tree, now + delays[-1])
+        now += delays[-1]
+        tree, _ = ready(tree, "worker a", now=now)
+
+    assert delays == [0.0, 0.1, 0.2, 0.0, 0.1]
+
+
+def test_rule_22_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_the_wait():
+    tree, _ = on_exit(running("a"), "sweeper", CRASH, 0.0)
+    tree, _ = ready(tree, "sweeper")
+    tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
+    assert told(actions) == []
+    assert tree.child("sweeper").state is State.RESTARTING
+    assert next_due(tree) == pytest.approx(0.1)
+
+    tree, actions = on_stop(tree, 0.05, drain=True, within_s=60)
+    tree, rest = ended(tree, "worker a", "listener")
+
+    assert told(actions + rest) == ["drain worker a", "stop listener"]
+
+
+def test_rule_23_the_sixth_crash_parks_a_worker_with_its_last_exits():
+    tree = running("a", "b")
+    tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
+
+    child = tree.child("worker a")
+    assert child.state is State.PARKED
+    assert len(child.exits) == 6
+    assert actions[-1] == Parked("worker a", "E412", "killed by SIGKILL")
+
+
+def test_rule_23_a_parked_worker_is_tried_once_each_parked_retry():
+    tree, _ = crash_until_it_ends(running("a", "b", hang_timeout_s=1e6), "worker a", 6, 0.1)
+    due = tree.child("worker a").due
+
+    tree, early = on_tick(tree, due - 1)
+    tree, retry = on_tick(tree, due)
+    tree, again = on_exit(tree, "worker a", CRASH, due + 1)
+
+    assert told(early) == []
+    assert told(retry) == ["start worker a"]
+    assert kinds(again) == ["Parked"]
+    assert tree.child("worker a").due == due + 1 + 300
+
+
+def test_rule_24_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
+    tree, actions = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
+
+    assert actions == [Parked("worker a", "E306", "no step 'refund'")]
+    assert tree.child("worker a").due is None
+    assert tree.child("worker b").state is State.UP
+
+
+def test_rule_25_a_worker_that_asks_to_be_replaced_costs_nothing():
+    tree, actions = on_exit(running("a"), "worker a", REPLACE, 0.0)
+
+    assert actions == [Start("worker a")]
+    assert tree.child("worker a").budget.count(0) == 0
+
+
+def test_rule_25_one_that_leaves_before_it_was_ready_is_a_crash():
+    tree, _ = ready(starting("a", "b"), "listener")
+
+    tree, actions = on_exit(tree, "worker a", REPLACE, 0.0)
+
+    assert tree.child("worker a").budget.count(0) == 1
+
+
+def test_rule_26_with_no_worker_left_and_one_parked_for_crashing_the_daemon_gives_up():
+    tree, _ = on_exit(running("a", "b"), "worker b", CANNOT, 0.0)
+
+    tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
+    tree, rest = ended(tree, "sweeper", "listener")
+
+    assert any(isinstance(action, GaveUp) and action.id == "worker a" for action in actions)
+    assert rest[-1] == End(1)
+
+
+def test_rule_26_with_all_parked_for_their_definition_it_stays():
+    tree, _ = on_exit(running("a"), "worker a", CANNOT, 0.0)
+
+    assert tree.phase is Phase.RUNNING
+
+
+def test_rule_27_giving_up_stops_the_others_in_reverse_and_exits_1():
+    tree, actions = on_exit(running("a", max_restarts=0), "listener", CRASH, 5.0)
+    tree, two = ended(tree, "sweeper")
+    tree, three = ended(tree, "worker a")
+
+    assert isinstance(actions[0], GaveUp)
+    assert told(actions + two + three) == ["stop sweeper", "stop worker a"]
+    assert three[-1] == End(1)
+
+
+# Stop
+
+
+def test_rule_28_a_stop_goes_in_reverse_order_and_the_group_together():
+    tree, one = on_stop(running("a", "b"), 0.0, drain=True, within_s=60)
+    tree, two = ended(tree, "sweeper")
+    tree, none = ended(tree, "worker b")
+    tree, three = ended(tree, "worker a")
+    tree, four = ended(tree, "listener")
+
+    assert told(one) == ["stop sweeper"]
+    assert told(two) == ["drain worker a", "drain worker b"]
+    assert told(none) == []
+    assert told(three) == ["stop listener"]
+    assert four == [End(0)]
+
+
+def test_rule_29_a_drain_is_limited_by_drain_timeout_and_kill_grace():
+    tree, _ = on_stop(running("a", hang_timeout_s=1e6), 0.0, drain=True, within_s=60)
+    tree, _ = ended(tree, "sweeper")
+
+    assert on_tick(tree, 66.9)[1] == []
+    assert kinds(on_tick(tree, 67.0)[1]) == ["Kill"]
+
+
+def test_rule_30_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
+    tree, _ = on_stop(running("a", "b"), 0.0, drain=True, within_s=60)
+
+    tree, dies = on_exit(tree, "worker a", CRASH, 0.1)
+    tree, rest = ended(tree, "sweeper", "worker b", "listener")
+
+    assert told(dies) == []
+    assert told(rest) == ["drain worker b", "stop listener"]
+
+
+def test_rule_32_a_quick_stop_overtakes_a_drain():
+    tree, _ = on_stop(running("a"), 0.0, drain=True, within_s=60)
+    tree, _ = ended(tree, "sweeper")
+
+    tree, actions = on_stop(tree, 1.0, drain=False)
+
+    assert told(actions) == ["stop worker a"]
+    assert kinds(on_tick(tree, 8.0)[1]) == ["Kill"]
+
+
+def test_rule_32_a_drain_does_not_slow_down_a_quick_stop():
+    tree, _ = on_stop(running("a"), 0.0, drain=False)
+
+    assert on_stop(tree, 1.0, drain=True, within_s=60) == (tree, [])
+
+
+def test_rule_32_a_drain_by_command_has_no_limit_until_a_signal_gives_it_one():
+    tree, _ = on_stop(running("a", hang_timeout_s=1e6), 0.0, drain=True)
+    tree, _ = ended(tree, "sweeper")
+    assert on_tick(tree, 5000.0)[1] == []
+
+    tree, actions = on_stop(tree, 6000.0, drain=True, within_s=60)
+
+    assert actions == [Ask("worker a", Drain(60))]
+
+
+def test_rule_2_a_stop_during_the_start_starts_nothing_more():
+    tree, actions = on_stop(starting("a", startup_wait_s=100), 0.0, drain=True, within_s=60)
+    tree, rest = ended(tree, "listener")
+
+    assert told(actions) == ["stop listener"]
+    assert rest == [End(0)]
+    assert next_due(on_stop(starting("a"), 0.0, drain=True)[0]) <= 1.0
+
+
+def test_rule_2_a_stop_during_discovery_ends_at_once():
+    assert on_stop(before(), 0.0, drain=True)[1][-1] == End(0)
+
+
+def test_rule_42_a_silent_child_is_killed():
+    tree = running("a", hang_timeout_s=60)
+    for id in ("listener", "sweeper"):
+        tree, _ = on_heard(tree, id, 59.0)
+
+    tree, actions = on_tick(tree, 60.0)
+
+    assert actions == [Kill("worker a", "said nothing for 60 s")]
+
+
+# The table of moves
+
+
+def test_a_move_that_the_table_lacks_is_refused():
+    with pytest.raises(Bug, match="E902"):
+        move(State.IDLE, State.UP)
+
+
+def test_every_state_has_its_moves():
+    assert set(MOVES) == set(State)
