@@ -1,11 +1,14 @@
 -- Settings of the one transaction that migrates, and the lock that keeps a second one waiting.
--- Names resolve in pg_catalog only; bodies are checked when they run, since functions call
--- each other in any order; statement_timeout is off, as a migration may take its time.
-set local search_path = '';
+-- Read committed, so that who waited for the lock sees what was done meanwhile. Bodies are
+-- checked when they run, since functions call each other in any order; statement_timeout is
+-- off, as a migration may take its time.
+set transaction isolation level read committed;
+set local client_encoding = 'UTF8';
 set local check_function_bodies = off;
 set local client_min_messages = warning;
 set local statement_timeout = 0;
 set local lock_timeout = '60s';
+<printing>
 do $$
 begin
   if current_setting('search_path') <> '""' then

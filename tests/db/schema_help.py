@@ -18,7 +18,7 @@ As: TypeAlias = Callable[[str], Connection]
 def catalog(conn: Connection) -> dict[str, str]:
     """Return the fingerprint of everything in pgflow and pgflowd."""
     with conn.transaction():
-        conn.execute("set local search_path = ''")
+        conn.execute(read("install/printing.sql").text.encode())
         return dict(conn.execute(read("install/fingerprint.sql").text.encode()).fetchall())
 
 

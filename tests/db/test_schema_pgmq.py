@@ -54,6 +54,16 @@ def test_an_extension_that_is_too_old_is_refused(offering: ScratchServer) -> Non
             schema.migrate(conn)
 
 
+def test_a_pgmq_that_went_away_or_back_is_told(conn: Connection) -> None:
+    conn.execute("comment on schema pgmq is 'pgmq 1.4.9, installed as plain SQL by pgflowd'")
+    with pytest.raises(DatabaseError, match=r"E304 pgmq is at version 1\.4\.9"):
+        schema.require(conn)
+
+    conn.execute("drop schema pgmq cascade")
+    with pytest.raises(DatabaseError, match="E304 schema pgmq is gone"):
+        schema.require(conn)
+
+
 def test_without_an_extension_the_sql_of_the_package_is_used(empty: Connection) -> None:
     schema.migrate(empty)
 

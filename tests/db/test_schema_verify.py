@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from schema_help import Connection
 
 from pgflowd.db import schema
 from pgflowd.errors import DatabaseError
+from pgflowd.host.postgres import wheel_binaries
+from pgflowd.testing.scratch import ScratchDatabase
 
 
 def test_an_untouched_database_has_nothing_to_tell(conn: Connection) -> None:
@@ -59,6 +64,43 @@ def test_migrate_mends_a_function_and_says_that_it_does(conn: Connection) -> Non
     schema.migrate(conn)
 
     assert schema.verify(conn) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "intervalstyle = 'sql_standard'",
+        "quote_all_identifiers = on",
+        "datestyle = 'German'",
+        "search_path = pgflow, pgflowd, pgmq",
+        "default_transaction_isolation = 'serializable'",
+        "standard_conforming_strings = off",
+        "client_encoding = 'LATIN1'",
+    ],
+)
+def test_settings_of_the_session_make_no_difference(conn: Connection, setting: str) -> None:
+    conn.execute(f"set {setting}".encode())
+
+    assert schema.verify(conn) == []
+    schema.migrate(conn)
+    conn.execute("reset all")
+    assert schema.verify(conn) == []
+
+
+def test_a_database_restored_from_a_dump_is_as_it_was(
+    database: ScratchDatabase, empty_database: ScratchDatabase, tmp_path: Path
+) -> None:
+    database.connect().execute("select pgflow.create_flow('kept')")
+    programs, dump = wheel_binaries(), tmp_path / "dump.sql"
+    subprocess.run([programs / "pg_dump", "-f", dump, database.dsn], check=True, timeout=60)
+    psql = [programs / "psql", "-qX1", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null"]
+    subprocess.run([*psql, "-f", dump, empty_database.dsn], check=True, timeout=60)
+
+    conn = empty_database.connect()
+
+    assert schema.require(conn).core == "own"
+    assert schema.verify(conn) == []
+    assert schema.migrate(conn).migrations == []
 
 
 def test_what_others_add_is_none_of_our_business(conn: Connection) -> None:

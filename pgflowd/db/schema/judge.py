@@ -8,13 +8,16 @@ that fits no release we know (E307) is left alone.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, schema_files
+from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, read, schema_files
 from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, State, read_state
 from pgflowd.errors import DatabaseError, Problem
 
+OLDEST_PGMQ = (1, 5)
+UPDATE = "run `alter extension pgmq update`"
 MIGRATE = "run `pgflowd db migrate`"
 
 
@@ -31,6 +34,7 @@ class Status:
 def status(conn: Connection) -> Status:
     """Look at the database and judge it."""
     with translated(conn), conn.transaction():
+        conn.execute(read("install/printing.sql").text.encode())
         state = read_state(conn)
     problem = _broken(state) or _distance(state)
     differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
@@ -125,8 +129,15 @@ def _distance(state: State) -> Problem | None:
             f"schema pgflow was release {state.record.core} and is {state.core} now",
             next=MIGRATE,
         )
+    return _wrong_pgmq(state)
+
+
+def _wrong_pgmq(state: State) -> Problem | None:
     if state.pgmq is None:
         return Problem("E304", "schema pgmq is gone", next=MIGRATE)
+    numbers = re.findall(r"\d+", state.pgmq)[:2]
+    if numbers and tuple(map(int, numbers)) < OLDEST_PGMQ:
+        return Problem("E304", f"pgmq is at version {state.pgmq}, before 1.5", next=UPDATE)
     return None
 
 

@@ -68,8 +68,12 @@ def sql(from_: int | None = None) -> str:
 
 def session_script(servers: range = SERVERS) -> SqlFile:
     """Return what opens the transaction: settings, the look at the server, and the lock."""
-    versions = {"oldest": str(servers[0]), "newest": str(servers[-1])}
-    return read("install/session.sql", **versions)
+    return read(
+        "install/session.sql",
+        printing=read("install/printing.sql").text,
+        oldest=str(servers[0]),
+        newest=str(servers[-1]),
+    )
 
 
 def roles_sql() -> str:

@@ -22,8 +22,8 @@ BY_HAND = "change it back by hand, or restore it; sql/schema shows how it should
 def verify(conn: Connection) -> list[Problem]:
     """Return one problem for each object that differs or is missing."""
     with translated(conn), conn.transaction():
+        conn.execute(read("install/printing.sql").text.encode())
         state = require(conn)
-        conn.execute("set local search_path = ''")
         known = _pairs(conn, "install/known.sql")
         present = _pairs(conn, "install/fingerprint.sql")
         applied = _pairs(conn, "install/applied.sql")
