@@ -34,7 +34,7 @@ def place() -> Iterator[Path]:
     pid = postmaster(above / "db" / "server" / "data")
     if pid:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGINT)
         until(lambda: not alive(pid))
     shutil.rmtree(above)
 
