@@ -1,6 +1,7 @@
 -- The roles of pgflowd, each with the least it needs. Printed by `pgflowd db sql roles`.
--- Run it as a superuser, in one transaction, before or after `pgflowd db migrate`; running it
--- again changes nothing. None of them can log in: grant one to the user that shall have it.
+-- Run it in one transaction as a superuser, or as an owner of database and schemas who may
+-- create roles, before or after `pgflowd db migrate`; running it again changes nothing. None of
+-- them can log in: grant one to the user that shall have it.
 --
 --   pgflow_owner    owns schemas and queues; migrates, deploys and deletes flows
 --   pgflow_worker   all a daemon does: claims, reports, beats and recovers; and no more
@@ -25,6 +26,9 @@ begin
       null;  -- made at this moment, for another database
     end;
   end loop;
+  if not pg_has_role('pgflow_owner', 'usage') then  -- no superuser: be one of the owners
+    execute format('grant pgflow_owner to %I', current_user);
+  end if;
   execute format('grant create on database %I to pgflow_owner', current_database());
 end
 $$;

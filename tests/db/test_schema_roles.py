@@ -14,7 +14,7 @@ from schema_help import As, Connection
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
 from pgflowd.errors import AccessDenied
-from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 FLOW = """
 select pgflow.create_flow('Shop', max_attempts => 2, base_delay => 0),
@@ -247,6 +247,30 @@ def test_flows_that_were_there_before_the_roles_are_shared_too(
     conn.execute("select pgflow.delete_flow_and_data('Shop')")
 
     assert claimed == run_id
+
+
+def test_who_is_no_superuser_may_run_it_as_owner_of_the_database(
+    offering: ScratchServer,
+) -> None:
+    with offering.database(schema=False) as fresh:
+        conn = fresh.connect()
+        conn.execute("create role manager createrole")
+        conn.execute(f'alter database "{fresh.name}" owner to manager'.encode())
+        conn.execute("set role manager")
+        schema.migrate(conn)
+        conn.execute("select pgflow.create_flow('before')")
+
+        for _ in range(2):
+            with conn.transaction():
+                conn.execute(schema.roles_sql().encode())
+        schema.migrate(conn)
+
+        conn.execute("reset role; set role pgflow_owner")
+        conn.execute(FLOW)
+        conn.execute("set role pgflow_starter")
+        assert _start(conn)
+        conn.execute("set role pgflow_worker")
+        conn.execute("select * from pgmq.read('before', 1, 1), pgmq.q_shop")
 
 
 def test_running_the_script_again_changes_nothing(as_role: As, conn: Connection) -> None:
