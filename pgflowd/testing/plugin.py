@@ -60,7 +60,7 @@ def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
 
 @pytest.fixture
 def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
-    """A fresh database with our schema: `dsn`, and `connect()`."""
+    """A fresh database with our schema: `dsn`, `client`, and `connect()`."""
     with pgflow_server.database() as database:
         yield database
 

@@ -14,14 +14,18 @@ import importlib.metadata
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
 from psycopg import conninfo, errors, sql
 
 import pgflowd.db.schema
 from pgflowd.shipped import shipped
+
+if TYPE_CHECKING:
+    from pgflowd.client import Client
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
@@ -32,7 +36,7 @@ _RUNS, _TEMPLATES = 0x70670001, 0x70670002  # the advisory locks' first halves
 
 
 class ScratchDatabase:
-    """A database of one test: where it is, and connections which end with it."""
+    """A database of one test: where it is, and a client and connections which end with it."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -48,7 +52,16 @@ class ScratchDatabase:
         self._connections.append(connection)
         return connection
 
+    @cached_property
+    def client(self) -> Client:
+        """A client of this database, as applications have one."""
+        from pgflowd.client import Client
+
+        return Client(self.dsn)
+
     def close(self) -> None:
+        if "client" in self.__dict__:
+            self.client.close()
         for connection in self._connections:
             connection.close()
 

@@ -68,6 +68,15 @@ def test_connections_commit_by_themselves_unless_told_otherwise(database: Scratc
     assert not database.connect(autocommit=False).autocommit
 
 
+def test_a_database_has_a_client(database: ScratchDatabase):
+    database.connect().execute("select pgflow.create_flow('greet')")
+    database.connect().execute("select pgflow.add_step('greet', 'hello')")
+
+    run = database.client.start_flow("greet", {"name": "you"})
+
+    assert database.client.get_run(run.run_id).status == "started"
+
+
 def test_what_a_killed_run_left_is_dropped_by_the_next(server: ScratchServer):
     killed = "import os, sys; from pgflowd.testing.scratch import ScratchServer as Server; "
     killed += "print(Server(sys.argv[1]).database().__enter__().name, flush=True); os._exit(9)"
