@@ -4,8 +4,8 @@
 -- report the task; closed it is history.
 -- An attempt is written only by who holds the lock of its task row: no index keeps a second
 -- open row out, this rule does. No index mentions a column that a report changes, so that
--- each report is one HOT update; fillfactor leaves room for it. The token never changes, and
--- its index is what a heartbeat, which names tokens, finds them by.
+-- each report is one HOT update; fillfactor leaves room for it, even where a whole page is at
+-- work at once. The token never changes, and its index is what a heartbeat finds tokens by.
 create table if not exists pgflowd.attempts (
   run_id uuid not null,
   step_slug text not null,
@@ -33,7 +33,7 @@ create table if not exists pgflowd.attempts (
   constraint outcome_is_known check (outcome in (
     'completed', 'failed', 'timed_out', 'crashed', 'released', 'stalled', 'late', 'lost')),
   constraint ended_with_an_outcome check ((ended_at is null) = (outcome is null))
-) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_vacuum_insert_scale_factor = 0.1);
 create unique index if not exists attempts_token_key on pgflowd.attempts (token);
 

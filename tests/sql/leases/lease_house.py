@@ -111,7 +111,9 @@ class House:
 
     # -- defining and starting -------------------------------------------------------------
 
-    def flow(self, *steps: str, max_attempts: int = 3, timeout: int = 60, base_delay: int = 0) -> str:
+    def flow(
+        self, *steps: str, max_attempts: int = 3, timeout: int = 60, base_delay: int = 0
+    ) -> str:
         """Define a flow of steps: `a`, `b:a` after a, `m*:a` a map over a; a by default."""
         slug = f"flow_{uuid.uuid4().hex[:8]}"
         self.rows(
@@ -171,7 +173,9 @@ class House:
         query = "select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)"
         return str(self.value(query, *key(task), json.dumps(output), conn=conn))
 
-    def fail(self, task: Row, text: str = "boom", conn: Connection | None = None, **more: Any) -> str:
+    def fail(
+        self, task: Row, text: str = "boom", conn: Connection | None = None, **more: Any
+    ) -> str:
         named = "".join(f", {name} => %s" for name in more)
         query = f"select pgflowd.fail(%s, %s, %s, %s, %s{named})"
         return str(self.value(query, *key(task), text, *more.values(), conn=conn))
@@ -198,7 +202,9 @@ class House:
         query = "select pgflowd.recover_stalled(%s::interval)"
         return int(self.value(query, threshold, conn=conn))
 
-    def crashed(self, worker: uuid.UUID, reason: str = "killed", conn: Connection | None = None) -> int:
+    def crashed(
+        self, worker: uuid.UUID, reason: str = "killed", conn: Connection | None = None
+    ) -> int:
         return int(self.value("select pgflowd.crashed(%s, %s)", worker, reason, conn=conn))
 
     def cancel(self, run: uuid.UUID, conn: Connection | None = None) -> str:
@@ -211,10 +217,13 @@ class House:
         query = "select pgflowd.set_setting(%s, %s::jsonb, 'test')"
         return self.value(query, name, json.dumps(value))
 
-    def upstream_claim(self, flow: str, worker: uuid.UUID, conn: Connection | None = None) -> list[Row]:
+    def upstream_claim(
+        self, flow: str, worker: uuid.UUID, conn: Connection | None = None
+    ) -> list[Row]:
         """Claim as a worker of upstream does: read, start, and no lease."""
         query = (
-            "select begun.* from (select array_agg(msg_id) as ids from pgmq.read(%s, 2, 10)) as read"
+            "select begun.*"
+            " from (select array_agg(msg_id) as ids from pgmq.read(%s, 2, 10)) as read"
             " cross join lateral pgflow.start_tasks(%s, read.ids, %s) as begun"
         )
         return self.rows(query, flow, flow, worker, conn=conn)
@@ -227,7 +236,10 @@ class House:
 
     def lapse(self, task: Row) -> None:
         """Let the lease run out now, and the message become visible."""
-        self.rows("update pgflowd.attempts set lease_until = now() where token = %s returning 1", task.token)
+        self.rows(
+            "update pgflowd.attempts set lease_until = now() where token = %s returning 1",
+            task.token,
+        )
         self.show(task)
 
     def show(self, task: Row) -> None:
@@ -237,7 +249,8 @@ class House:
         """Let task and attempt have begun earlier, the run with them."""
         back = f"- interval '{by}'"
         self.rows(
-            f"update pgflow.step_tasks set queued_at = queued_at {back}, started_at = started_at {back}"
+            f"update pgflow.step_tasks set queued_at = queued_at {back},"
+            f" started_at = started_at {back}"
             " where (run_id, step_slug, task_index) = (%s, %s, %s) returning 1",
             *key(task)[:3],
         )
@@ -280,7 +293,8 @@ INVARIANTS = {
          where r.status = 'completed' and (r.remaining_steps <> 0
             or s.status not in ('completed', 'skipped') or coalesce(s.remaining_tasks, 0) <> 0)""",
     "a completed step has all its tasks": """
-        select s.run_id from pgflow.step_states s left join pgflow.step_tasks t using (run_id, step_slug)
+        select s.run_id from pgflow.step_states s
+          left join pgflow.step_tasks t using (run_id, step_slug)
          where s.status = 'completed' group by s.run_id, s.step_slug, s.initial_tasks
         having count(*) filter (where t.status = 'completed') <> s.initial_tasks""",
     "a started step counts its open tasks": """
@@ -292,7 +306,8 @@ INVARIANTS = {
         select run_id from pgflowd.attempts where outcome = 'completed'
          group by run_id, step_slug, task_index having count(*) > 1""",
     "a completed attempt has a completed task": """
-        select a.run_id from pgflowd.attempts a join pgflow.step_tasks t using (run_id, step_slug, task_index)
+        select a.run_id from pgflowd.attempts a
+          join pgflow.step_tasks t using (run_id, step_slug, task_index)
          where a.outcome = 'completed' and t.status <> 'completed'""",
     "a task has at most one live lease": """
         select run_id from pgflowd.attempt_history where live

@@ -88,7 +88,9 @@ def test_an_output_that_breaks_a_type_fails_its_run_and_no_other(house: House) -
     assert house.run_status(second) == "started"
     assert house.outcomes(first) == house.kept("failed")
     if house.history != "off":
-        assert house.report(element(tasks[first], output='{"no": "array"}'))[0].verdict == "repeated"
+        assert (
+            house.report(element(tasks[first], output='{"no": "array"}'))[0].verdict == "repeated"
+        )
 
 
 def test_a_batch_spans_runs_and_flows(house: House) -> None:

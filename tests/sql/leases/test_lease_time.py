@@ -75,11 +75,17 @@ def test_a_beat_never_shortens(house: House) -> None:
     house.start(flow)
     worker = house.worker(flow)
     task = house.claim_one(flow, worker, lease="1 hour")
-    before = house.value("select lease_until from pgflowd.attempts"), house.queue(flow)[task.msg_id].vt
+    before = (
+        house.value("select lease_until from pgflowd.attempts"),
+        house.queue(flow)[task.msg_id].vt,
+    )
 
     assert house.beat(worker, task, lease="1 s") == ["ok"]
 
-    after = house.value("select lease_until from pgflowd.attempts"), house.queue(flow)[task.msg_id].vt
+    after = (
+        house.value("select lease_until from pgflowd.attempts"),
+        house.queue(flow)[task.msg_id].vt,
+    )
     assert after == before
 
 
@@ -108,13 +114,17 @@ def test_a_message_is_hidden_at_least_as_long_as_the_lease_lasts(house: House) -
 
 def test_a_worker_that_will_not_beat_holds_a_task_for_its_timeout(house: House) -> None:
     flow = house.flow("a", "b", timeout=10)
-    house.do("update pgflow.steps set opt_timeout = 100 where flow_slug = %s and step_slug = 'b'", flow)
+    house.do(
+        "update pgflow.steps set opt_timeout = 100 where flow_slug = %s and step_slug = 'b'", flow
+    )
     house.start(flow)
 
     tasks = house.claim(flow, house.worker(flow), lease=None)
 
     lasts = {task.step_slug: (task.lease_until - task_started(house, task)) for task in tasks}
-    hidden = {task.step_slug: house.queue(flow)[task.msg_id].vt - task.lease_until for task in tasks}
+    hidden = {
+        task.step_slug: house.queue(flow)[task.msg_id].vt - task.lease_until for task in tasks
+    }
     assert round(lasts["a"].total_seconds()) == 12
     assert round(lasts["b"].total_seconds()) == 102
     assert min(hidden.values()).total_seconds() >= 0

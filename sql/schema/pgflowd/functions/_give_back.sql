@@ -1,12 +1,14 @@
--- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed): queue started tasks
+-- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queue started tasks
 -- again whose worker vanished. The attempt is not spent: it closes as stalled, and the count
 -- goes back. With `only_lapsed` a lease that lives is left alone; it is tested here, under the
 -- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit` times in a row is left as well: giving
--- it up needs the lock of its run, see _give_up.
+-- it up needs the lock of its run, see _give_up. With `show` the messages become visible and the
+-- workers are told; who is about to claim them himself keeps them hidden.
 -- The caller holds the locks of the tasks. Returns those given back.
 -- Called by: claim, crashed, recover_stalled.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._give_back(
-  run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean)
+  run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
+  show boolean default true)
 returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
 declare
   crash_limit int := pgflowd.setting('crash_limit')::int;
@@ -49,7 +51,7 @@ begin
 
   for queue in
     select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
-      from unnest(given_back) as task group by 1
+      from unnest(given_back) as task where _give_back.show group by 1
   loop
     perform pgflowd._show(queue.name, queue.msg_ids, clock_timestamp());
     perform pgflowd._wake(queue.name);

@@ -33,7 +33,7 @@ begin
   if lapsed.run_ids is not null then
     select array_agg(back.message_id) into given_back
       from pgflowd._give_back(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
-                              'its lease lapsed', true) as back;
+                              'its lease lapsed', true, show => false) as back;
   end if;
 
   for hidden in

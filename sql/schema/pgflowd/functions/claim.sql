@@ -41,7 +41,8 @@ begin
   if worker.leaving then
     return;
   end if;
-  hidden_s := coalesce(ceil(extract(epoch from claim.lease)), longest + 2);
+  hidden_s := greatest(1, ceil(extract(epoch from coalesce(claim.lease,
+                                                           make_interval(secs => longest + 2)))));
 
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(claim.flow_slug) as known loop
