@@ -1,0 +1,94 @@
+"""Section 20: who may do what, with nothing granted and with what an installation grants."""
+
+import psycopg
+import pytest
+
+GRANTS = """
+grant usage on schema pgflow to {role};
+grant execute on function pgflow.start_flow_with_states(text, jsonb, uuid) to {role};
+grant execute on function pgflow.get_run_with_states(uuid) to {role};
+grant select on pgflow.flows, pgflow.steps to {role};
+"""
+
+
+@pytest.fixture
+def stranger(suite):
+    """A role that has nothing."""
+    suite.do("create role d_stranger")
+    return "d_stranger"
+
+
+@pytest.fixture
+def client(suite, stranger):
+    """A role with what lets clients start and follow runs."""
+    suite.flow("f", "a", "b: a")
+    for grant in GRANTS.format(role=stranger).strip().split("\n"):
+        suite.do(grant)
+    suite.do("set local role d_stranger")
+    return suite
+
+
+def test_a_stranger_cannot_use_the_schema(suite, stranger):
+    suite.flow("f", "a")
+    suite.do("set local role d_stranger")
+
+    for query in (
+        "select pgflow.start_flow('f', '{}')",
+        "select * from pgflow.flows",
+        "select pgflow.is_valid_slug('a')",
+        "select pgflow.requeue_stalled_tasks()",
+    ):
+        error = suite.error(query)
+        assert isinstance(error, psycopg.errors.InsufficientPrivilege)
+        assert error.diag.message_primary == "permission denied for schema pgflow"
+
+
+def test_the_schema_grants_nothing_on_its_tables(suite):
+    granted = suite.rows(
+        "select table_name, grantee from information_schema.role_table_grants"
+        " where table_schema = 'pgflow' and grantee not in (select current_user)"
+    )
+
+    assert [row for row in granted if row["grantee"] in ("PUBLIC", "public")] == []
+
+
+def test_a_client_starts_a_run_and_follows_it(client):
+    document = client.value("select pgflow.start_flow_with_states('f', '{\"x\": 1}')")
+
+    assert document["run"]["status"] == "started"
+    followed = client.value("select pgflow.get_run_with_states(%s)", document["run"]["run_id"])
+    assert followed == document
+    assert client.column("select step_slug from pgflow.steps order by step_index") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from pgflow.runs",
+        "select * from pgflow.step_tasks",
+        "delete from pgflow.flows",
+        "update pgflow.flows set opt_timeout = 1",
+        "select * from pgmq.q_f",
+        "select pgflow.start_flow('f', '{}')",
+        "select pgflow.create_flow('g')",
+        "select pgflow.delete_flow_and_data('f')",
+        "select pgflow.complete_task(gen_random_uuid(), 'a', 0, '1') from pgflow.flows",
+    ],
+)
+def test_a_client_may_do_nothing_else(client, query):
+    error = client.error(query)
+
+    assert isinstance(error, psycopg.errors.InsufficientPrivilege)
+
+
+def test_a_definer_function_does_not_trust_the_caller_s_search_path(client):
+    client.do("reset role")
+    client.do("create schema trap; grant all on schema trap to d_stranger")
+    client.do("create table trap.runs (run_id uuid); create table trap.step_states (run_id uuid)")
+    client.do("create function trap.jsonb_agg(anyelement) returns jsonb language sql as 'select null::jsonb'")
+    client.do("set local role d_stranger")
+    client.do("set local search_path = trap, pg_catalog")
+
+    document = client.value("select pgflow.start_flow_with_states('f', '{}')")
+
+    assert len(document["steps"]) == 2
