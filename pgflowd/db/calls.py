@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
+from psycopg.rows import tuple_row
 
 from pgflowd.db.connection import translated
 
@@ -36,7 +37,7 @@ class Call(Generic[A]):
 
 def run(conn: SyncConnection, call: Call[A]) -> A:
     """Perform the call and return its answer."""
-    with translated(conn), conn.cursor() as cursor:
+    with translated(conn), conn.cursor(row_factory=tuple_row) as cursor:
         _leave_json_alone(cursor)
         cursor.execute(call.sql.encode(), call.params)
         return call.read(cursor.fetchall())
@@ -45,7 +46,7 @@ def run(conn: SyncConnection, call: Call[A]) -> A:
 async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
     """Do what `run` does, for those who await."""
     with translated(conn):
-        async with conn.cursor() as cursor:
+        async with conn.cursor(row_factory=tuple_row) as cursor:
             _leave_json_alone(cursor)
             await cursor.execute(call.sql.encode(), call.params)
             return call.read(await cursor.fetchall())
@@ -53,7 +54,11 @@ async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
 
 def together(conn: SyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
     """Perform both, in this order, in one round trip and one transaction."""
-    with translated(conn), conn.cursor() as one, conn.cursor() as two:
+    with (
+        translated(conn),
+        conn.cursor(row_factory=tuple_row) as one,
+        conn.cursor(row_factory=tuple_row) as two,
+    ):
         _leave_json_alone(two)
         with conn.pipeline():
             one.execute(first.sql.encode(), first.params)
@@ -64,7 +69,10 @@ def together(conn: SyncConnection, first: Call[A], second: Call[B]) -> tuple[A, 
 async def together_async(conn: AsyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
     """Do what `together` does, for those who await."""
     with translated(conn):
-        async with conn.cursor() as one, conn.cursor() as two:
+        async with (
+            conn.cursor(row_factory=tuple_row) as one,
+            conn.cursor(row_factory=tuple_row) as two,
+        ):
             _leave_json_alone(two)
             async with conn.pipeline():
                 await one.execute(first.sql.encode(), first.params)

@@ -1,0 +1,299 @@
+"""
+Client: what applications call to start runs and follow them.
+
+    client = Client("postgresql://…")   # or Client(conn), or Client() for the libpq environment
+    run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
+
+`AsyncClient` has the same methods, awaited. Both only perform the scripts of `db.scripts`; a
+client made of a URL keeps a few connections for the next call and may be used by several
+threads. A connection that was passed in is the caller's: it is never committed, rolled back
+or closed, and nothing can be waited for on it, since nothing happens before its commit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core.ids import uuid7
+from pgflowd.db import scripts
+from pgflowd.db.connection import connect, connect_async
+from pgflowd.db.play import Connections, play, play_async
+from pgflowd.db.runs import Run, RunWithStates, StepState
+from pgflowd.db.scripts import Script
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+__all__ = ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"]
+
+Connection = psycopg.Connection[Any]
+AsyncConnection = psycopg.AsyncConnection[Any]
+T = TypeVar("T")
+RunId = UUID | str
+
+NAME = "pgflowd client"
+
+
+class Client:
+    """For plain code and threads."""
+
+    def __init__(self, database: str | Connection = "") -> None:
+        self._url = database if isinstance(database, str) else ""
+        self._given = None if isinstance(database, str) else database
+        self._connections: Connections[Connection] = Connections()
+
+    def start_flow(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        run_id: RunId | None = None,
+        conn: Connection | None = None,
+    ) -> Run:
+        """Start a run; with `conn`, when that commits. RunExists, UnknownFlow, MapInput."""
+        return self._play(scripts.start(flow_slug, input, _id_or_new(run_id)), conn)
+
+    def start_flows(
+        self,
+        flow_slug: str,
+        inputs: Sequence[Any],
+        *,
+        run_ids: Sequence[RunId] | None = None,
+        conn: Connection | None = None,
+    ) -> list[Run]:
+        """Start a run for each input, all or none, in their order."""
+        return self._play(scripts.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn)
+
+    def start_flow_sync(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        timeout: float | None = None,
+        run_id: RunId | None = None,
+    ) -> Run:
+        """Start a run and wait for its end. WaitTimeout: it goes on."""
+        _refuse(self._given)
+        script = scripts.start_and_wait(flow_slug, input, _id_or_new(run_id), timeout)
+        return self._play(script)
+
+    def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
+        """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
+        _refuse(self._given)
+        return self._play(scripts.wait(_id(run_id), timeout))
+
+    def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
+        """Read a run. NotFound."""
+        return self._play(scripts.get(_id(run_id)), conn)
+
+    def get_run_with_states(
+        self, run_id: RunId, *, conn: Connection | None = None
+    ) -> RunWithStates:
+        """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
+        return self._play(scripts.get_with_states(_id(run_id)), conn)
+
+    def cancel(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> Run:
+        """End a run and its running tasks. RunEnded if it is over; twice is once."""
+        return self._play(scripts.cancel(_id(run_id), reason, actor), conn)
+
+    def retry(
+        self,
+        run_id: RunId,
+        *,
+        actor: str | None = None,
+        even_if_cancelled: bool = False,
+        conn: Connection | None = None,
+    ) -> Run:
+        """Try the failed steps of a run again; completed work stays. NotRetryable."""
+        return self._play(scripts.retry(_id(run_id), actor, even_if_cancelled), conn)
+
+    def close(self) -> None:
+        """Close the connections that are kept; one that was passed in stays open."""
+        self._connections.closed = True
+        while conn := self._connections.take():
+            conn.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _play(self, script: Script[T], conn: Connection | None = None) -> T:
+        with self._connection(conn) as connection:
+            return play(connection, script)
+
+    @contextmanager
+    def _connection(self, conn: Connection | None) -> Iterator[Connection]:
+        if given := conn or self._given:
+            yield given
+            return
+        own = self._connections.take() or connect(self._url, name=NAME)
+        try:
+            yield own
+        except BaseException:  # in the middle of what?
+            own.close()
+            raise
+        if not self._connections.keep(own):
+            own.close()
+
+
+class AsyncClient:
+    """For asyncio; the methods of `Client`, awaited."""
+
+    def __init__(self, database: str | AsyncConnection = "") -> None:
+        self._url = database if isinstance(database, str) else ""
+        self._given = None if isinstance(database, str) else database
+        self._connections: Connections[AsyncConnection] = Connections()
+
+    async def start_flow(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        run_id: RunId | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Start a run; with `conn`, when that commits. RunExists, UnknownFlow, MapInput."""
+        return await self._play(scripts.start(flow_slug, input, _id_or_new(run_id)), conn)
+
+    async def start_flows(
+        self,
+        flow_slug: str,
+        inputs: Sequence[Any],
+        *,
+        run_ids: Sequence[RunId] | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> list[Run]:
+        """Start a run for each input, all or none, in their order."""
+        script = scripts.start_many(flow_slug, inputs, _ids(run_ids, inputs))
+        return await self._play(script, conn)
+
+    async def start_flow_sync(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        timeout: float | None = None,
+        run_id: RunId | None = None,
+    ) -> Run:
+        """Start a run and wait for its end. WaitTimeout: it goes on."""
+        _refuse(self._given)
+        script = scripts.start_and_wait(flow_slug, input, _id_or_new(run_id), timeout)
+        return await self._play(script)
+
+    async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
+        """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
+        _refuse(self._given)
+        return await self._play(scripts.wait(_id(run_id), timeout))
+
+    async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
+        """Read a run. NotFound."""
+        return await self._play(scripts.get(_id(run_id)), conn)
+
+    async def get_run_with_states(
+        self, run_id: RunId, *, conn: AsyncConnection | None = None
+    ) -> RunWithStates:
+        """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
+        return await self._play(scripts.get_with_states(_id(run_id)), conn)
+
+    async def cancel(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """End a run and its running tasks. RunEnded if it is over; twice is once."""
+        return await self._play(scripts.cancel(_id(run_id), reason, actor), conn)
+
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        actor: str | None = None,
+        even_if_cancelled: bool = False,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Try the failed steps of a run again; completed work stays. NotRetryable."""
+        return await self._play(scripts.retry(_id(run_id), actor, even_if_cancelled), conn)
+
+    async def close(self) -> None:
+        """Close the connections that are kept; one that was passed in stays open."""
+        self._connections.closed = True
+        while conn := self._connections.take():
+            await conn.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _play(self, script: Script[T], conn: AsyncConnection | None = None) -> T:
+        async with self._connection(conn) as connection:
+            return await play_async(connection, script)
+
+    @asynccontextmanager
+    async def _connection(self, conn: AsyncConnection | None) -> AsyncIterator[AsyncConnection]:
+        if given := conn or self._given:
+            yield given
+            return
+        own = self._connections.take() or await connect_async(self._url, name=NAME)
+        try:
+            yield own
+        except BaseException:  # in the middle of what?
+            await own.close()
+            raise
+        if not self._connections.keep(own):
+            await own.close()
+
+
+def _refuse(given: object) -> None:
+    if given is not None:
+        raise ValueError(
+            "a connection passed in cannot wait: nothing happens before its commit;"
+            " wait with a client made of a URL"
+        )
+
+
+def _id(run_id: RunId) -> UUID:
+    return run_id if isinstance(run_id, UUID) else UUID(run_id)
+
+
+def _id_or_new(run_id: RunId | None) -> UUID:
+    return _new_id() if run_id is None else _id(run_id)
+
+
+def _ids(run_ids: Sequence[RunId] | None, inputs: Sequence[Any]) -> list[UUID]:
+    return [_new_id() for _ in inputs] if run_ids is None else [_id(one) for one in run_ids]
+
+
+def _new_id() -> UUID:
+    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))

@@ -1,0 +1,135 @@
+"""
+Play: performs scripts, on plain connections and on asyncio ones, and keeps connections.
+
+What a script yields is done, and what comes of it, answer or error, goes back into it. Nothing
+is decided here.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from typing import Any, Generic, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from pgflowd.db import runs
+from pgflowd.db.calls import Call, run, run_async
+from pgflowd.db.connection import translated
+from pgflowd.db.scripts import Listen, Nap, Script, Step, Unlisten
+
+Connection = psycopg.Connection[Any]
+AsyncConnection = psycopg.AsyncConnection[Any]
+AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
+T = TypeVar("T")
+
+MOST_KEPT = 4
+
+
+class Connections(Generic[AnyConnection]):
+    """Connections that wait for the next call. List operations are atomic among threads."""
+
+    def __init__(self) -> None:
+        self.idle: list[AnyConnection] = []
+        self.closed = False
+
+    def take(self) -> AnyConnection | None:
+        """A connection whose other end is still there, if one is idle."""
+        while True:
+            try:
+                conn = self.idle.pop()
+            except IndexError:
+                return None
+            if _is_alive(conn):
+                return conn
+            conn.pgconn.finish()
+
+    def keep(self, conn: AnyConnection) -> bool:
+        """Keep a connection for later, unless there is no use for it."""
+        is_fine = not self.closed and not conn.closed and not conn.broken
+        if is_fine and len(self.idle) < MOST_KEPT:
+            self.idle.append(conn)
+            return True
+        return False
+
+
+def play(conn: Connection, script: Script[T]) -> T:
+    """Perform a script on a plain connection."""
+    answer: Any = None
+    error: Exception | None = None
+    try:
+        while True:
+            step = script.send(answer) if error is None else script.throw(error)
+            answer, error = None, None
+            try:
+                answer = _perform(conn, step)
+            except Exception as trouble:
+                error = trouble
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _perform(conn: Connection, step: Step) -> Any:
+    if isinstance(step, Call):
+        return run(conn, step)
+    with translated(conn):
+        if isinstance(step, Listen):
+            conn.execute(_listen(step))
+        elif isinstance(step, Unlisten):
+            conn.execute("unlisten *")
+        elif isinstance(step, Nap):
+            until = time.monotonic() + step.longest_s
+            while (left_s := until - time.monotonic()) > 0:
+                for notice in conn.notifies(timeout=left_s, stop_after=1):
+                    if runs.tells_the_end(notice.payload):
+                        return None
+    return time.monotonic()
+
+
+async def play_async(conn: AsyncConnection, script: Script[T]) -> T:
+    """Perform a script on an asyncio connection."""
+    answer: Any = None
+    error: Exception | None = None
+    try:
+        while True:
+            step = script.send(answer) if error is None else script.throw(error)
+            answer, error = None, None
+            try:
+                answer = await _perform_async(conn, step)
+            except Exception as trouble:
+                error = trouble
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def _perform_async(conn: AsyncConnection, step: Step) -> Any:
+    if isinstance(step, Call):
+        return await run_async(conn, step)
+    with translated(conn):
+        if isinstance(step, Listen):
+            await conn.execute(_listen(step))
+        elif isinstance(step, Unlisten):
+            await conn.execute("unlisten *")
+        elif isinstance(step, Nap):
+            until = time.monotonic() + step.longest_s
+            while (left_s := until - time.monotonic()) > 0:
+                async for notice in conn.notifies(timeout=left_s, stop_after=1):
+                    if runs.tells_the_end(notice.payload):
+                        return None
+    return time.monotonic()
+
+
+def _listen(step: Listen) -> sql.Composed:
+    return sql.SQL("listen {}").format(sql.Identifier(step.channel))
+
+
+def _is_alive(conn: Connection | AsyncConnection) -> bool:
+    """Whether the server still waits for us: to an idle connection it says nothing but goodbye."""
+    if conn.closed:
+        return False
+    with selectors.DefaultSelector() as selector:
+        selector.register(conn.pgconn.socket, selectors.EVENT_READ)
+        return not selector.select(timeout=0)

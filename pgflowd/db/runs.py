@@ -1,0 +1,223 @@
+"""
+Runs: starting, reading, cancelling and retrying them, as calls for `db.calls`.
+
+A run is read from the document of `get_run_with_states`, which a role that may read no table
+can call, too; so whatever columns a core has more or less do not matter. Cancelled runs are
+`failed` to other runtimes; who cancelled, when and why is read from schema `pgflowd` where it
+is there and may be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.db.calls import Call, Rows, only
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StepState:
+    """One step of a run."""
+
+    step_slug: str
+    status: str  # created, started, completed, failed, skipped
+    output: Any
+    error: str | None
+    skip_reason: str | None
+    initial_tasks: int | None  # None while a map waits for its array
+    remaining_tasks: int | None
+    remaining_deps: int
+    created_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    skipped_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a flow, as it was when it was read. Times are in UTC."""
+
+    run_id: UUID
+    flow_slug: str
+    status: str  # started, completed, failed, cancelled
+    input: Any
+    output: Any
+    error: str | None
+    remaining_steps: int
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    cancelled_at: datetime | None = None
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status != "started"
+
+
+@dataclass(frozen=True)
+class RunWithStates(Run):
+    """A run and its steps by slug."""
+
+    steps: Mapping[str, StepState] | None = None
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What this role can do in this database, so that nothing is tried in vain."""
+
+    start_many: bool  # by `start_flows`; otherwise one by one, as a role that reads no table
+    read_cancelled: bool
+
+
+def abilities() -> Call[Abilities]:
+    return Call(_ABILITIES, (), lambda rows: Abilities(*rows[0]))
+
+
+def start(flow_slug: str, input: str, run_id: UUID) -> Call[Run]:
+    return Call(_START, (flow_slug, input, run_id), lambda rows: run_of(_parsed(only(rows))))
+
+
+def start_many(
+    flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities
+) -> Call[list[Run]]:
+    sql = _START_MANY if can.start_many else _START_EACH
+    return Call(
+        sql, (flow_slug, list(inputs), list(run_ids)), lambda rows: _in_order(rows, run_ids)
+    )
+
+
+def get(run_id: UUID) -> Call[Run | None]:
+    return Call(_GET, (run_id,), _run_or_none)
+
+
+def get_with_states(run_id: UUID) -> Call[RunWithStates | None]:
+    return Call(_GET_WITH_STATES, (run_id,), _states_or_none)
+
+
+def get_cancelled(run_id: UUID) -> Call[tuple[datetime, str | None, str | None] | None]:
+    return Call(_GET_CANCELLED, (run_id,), lambda rows: rows[0] if rows else None)
+
+
+def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Call[str]:
+    return Call(_CANCEL, (run_id, reason, actor), only)
+
+
+def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Call[int]:
+    return Call(_RETRY, (run_id, actor, even_if_cancelled), only)
+
+
+def channel(run_id: UUID) -> str:
+    """The channel on which plain PostgreSQL tells the events of a run."""
+    return f"pgflow:run:{run_id}"
+
+
+def tells_the_end(payload: str) -> bool:
+    """Whether a notification is, as far as text can tell, about the end of its run."""
+    return '"run:completed"' in payload or '"run:failed"' in payload
+
+
+_ABILITIES = """
+select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
+         and has_table_privilege('pgflow.runs', 'insert'),
+       exists (select from pg_catalog.pg_class as class
+                 join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+                where namespace.nspname = 'pgflowd' and class.relname = 'runs'
+                  and has_schema_privilege(namespace.oid, 'usage')
+                  and has_table_privilege(class.oid, 'select'))
+"""
+_START = "select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run'"
+_START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"
+_START_EACH = """
+select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run'
+  from (select %s::text as flow_slug, %s::jsonb[] as inputs, %s::uuid[] as run_ids) as given,
+       unnest(given.inputs, given.run_ids) as one (input, run_id)
+"""
+_GET = "select pgflow.get_run_with_states(%s) -> 'run'"
+_GET_WITH_STATES = "select pgflow.get_run_with_states(%s)"
+_GET_CANCELLED = """
+select cancelled_at, cancelled_by, cancel_reason
+  from pgflowd.runs where run_id = %s and cancelled_at is not null
+"""
+_CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
+_RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
+
+
+def run_of(row: Document) -> Run:
+    """Read a run from its row as JSON."""
+    return Run(**_columns(row))
+
+
+def _columns(row: Document) -> dict[str, Any]:
+    return {
+        "run_id": UUID(row["run_id"]),
+        "flow_slug": row["flow_slug"],
+        "status": row["status"],
+        "input": row["input"],
+        "output": row["output"],
+        "error": row.get("error_message"),
+        "remaining_steps": row["remaining_steps"],
+        "started_at": _time(row["started_at"]),
+        "completed_at": _time(row["completed_at"]),
+        "failed_at": _time(row["failed_at"]),
+    }
+
+
+def _state_of(row: Document) -> StepState:
+    return StepState(
+        step_slug=row["step_slug"],
+        status=row["status"],
+        output=row.get("output"),
+        error=row.get("error_message"),
+        skip_reason=row.get("skip_reason"),
+        initial_tasks=row.get("initial_tasks"),
+        remaining_tasks=row["remaining_tasks"],
+        remaining_deps=row["remaining_deps"],
+        created_at=_time(row["created_at"]),
+        started_at=_time(row["started_at"]),
+        completed_at=_time(row["completed_at"]),
+        failed_at=_time(row["failed_at"]),
+        skipped_at=_time(row.get("skipped_at")),
+    )
+
+
+def _run_or_none(rows: Rows) -> Run | None:
+    document = _parsed(only(rows))
+    return None if document is None else run_of(document)
+
+
+def _states_or_none(rows: Rows) -> RunWithStates | None:
+    document = _parsed(only(rows))
+    if document is None:
+        return None
+    states = sorted(map(_state_of, document["steps"]), key=_first_moved)
+    return RunWithStates(
+        **_columns(document["run"]), steps={state.step_slug: state for state in states}
+    )
+
+
+def _first_moved(state: StepState) -> tuple[bool, Any, str]:
+    """Those that moved first come first; those that have not moved last."""
+    moved = state.started_at or state.skipped_at or state.failed_at
+    return (moved is None, moved or 0, state.step_slug)
+
+
+def _in_order(rows: Rows, run_ids: Sequence[UUID]) -> list[Run]:
+    by_id = {run.run_id: run for run in (run_of(_parsed(row[0])) for row in rows)}
+    return [by_id[run_id] for run_id in run_ids]
+
+
+def _parsed(document: bytes | None) -> Any:
+    return None if document is None else json.loads(document)
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)

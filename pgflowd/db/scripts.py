@@ -1,0 +1,153 @@
+"""
+Scripts: what a client does, step by step, without doing it.
+
+A script is a generator that yields what it wants done (a `Call`, `Listen`, `Nap`, `Now`) and
+gets the answer back; errors come back as exceptions. `client.py` performs the steps, once on
+plain connections and once on asyncio ones, so the logic stands here and stands here once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pgflowd.core.jsonvalue import encode
+from pgflowd.db import runs
+from pgflowd.db.calls import Call
+from pgflowd.db.runs import Abilities, Run, RunWithStates
+from pgflowd.errors import NotFound, RunExists, UnknownFlow, WaitTimeout
+
+SHORTEST_NAP_S = 0.05
+LONGEST_NAP_S = 1.0
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Listen for the events of a run from now on."""
+
+    channel: str
+
+
+@dataclass(frozen=True)
+class Unlisten:
+    """Listen to nothing any more, since the connection may be used again."""
+
+
+@dataclass(frozen=True)
+class Nap:
+    """Wait until a notification tells the end of the run, at most so long."""
+
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class Now:
+    """Answer the seconds of a clock that only goes forward."""
+
+
+Step = Call[Any] | Listen | Unlisten | Nap | Now
+Script = Generator[Step, Any, T]
+
+
+def start(flow_slug: str, input: Any, run_id: UUID) -> Script[Run]:
+    text = encode(input, what="input")
+    run: Run = yield from _naming(runs.start(flow_slug, text, run_id), flow_slug, run_id)
+    return run
+
+
+def start_many(flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[UUID]) -> Script[list[Run]]:
+    if len(inputs) != len(run_ids):
+        raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
+    texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
+    if not texts:
+        return []
+    can: Abilities = yield runs.abilities()
+    call = runs.start_many(flow_slug, texts, run_ids, can)
+    started: list[Run] = yield from _naming(call, flow_slug, None)
+    return started
+
+
+def get(run_id: UUID) -> Script[Run]:
+    run: Run | None = yield runs.get(run_id)
+    return (yield from _with_cancelled(_known(run, run_id)))
+
+
+def get_with_states(run_id: UUID) -> Script[RunWithStates]:
+    run: RunWithStates | None = yield runs.get_with_states(run_id)
+    return (yield from _with_cancelled(_known(run, run_id)))
+
+
+def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Script[Run]:
+    yield runs.cancel(run_id, reason, actor)
+    return (yield from get(run_id))
+
+
+def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Script[Run]:
+    yield runs.retry(run_id, actor, even_if_cancelled)
+    return (yield from get(run_id))
+
+
+def wait(run_id: UUID, timeout_s: float | None) -> Script[Run]:
+    """Follow a run to its end: notified where there are notifications, polling anyway."""
+    began: float = yield Now()
+    yield Listen(runs.channel(run_id))
+    nap_s = SHORTEST_NAP_S
+    while True:
+        run: Run = yield from get(run_id)
+        if run.has_ended:
+            yield Unlisten()
+            return run
+        now: float = yield Now()
+        left_s = float("inf") if timeout_s is None else began + timeout_s - now
+        if left_s <= 0:
+            raise WaitTimeout(
+                f"run {run_id} has not ended after {timeout_s:g} s; it goes on",
+                next="wait again, or cancel it",
+            )
+        yield Nap(min(nap_s, left_s))
+        nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
+
+
+def start_and_wait(
+    flow_slug: str, input: Any, run_id: UUID, timeout_s: float | None
+) -> Script[Run]:
+    run = yield from start(flow_slug, input, run_id)
+    return run if run.has_ended else (yield from wait(run_id, timeout_s))
+
+
+def _naming(call: Call[T], flow_slug: str, run_id: UUID | None) -> Script[T]:
+    """Perform a start; say which flow or run it was about where the database refuses."""
+    try:
+        started: T = yield call
+    except UnknownFlow as error:
+        text = f"there is no flow '{flow_slug}' in the database"
+        raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error
+    except RunExists as error:
+        text = f"run {run_id} exists already" if run_id else "one of the runs exists already"
+        raise RunExists(text, next="leave run_id out to start another") from error
+    return started
+
+
+def _known(run: AnyRun | None, run_id: UUID) -> AnyRun:
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    return run
+
+
+def _with_cancelled(run: AnyRun) -> Script[AnyRun]:
+    """Look up whether a failed run was in fact cancelled, where that can be known."""
+    if run.status != "failed":
+        return run
+    can: Abilities = yield runs.abilities()
+    if not can.read_cancelled:
+        return run
+    found = yield runs.get_cancelled(run.run_id)
+    if found is None:
+        return run
+    at, by, reason = found
+    return replace(run, status="cancelled", cancelled_at=at, cancelled_by=by, cancel_reason=reason)

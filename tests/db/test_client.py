@@ -1,0 +1,422 @@
+"""The client: starting runs, following them to their end, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from pgflowd import AsyncClient, Client, Flow
+from pgflowd.core.ids import uuid7
+from pgflowd.errors import (
+    DatabaseError,
+    MapInput,
+    NotFound,
+    NotRetryable,
+    OutputError,
+    RunEnded,
+    RunExists,
+    UnknownFlow,
+    Unreachable,
+    WaitTimeout,
+)
+from pgflowd.testing.until import until
+
+WORKER = uuid4()
+
+flow = Flow("greet", max_attempts=1)
+
+
+@flow.step
+def hello(run): ...
+
+
+@flow.step
+def world(hello): ...
+
+
+@pytest.fixture
+def conn(database) -> psycopg.Connection:
+    connection = database.connect()
+    deploy(connection, flow)
+    connection.execute("insert into pgflow.workers values (%s, 'greet', 'test')", (WORKER,))
+    return connection
+
+
+@pytest.fixture
+def client(database, conn) -> Iterator[Client]:
+    with Client(database.dsn) as made:
+        yield made
+
+
+def deploy(connection: psycopg.Connection, flow: Flow) -> None:
+    shape = Jsonb(flow.shape())
+    connection.execute("select pgflow._create_flow_from_shape(%s, %s)", (flow.slug, shape))
+
+
+def work(connection: psycopg.Connection, output: Any = None, error: str | None = None) -> int:
+    """Do what can be done now; return how many tasks there were."""
+    claimed = connection.execute(
+        "select run_id, step_slug, task_index from pgflow.start_tasks('greet',"
+        " (select array_agg(message_id) from pgflow.step_tasks where status = 'queued'), %s)",
+        (WORKER,),
+    ).fetchall()
+    for task in claimed:
+        if error is None:
+            connection.execute(
+                "select pgflow.complete_task(%s, %s, %s, %s)", (*task, Jsonb(output))
+            )
+        else:
+            connection.execute("select pgflow.fail_task(%s, %s, %s, %s)", (*task, error))
+    return len(claimed)
+
+
+def later(call: Any, *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=call, args=arguments)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("value", [None, 0, "", [], {}, False, {"ä": [1.5, None]}, "\u2028"])
+def test_inputs_and_outputs_arrive_as_they_were(client, conn, value):
+    run = client.start_flow("greet", value)
+    work(conn, value)
+    work(conn, value)
+
+    done = client.wait(run.run_id, timeout=10)
+
+    assert (done.input, done.output) == (value, {"world": value})
+    assert type(done.input) is type(value)
+
+
+def test_a_started_run_tells_all_about_itself(client):
+    run = client.start_flow("greet", {"x": 1})
+
+    assert (run.flow_slug, run.status, run.remaining_steps) == ("greet", "started", 2)
+    assert run.run_id.version == 7
+    assert run.started_at.tzinfo is UTC
+    assert (run.output, run.error, run.completed_at, run.has_ended) == (None, None, None, False)
+    assert client.get_run(run.run_id) == client.get_run(str(run.run_id)) == run
+
+
+def test_states_stand_under_their_slugs(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn, {"said": "hello"})
+
+    run = client.get_run_with_states(run_id)
+
+    assert list(run.steps) == ["hello", "world"]
+    assert (run.steps["hello"].status, run.steps["hello"].output) == (
+        "completed",
+        {"said": "hello"},
+    )
+    assert run.steps["world"].remaining_tasks == 1
+    assert run.steps["hello"].completed_at.tzinfo is UTC
+
+
+def test_a_failed_run_is_a_value_and_says_why(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn, error="no such luck")
+
+    run = client.wait(run_id, timeout=10)
+
+    assert (run.status, run.error) == ("failed", "no such luck")
+    assert client.get_run_with_states(run_id).steps["hello"].error == "no such luck"
+
+
+def test_wait_is_woken_by_the_end_of_the_run(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn)
+    ended: list[float] = []
+    waiting = later(lambda: ended.append((client.wait(run_id, timeout=30), time.monotonic())[1]))
+
+    work(conn)
+    worked = time.monotonic()
+    waiting.join(timeout=30)
+
+    assert ended[0] - worked < 1
+
+
+def test_wait_needs_no_notifications(client, conn):
+    conn.execute("create schema realtime")
+    conn.execute(
+        "create function realtime.send(payload jsonb, event text, topic text, private boolean)"
+        " returns void language sql as ''"
+    )
+    run_id = client.start_flow("greet", 1).run_id
+    waiting = later(client.wait, run_id)
+
+    work(conn)
+    work(conn)
+    waiting.join(timeout=30)
+
+    assert not waiting.is_alive()
+
+
+def test_waiting_ends_after_the_timeout_and_the_run_goes_on(client):
+    began = time.monotonic()
+
+    with pytest.raises(WaitTimeout, match=r"has not ended after 0\.2 s; it goes on"):
+        client.start_flow_sync("greet", 1, timeout=0.2)
+
+    assert 0.2 <= time.monotonic() - began < 5
+    with pytest.raises(TimeoutError):
+        client.wait(client.start_flow("greet", 1).run_id, timeout=0)
+
+
+def test_start_flow_sync_returns_the_run_as_it_ended(client, conn):
+    def both_steps() -> None:
+        done = 0
+        while done < 2:
+            done += work(conn, "done")
+
+    working = later(both_steps)
+    run = client.start_flow_sync("greet", 1, timeout=30)
+    working.join(timeout=30)
+
+    assert (run.status, run.output) == ("completed", {"world": "done"})
+
+
+def test_a_connection_after_a_wait_listens_no_more(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn)
+    work(conn)
+    client.wait(run_id)
+
+    (kept,) = client._connections.idle
+    assert kept.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
+
+
+def test_a_run_starts_when_the_connection_of_the_caller_commits(client, database):
+    with database.connect(autocommit=False, row_factory=dict_row) as own:
+        own.execute("create table pages (url text)")
+        run = client.start_flow("greet", {"url": "x"}, conn=own)
+        assert client.get_run(run.run_id, conn=own) == run
+        with pytest.raises(NotFound):
+            client.get_run(run.run_id)
+        own.commit()
+        kept = client.start_flow("greet", 1, conn=own)
+        own.rollback()
+        assert not own.closed
+
+    assert client.get_run(run.run_id).input == {"url": "x"}
+    with pytest.raises(NotFound):
+        client.get_run(kept.run_id)
+
+
+def test_a_client_of_a_connection_does_not_wait_on_it(conn):
+    client = Client(conn)
+    run = client.start_flow("greet", 1)
+
+    for call in (lambda: client.wait(run.run_id), lambda: client.start_flow_sync("greet", 1)):
+        with pytest.raises(ValueError, match="wait with a client made of a URL"):
+            call()
+    client.close()
+
+    assert conn.execute("select 1").fetchone() == (1,)
+
+
+def test_many_runs_start_at_once_in_their_order(client, conn):
+    inputs = [None, 0, {"x": [1]}, "text"]
+    ids = [uuid4() for _ in inputs]
+
+    assert [run.input for run in client.start_flows("greet", inputs)] == inputs
+    assert [run.run_id for run in client.start_flows("greet", inputs, run_ids=ids)] == ids
+    assert client.start_flows("greet", []) == []
+    with pytest.raises(RunExists, match="one of the runs exists already"):
+        client.start_flows("greet", [1, 2], run_ids=[uuid4(), ids[0]])
+    with pytest.raises(OutputError, match=r"inputs\[1\]\.x is NaN"):
+        client.start_flows("greet", [1, {"x": float("nan")}])
+    with pytest.raises(ValueError, match="there are 2 inputs and 1 run ids"):
+        client.start_flows("greet", [1, 2], run_ids=[uuid4()])
+
+    assert conn.execute("select count(*) from pgflow.runs").fetchone() == (8,)
+
+
+def test_what_cannot_be_started_is_told_with_its_name(client, conn):
+    mapping = Flow("each_one")
+    mapping.map(slug="each")(lambda item: item)
+    deploy(conn, mapping)
+    run_id = client.start_flow("greet", 1).run_id
+
+    with pytest.raises(UnknownFlow) as unknown:
+        client.start_flow("gret", 1)
+    assert str(unknown.value) == (
+        "E415 there is no flow 'gret' in the database; run `pgflowd flows deploy gret`"
+    )
+    with pytest.raises(RunExists, match=f"E410 run {run_id} exists already"):
+        client.start_flow("greet", 1, run_id=run_id)
+    with pytest.raises(MapInput, match="E416"):
+        client.start_flow("each_one", {"no": "array"})
+    with pytest.raises(OutputError, match="E403 input is a set"):
+        client.start_flow("greet", {1})
+
+
+def test_an_unknown_run_is_not_found_by_anything(client):
+    nobody = uuid4()
+
+    for call in (
+        client.get_run,
+        client.get_run_with_states,
+        client.wait,
+        client.cancel,
+        client.retry,
+    ):
+        with pytest.raises(NotFound, match="E409 there is no run"):
+            call(nobody)
+
+
+def test_a_cancelled_run_is_shown_as_such_with_who_and_why(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+
+    cancelled = client.cancel(run_id, reason="wrong customer", actor="ann")
+
+    assert (cancelled.status, cancelled.cancelled_by) == ("cancelled", "ann")
+    assert cancelled.cancel_reason == "wrong customer"
+    assert cancelled.cancelled_at.utcoffset() is not None
+    assert client.get_run_with_states(run_id).status == client.wait(run_id).status == "cancelled"
+    assert client.cancel(run_id).cancel_reason == "wrong customer"
+    with pytest.raises(NotRetryable, match="E411"):
+        client.retry(run_id)
+    assert client.retry(run_id, even_if_cancelled=True).status == "started"
+
+
+def test_a_run_that_ended_cannot_be_cancelled_nor_a_completed_one_retried(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn)
+    work(conn)
+
+    with pytest.raises(RunEnded, match="E411"):
+        client.cancel(run_id)
+    with pytest.raises(NotRetryable, match="E411"):
+        client.retry(run_id)
+
+
+def test_a_failed_run_is_retried_where_it_failed(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn, "first")
+    work(conn, error="no")
+
+    again = client.retry(run_id, actor="ann")
+
+    assert (again.status, again.error) == ("started", None)
+    work(conn, "second")
+    assert client.wait(run_id, timeout=10).output == {"world": "second"}
+
+
+def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
+    conn.execute("drop schema pgflowd cascade")
+
+    runs = [client.start_flow("greet", 1), *client.start_flows("greet", [2, 3])]
+    work(conn, error="no")
+
+    assert [client.wait(run.run_id).status for run in runs] == ["failed"] * 3
+    with pytest.raises(DatabaseError, match="pgflowd db migrate"):
+        client.cancel(runs[0].run_id)
+
+
+def test_a_role_that_reads_no_table_starts_and_follows_runs(client, conn, database):
+    conn.execute("drop role if exists c_starter")
+    conn.execute("create role c_starter login")
+    conn.execute("grant usage on schema pgflow to c_starter")
+    try:
+        for function in ("start_flow_with_states(text, jsonb, uuid)", "get_run_with_states(uuid)"):
+            conn.execute(f"grant execute on function pgflow.{function} to c_starter")
+        starter = Client(psycopg.conninfo.make_conninfo(database.dsn, user="c_starter"))
+
+        one, two = starter.start_flows("greet", [1, 2])
+        run = starter.start_flow("greet", 3)
+        client.cancel(run.run_id)
+
+        assert (one.input, two.input) == (1, 2)
+        assert starter.wait(run.run_id, timeout=5).status == "failed"
+        starter.close()
+    finally:
+        conn.execute("drop owned by c_starter")
+        conn.execute("drop role c_starter")
+
+
+def test_a_server_that_hung_up_is_called_again(client, conn):
+    client.start_flow("greet", 1)
+    ours = (
+        "from pg_stat_activity where application_name = 'pgflowd client'"
+        " and datname = current_database()"
+    )
+    conn.execute(f"select pg_terminate_backend(pid) {ours}")
+    until(lambda: conn.execute(f"select {ours}").rowcount == 0, within_s=10)
+
+    assert client.start_flow("greet", 2).input == 2
+
+
+def test_nobody_at_the_address_is_told_without_the_password():
+    with pytest.raises(Unreachable, match="E301") as caught:
+        Client("postgresql://ann:secret@127.0.0.1:1/shop").get_run(uuid4())
+
+    assert "secret" not in str(caught.value)
+
+
+def test_threads_may_share_a_client(client, conn):
+    started: list[UUID] = []
+    threads = [
+        later(lambda: started.extend(client.start_flow("greet", n).run_id for n in range(5)))
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.join(timeout=30)
+
+    assert len(set(started)) == 30
+
+
+def test_the_asyncio_client_does_the_same(database, conn):
+    async def follow() -> None:
+        async with AsyncClient(database.dsn) as client:
+            run = await client.start_flow("greet", {"x": None})
+            waiting = asyncio.create_task(client.wait(run.run_id, timeout=30))
+            await asyncio.to_thread(work, conn, 0)
+            await asyncio.to_thread(work, conn, 0)
+            done = await waiting
+            assert (done.status, done.output) == ("completed", {"world": 0})
+            assert (await client.get_run_with_states(run.run_id)).steps["hello"].output == 0
+            with pytest.raises(WaitTimeout):
+                await client.start_flow_sync("greet", 1, timeout=0.1)
+            one, two = await client.start_flows("greet", [1, 2])
+            assert (await client.cancel(one.run_id)).status == "cancelled"
+            assert (await client.retry(one.run_id, even_if_cancelled=True)).status == "started"
+            with pytest.raises(NotFound):
+                await client.get_run(uuid4())
+            assert (await client.get_run(two.run_id)).input == 2
+
+    asyncio.run(follow())
+
+
+def test_the_asyncio_client_uses_the_connection_of_the_caller(database, conn):
+    async def start_and_roll_back() -> Any:
+        async with await psycopg.AsyncConnection.connect(database.dsn) as own:
+            client = AsyncClient(own)
+            run = await client.start_flow("greet", 1)
+            with pytest.raises(ValueError, match="made of a URL"):
+                await client.wait(run.run_id)
+            await own.rollback()
+            return run.run_id
+
+    run_id = asyncio.run(start_and_roll_back())
+
+    with pytest.raises(NotFound):
+        Client(conn).get_run(run_id)
+
+
+def test_ids_begin_with_the_time_and_are_told_apart_by_their_end():
+    one, two = uuid7(1_700_000_000_000, b"\0" * 10), uuid7(1_700_000_000_001, b"\xff" * 10)
+
+    assert str(one) == "018bcfe5-6800-7000-8000-000000000000"
+    assert str(two) == "018bcfe5-6801-7fff-bfff-ffffffffffff"
+    assert (one.version, one.variant) == (7, UUID(int=0x8 << 60).variant)
