@@ -46,9 +46,11 @@ def _is_dependent_map(step: dict[str, Any]) -> bool:
 @st.composite
 def _steps(draw: st.DrawFn, index: int, before: list[str], order_matters: bool) -> dict[str, Any]:
     is_map = draw(st.integers(0, 2)) == 0
-    deps = draw(st.lists(st.sampled_from(before), unique=True, max_size=1 if is_map else 3)) if (
-        before
-    ) else []
+    deps = (
+        draw(st.lists(st.sampled_from(before), unique=True, max_size=1 if is_map else 3))
+        if (before)
+        else []
+    )
     unmet = draw(st.sampled_from(MODES if order_matters else MODES[1:]))
     exhausted = draw(st.sampled_from(MODES if order_matters else MODES[1:]))
     return {

@@ -22,7 +22,9 @@ def test_the_result_is_an_int(suite):
     assert suite.value("select pg_typeof(pgflow.calculate_retry_delay(1, 1))::text") == "integer"
 
 
-@pytest.mark.parametrize(("base", "attempts"), [(5, 30), (5, 31), (2147483647, 2), (1, 100), (1, 5000)])
+@pytest.mark.parametrize(
+    ("base", "attempts"), [(5, 30), (5, 31), (2147483647, 2), (1, 100), (1, 5000)]
+)
 def test_huge_delays_are_capped_and_do_not_raise(suite, base, attempts):
     found = suite.value("select pgflow.calculate_retry_delay(%s, %s)", base, attempts)
 

@@ -5,6 +5,7 @@ import uuid
 import pytest
 from psycopg.types.json import Jsonb
 
+
 def needs(pattern, mode="skip", **more):
     return {"required_input_pattern": pattern, "when_unmet": mode, **more}
 
@@ -72,7 +73,9 @@ def test_both_patterns_must_agree(suite, given, met):
     assert suite.statuses(run)["a"] == ("started" if met else "skipped")
 
 
-@pytest.mark.parametrize(("output", "met"), [({"ok": True}, True), ({"ok": False}, False), (1, False)])
+@pytest.mark.parametrize(
+    ("output", "met"), [({"ok": True}, True), ({"ok": False}, False), (1, False)]
+)
 def test_a_dependent_step_looks_at_the_outputs_of_its_dependencies(suite, output, met):
     suite.flow("f", "a", ("b: a", needs({"a": {"ok": True}})))
     run = suite.start("f", {"a": {"ok": True}})
@@ -195,7 +198,9 @@ def test_a_failing_condition_behind_an_empty_map_fails_the_run(suite):
 def test_an_empty_map_behind_empty_maps_is_tested_before_it_completes(suite, depth):
     chain = [f"m{n}*: m{n - 1}" for n in range(1, depth)]
     last = f"m{depth - 1}"
-    suite.flow("f", "m0*", *chain, (f"n*: {last}", needs({last: [1]})), "z: n", ("o*: n", needs({})))
+    suite.flow(
+        "f", "m0*", *chain, (f"n*: {last}", needs({last: [1]})), "z: n", ("o*: n", needs({}))
+    )
 
     run = suite.start("f", [])
 
@@ -346,7 +351,9 @@ def test_chains_of_unmet_steps_are_skipped_in_one_call(suite):
     run = suite.start("f")
 
     assert suite.statuses(run) == {"a": "skipped", "b": "skipped", "c": "skipped", "d": "started"}
-    reasons = suite.column("select distinct skip_reason from pgflow.step_states where skipped_at is not null")
+    reasons = suite.column(
+        "select distinct skip_reason from pgflow.step_states where skipped_at is not null"
+    )
     assert reasons == ["condition_unmet"]
 
 
@@ -376,7 +383,9 @@ def test_when_only_the_last_step_is_skipped_the_run_completes(suite):
 
 
 def test_a_cascade_takes_everything_downstream(suite):
-    suite.flow("f", ("a", needs({"x": 1}, "skip-cascade")), "other", "b: a", "c: b other", "d: other")
+    suite.flow(
+        "f", ("a", needs({"x": 1}, "skip-cascade")), "other", "b: a", "c: b other", "d: other"
+    )
 
     run = suite.start("f")
 

@@ -203,9 +203,9 @@ def test_a_function_has_the_published_signature(plain, name):
     if name == "ensure_flow_compiled":
         arguments[-1]["default"] = None  # else a call with two arguments would be ambiguous
 
-    found = {
-        tuple((row["types"] or [])[: row["count"]]): row for row in procedures(plain, name)
-    }[tuple(argument["type"] for argument in arguments)]
+    found = {tuple((row["types"] or [])[: row["count"]]): row for row in procedures(plain, name)}[
+        tuple(argument["type"] for argument in arguments)
+    ]
 
     assert (found["names"] or [])[: found["count"]] == [one["name"] for one in arguments]
     assert (found["default_texts"] or []) == [one["default"] for one in arguments]

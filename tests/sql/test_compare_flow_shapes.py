@@ -77,7 +77,9 @@ def test_dependencies(suite):
 def test_dependencies_are_sorted_and_joined(suite):
     one, two = step(dependencies=["c", "a"]), step(dependencies=["b", "a", "z"])
 
-    assert compare(suite, [one], [two]) == ["Step at index 0: dependencies differ [a, c] vs [a, b, z]"]
+    assert compare(suite, [one], [two]) == [
+        "Step at index 0: dependencies differ [a, c] vs [a, b, z]"
+    ]
     assert compare(suite, [one], [step(dependencies=["a", "c"])]) == []
 
 
@@ -117,7 +119,7 @@ def test_patterns_are_printed_as_jsonb(suite, key):
 
     assert compare(suite, [step()], [step(**{key: defined})]) == [
         f"Step at index 0: {key} differs '{{\"defined\": false}}'"
-        f" vs '{{\"value\": {{\"b\": 1, \"aa\": [2]}}, \"defined\": true}}'"
+        f' vs \'{{"value": {{"b": 1, "aa": [2]}}, "defined": true}}\''
     ]
     assert compare(suite, [step(**{key: defined})], [step(**{key: defined})]) == []
 

@@ -37,7 +37,11 @@ def test_the_step_completes_with_its_task(suite, diamond):
     suite.complete(diamond, "a", {"y": 1})
 
     state = suite.state(diamond, "a")
-    assert (state["status"], state["remaining_tasks"], state["output"]) == ("completed", 0, {"y": 1})
+    assert (state["status"], state["remaining_tasks"], state["output"]) == (
+        "completed",
+        0,
+        {"y": 1},
+    )
     assert state["completed_at"] == suite.value("select now()")
     assert suite.run(diamond)["remaining_steps"] == 3
 

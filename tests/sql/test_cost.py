@@ -22,9 +22,7 @@ def warm(world, query, *args):
 
 
 def claim_of(world, slug, count):
-    ids = world.column(
-        f"select msg_id from pgmq.q_{slug} order by msg_id desc limit %s", count
-    )
+    ids = world.column(f"select msg_id from pgmq.q_{slug} order by msg_id desc limit %s", count)
     query = "select * from pgflow.start_tasks(%s, %s, %s)"
     return warm(world, query, slug, ids, world.worker(slug))
 

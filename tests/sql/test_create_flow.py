@@ -97,9 +97,7 @@ def test_an_illegal_slug_violates_slug_is_valid(suite, slug):
 
 
 def test_a_null_slug_is_refused(suite):
-    assert isinstance(
-        suite.error("select pgflow.create_flow(null)"), psycopg.errors.IntegrityError
-    )
+    assert isinstance(suite.error("select pgflow.create_flow(null)"), psycopg.errors.IntegrityError)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from psycopg.types.json import Jsonb
 
 def create(suite, shape, slug="f"):
     suite.do(
-        "select pgflow._create_flow_from_shape(p_flow_slug => %s, p_shape => %s)", slug, Jsonb(shape)
+        "select pgflow._create_flow_from_shape(p_flow_slug => %s, p_shape => %s)",
+        slug,
+        Jsonb(shape),
     )
 
 

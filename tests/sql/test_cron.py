@@ -22,7 +22,9 @@ def test_recovery_is_scheduled_every_15_seconds(suite):
 def test_recovery_is_rescheduled(suite):
     suite.value("select pgflow.setup_requeue_stalled_tasks_cron('15 seconds')")
 
-    text = suite.value("select pgflow.setup_requeue_stalled_tasks_cron(cron_interval => '1 minute')")
+    text = suite.value(
+        "select pgflow.setup_requeue_stalled_tasks_cron(cron_interval => '1 minute')"
+    )
 
     assert isinstance(text, str)
     assert jobs(suite)["pgflow_requeue_stalled_tasks"][0] == "1 minute"

@@ -346,7 +346,12 @@ def test_the_skip_is_told_with_its_message_before_what_follows(suite):
 
     suite.fail(run, "a", "the reason")
 
-    assert suite.events(run) == ["run:started", "step:a:started", "step:a:skipped", "step:b:started"]
+    assert suite.events(run) == [
+        "run:started",
+        "step:a:started",
+        "step:a:skipped",
+        "step:b:started",
+    ]
     payload = suite.payload(run, "step:a:skipped")
     assert payload["error_message"] == "the reason"
     assert payload["skip_reason"] == "handler_failed" and payload["status"] == "skipped"

@@ -96,8 +96,8 @@ def test_errors_of_start_flow_pass_through(suite):
 
 def test_the_document_is_plain_json(suite):
     suite.flow("f", "a")
-    run = suite.start("f", {"text": "ä\"\\"})
+    run = suite.start("f", {"text": 'ä"\\'})
 
     text = suite.value("select pgflow.get_run_with_states(%s)::text", run)
 
-    assert json.loads(text)["run"]["input"] == {"text": "ä\"\\"}
+    assert json.loads(text)["run"]["input"] == {"text": 'ä"\\'}

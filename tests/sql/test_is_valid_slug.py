@@ -10,7 +10,8 @@ def valid(plain, slug):
 
 
 @pytest.mark.parametrize(
-    "slug", ["a", "A", "_", "_a", "a1", "snake_case", "camelCase", "RUN", "Run", "runs", "a__b", "a_"]
+    "slug",
+    ["a", "A", "_", "_a", "a1", "snake_case", "camelCase", "RUN", "Run", "runs", "a__b", "a_"],
 )
 def test_letters_digits_and_underscores_are_valid(plain, slug):
     assert valid(plain, slug) is True

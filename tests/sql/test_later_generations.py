@@ -50,9 +50,7 @@ def test_a_step_is_refused_where_the_flow_has_one_queue(suite, claimable):
 def test_the_claim_with_three_untyped_arguments(suite, claimable):
     _run, ids, worker = claimable
 
-    records = suite.rows(
-        f"select * from pgflow.start_tasks('MyFlow', '{{{ids[0]}}}', '{worker}')"
-    )
+    records = suite.rows(f"select * from pgflow.start_tasks('MyFlow', '{{{ids[0]}}}', '{worker}')")
 
     assert len(records) == 1
 
@@ -71,7 +69,8 @@ def test_an_unknown_flow_gives_no_rows(suite, claimable):
     _run, ids, worker = claimable
 
     assert (
-        suite.rows("select * from pgflow.start_tasks('nobody', %s, %s, 'nobody')", ids, worker) == []
+        suite.rows("select * from pgflow.start_tasks('nobody', %s, %s, 'nobody')", ids, worker)
+        == []
     )
 
 

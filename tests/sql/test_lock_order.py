@@ -37,7 +37,9 @@ def prepare(shared):
     )
     shared.worker("f")
     old = shared.start("f", [])
-    shared.do("update pgflow.runs set status = 'failed', failed_at = now(), started_at = '-infinity'")
+    shared.do(
+        "update pgflow.runs set status = 'failed', failed_at = now(), started_at = '-infinity'"
+    )
     shared.do("update pgflow.runs set failed_at = now() - interval '2 days' where run_id = %s", old)
     shared.do("select pgmq.purge_queue('f')")
     shared.do("update pgflow.workers set last_heartbeat_at = 'infinity'")  # not to be pruned
@@ -75,8 +77,6 @@ GONE = (
     psycopg.errors.ForeignKeyViolation,  # of a flow, a step or a run
     psycopg.errors.UndefinedTable,  # of the queue
 )
-
-
 
 
 def together(sessions, acts, run):

@@ -95,7 +95,7 @@ def test_a_long_slug_and_a_long_message_at_once(shared, follow):
     shared.start("f", {}, run)
     shared.claim("f")
 
-    shared.fail(run, slug, "\\\"\n" * 3000)
+    shared.fail(run, slug, '\\"\n' * 3000)
 
     assert shared.statuses(run) == {slug: "skipped"}
     assert kinds(heard(4))[-2:] == [f"step:{slug}:skipped", "run:completed"]

@@ -94,7 +94,9 @@ def test_null_message_ids_are_passed_over(suite, runs):
 
 def test_old_archive_rows_go_and_younger_ones_stay(suite, runs):
     ids = suite.archive("f")
-    suite.do("update pgmq.a_f set archived_at = now() - interval '10 days' where msg_id = %s", ids[0])
+    suite.do(
+        "update pgmq.a_f set archived_at = now() - interval '10 days' where msg_id = %s", ids[0]
+    )
 
     prune(suite, 5)
 

@@ -139,9 +139,7 @@ def test_two_failures_of_one_run_are_told_once(shared, run, one, two):
     assert (task["status"], task["error_message"]) == ("failed", "second")
 
 
-def test_a_completion_that_waited_for_the_failure_of_its_run_changes_nothing(
-    shared, run, one, two
-):
+def test_a_completion_that_waited_for_the_failure_of_its_run_changes_nothing(shared, run, one, two):
     one.fail(run, "a", "first")
 
     with meanwhile(shared, two, lambda two: two.complete(run, "b", 1)):

@@ -95,7 +95,10 @@ class SideBySide:
     def start(self):
         self.model.start(self.flow["input"], str(self.run_id))
         self.suite.do(
-            "select pgflow.start_flow(%s, %s, %s)", self.slug, Jsonb(self.flow["input"]), self.run_id
+            "select pgflow.start_flow(%s, %s, %s)",
+            self.slug,
+            Jsonb(self.flow["input"]),
+            self.run_id,
         )
         self.compare()
 
@@ -200,9 +203,7 @@ def work(shared, flow, slug, runs):
             if attempt_fails(flow, *key, attempt):
                 world.fail(record["run_id"], key[0], f"boom {key[0]}", key[1])
             else:
-                world.complete(
-                    record["run_id"], key[0], flow["handlers"][key[0]]["output"], key[1]
-                )
+                world.complete(record["run_id"], key[0], flow["handlers"][key[0]]["output"], key[1])
     return True
 
 

@@ -316,9 +316,7 @@ def test_the_worker_must_exist(suite):
     suite.flow("f", "a")
     suite.start("f")
 
-    error = suite.error(
-        "select pgflow.start_tasks('f', %s, %s)", suite.active("f"), uuid.uuid4()
-    )
+    error = suite.error("select pgflow.start_tasks('f', %s, %s)", suite.active("f"), uuid.uuid4())
 
     assert isinstance(error, psycopg.errors.ForeignKeyViolation)
     assert error.diag.constraint_name == "step_tasks_last_worker_id_fkey"

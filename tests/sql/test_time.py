@@ -88,7 +88,12 @@ def test_an_older_transaction_settles_conditions_of_a_younger_run(shared, old):
     old.complete(run, "c", 1)
     old.conn.commit()
 
-    assert shared.statuses(run) == {"a": "completed", "b": "skipped", "c": "completed", "d": "failed"}
+    assert shared.statuses(run) == {
+        "a": "completed",
+        "b": "skipped",
+        "c": "completed",
+        "d": "failed",
+    }
 
 
 def test_an_older_transaction_recovers_nothing_that_is_young(shared, old):

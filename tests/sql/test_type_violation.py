@@ -62,7 +62,12 @@ def test_all_active_messages_of_the_run_are_archived(suite, run):
 def test_the_other_steps_stay(suite, run):
     suite.complete(run, "a", {})
 
-    assert suite.statuses(run) == {"a": "failed", "m": "created", "other": "started", "z": "created"}
+    assert suite.statuses(run) == {
+        "a": "failed",
+        "m": "created",
+        "other": "started",
+        "z": "created",
+    }
     assert suite.state(run, "m")["initial_tasks"] is None
     assert suite.tasks(run, "m") == []
 

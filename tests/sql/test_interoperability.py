@@ -1,0 +1,216 @@
+"""
+A real peer: the TypeScript client of the npm registry, 0.8.1, on our schema, beside plain SQL.
+
+`tests/npm/peer.mjs` runs it under Node, with `pgflow.run_in_input` on for its connection, as
+its handlers expect. Its packages come by `make peers`; without them the tests fail and say so.
+"""
+
+import json
+import shutil
+import subprocess
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from contract_world import broken_invariants
+from psycopg import conninfo
+
+NPM = Path(__file__).parents[1] / "npm"
+
+
+class Peer:
+    """The peer's process: a method of its client per call."""
+
+    def __init__(self, dsn, **settings):
+        assert shutil.which("node"), "this test needs Node.js; run `make peers`"
+        assert (NPM / "node_modules" / "@pgflow" / "core").exists(), "run `make peers`"
+        place = conninfo.conninfo_to_dict(dsn)
+        arguments = {
+            "host": place.get("host", "127.0.0.1"),
+            "port": int(place.get("port", 5432)),
+            "user": place.get("user", "postgres"),
+            "database": place["dbname"],
+            "settings": {"pgflow.run_in_input": "on", **settings},
+        }
+        self.process = subprocess.Popen(
+            ["node", "peer.mjs", json.dumps(arguments)],
+            cwd=NPM,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, method, *arguments):
+        self.process.stdin.write(json.dumps([method, *arguments], default=str) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise PeerError(answer)
+        return answer["ok"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(timeout=10)
+        self.process.stdout.close()
+
+
+class PeerError(Exception):
+    """What the peer's client threw: its text and SQLSTATE."""
+
+
+@pytest.fixture
+def peer(shared):
+    peer = Peer(shared.dsn)
+    yield peer
+    peer.close()
+
+
+def worker(shared, slug):
+    return shared.worker(slug, uuid.uuid4())
+
+
+def input_of(handled, step, index=0):
+    return next(task[3] for task in handled if (task[1], task[2]) == (step, index))
+
+
+def test_it_defines_flows_by_its_compiled_statements(shared, peer):
+    assert peer.ask("compile", "orders") == 5
+    assert peer.ask("compile", "orders") == 5
+
+    flow = shared.row("select * from pgflow.flows")
+    assert (flow["opt_max_attempts"], flow["opt_base_delay"], flow["opt_timeout"]) == (2, 1, 30)
+    steps = shared.rows("select * from pgflow.steps order by step_index")
+    assert [(row["step_slug"], row["step_type"], row["deps_count"]) for row in steps] == [
+        ("greet", "single", 0),
+        ("items", "single", 0),
+        ("taxed", "map", 1),
+        ("total", "single", 2),
+    ]
+    assert (steps[2]["opt_max_attempts"], steps[3]["opt_timeout"]) == (3, 9)
+
+
+def test_it_starts_reads_claims_and_completes(shared, peer):
+    peer.ask("compile", "orders")
+    run = peer.ask("startFlow", "orders", {"name": "Ada", "prices": [1, 2]})
+    assert (run["flow_slug"], run["status"], run["remaining_steps"]) == ("orders", "started", 4)
+
+    messages = peer.ask("readMessages", "orders", 5, 10, 1, 50)
+    ids = [message["msg_id"] for message in messages]
+    tasks = peer.ask("startTasks", "orders", ids, worker(shared, "orders"))
+
+    assert {message["message"]["step_slug"] for message in messages} == {"greet", "items"}
+    assert {task["step_slug"]: task["input"] for task in tasks} == {
+        "greet": {"run": {"name": "Ada", "prices": [1, 2]}},
+        "items": {"run": {"name": "Ada", "prices": [1, 2]}},
+    }
+    for task in tasks:
+        peer.ask("completeTask", task, [1, 2] if task["step_slug"] == "items" else "hello")
+    assert shared.statuses(run["run_id"])["taxed"] == "started"
+
+
+def test_a_run_id_of_its_own_is_kept(shared, peer):
+    peer.ask("compile", "squares")
+    given = uuid.uuid4()
+
+    run = peer.ask("startFlow", "squares", [1], str(given))
+
+    assert run["run_id"] == str(given)
+
+
+def test_it_works_a_whole_flow(shared, peer):
+    peer.ask("compile", "orders")
+    run = peer.ask("startFlow", "orders", {"name": "Ada", "prices": [1, 2, 3]})["run_id"]
+
+    handled = peer.ask("work", "orders", worker(shared, "orders"), [run])
+
+    assert len(handled) == 6
+    assert input_of(handled, "taxed", 2) == 3
+    assert input_of(handled, "total") == {
+        "run": {"name": "Ada", "prices": [1, 2, 3]},
+        "greet": "hello Ada",
+        "taxed": [2, 4, 6],
+    }
+    assert shared.run(run)["output"] == {"total": {"text": "hello Ada, Ada", "sum": 12}}
+    assert shared.queue("orders") == [] and broken_invariants(shared) == []
+
+
+def test_it_works_maps_of_maps(shared, peer):
+    peer.ask("compile", "squares")
+    runs = [peer.ask("startFlow", "squares", given)["run_id"] for given in ([1, 2, 3], [])]
+
+    peer.ask("work", "squares", worker(shared, "squares"), runs)
+
+    assert [shared.run(run)["output"] for run in runs] == [{"joined": "1 4 9"}, {"joined": None}]
+
+
+def test_it_reports_failures(shared, peer):
+    peer.ask("compile", "Fragile")
+    bad = peer.ask("startFlow", "Fragile", {"fail": True, "n": 1})["run_id"]
+    good = peer.ask("startFlow", "Fragile", {"n": 2})["run_id"]
+
+    peer.ask("work", "Fragile", worker(shared, "Fragile"), [bad, good])
+
+    assert shared.run(bad)["status"] == "failed"
+    assert shared.state(bad, "risky")["error_message"] == "too risky"
+    assert shared.run(good)["output"] == {"after": "lucky 2"}
+    assert shared.queue("Fragile") == []
+
+
+def test_its_errors_are_those_of_the_contract(shared, peer):
+    peer.ask("compile", "squares")
+
+    with pytest.raises(
+        PeerError, match="Flow squares has root map steps but input is not an array"
+    ):
+        peer.ask("startFlow", "squares", {"no": "array"})
+    with pytest.raises(PeerError, match="runs_flow_slug_fkey"):
+        peer.ask("startFlow", "nobody", {})
+
+
+def test_a_falsy_output_reaches_the_next_step_as_null(shared, peer):
+    """Its client sends null for 0, false and an empty text; whatever null, it is a null here."""
+    peer.ask("compile", "Fragile")
+    run = peer.ask("startFlow", "Fragile", {})["run_id"]
+    shared.claim("Fragile")
+
+    peer.ask("completeTask", {"run_id": run, "step_slug": "risky", "task_index": 0}, 0)
+
+    (record,) = shared.claim("Fragile")
+    assert record["input"] == {"risky": None}
+
+
+def plain_worker(shared, slug, runs, handlers):
+    """A worker of the present generation, in plain SQL, until these runs have ended."""
+    world, me, count = shared.session(autocommit=True), worker(shared, slug), 0
+    while world.value(
+        "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'", runs
+    ):
+        for record in world.start_tasks(slug, world.read(slug, qty=2), me):
+            count += 1
+            output = handlers[record["step_slug"]](record["input"], record["flow_input"])
+            world.complete(record["run_id"], record["step_slug"], output, record["task_index"])
+    return count
+
+
+def test_both_generations_share_one_flow(shared, peer):
+    peer.ask("compile", "orders")
+    runs = [shared.start("orders", {"name": f"n{n}", "prices": [n, 1]}) for n in range(12)]
+    handlers = {
+        "greet": lambda _input, run: f"hello {run['name']}",
+        "items": lambda _input, run: run["prices"],
+        "taxed": lambda price, _run: price * 2,
+        "total": lambda deps, _run: {"text": deps["greet"], "sum": sum(deps["taxed"])},
+    }
+
+    with ThreadPoolExecutor(2) as threads:
+        ours = threads.submit(plain_worker, shared, "orders", runs, handlers)
+        theirs = threads.submit(peer.ask, "work", "orders", worker(shared, "orders"), runs)
+        done = ours.result(timeout=60) + len(theirs.result(timeout=60))
+
+    assert done == 12 * 5
+    for n, run in enumerate(runs):
+        output = shared.run(run)["output"]["total"]
+        assert output["sum"] == 2 * n + 2 and output["text"].startswith(f"hello n{n}")
+    assert shared.queue("orders") == [] and broken_invariants(shared) == []
+    assert shared.column("select distinct attempts_count from pgflow.step_tasks") == [1]
