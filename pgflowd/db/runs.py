@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -67,7 +67,7 @@ class Run:
 class RunWithStates(Run):
     """A run and its steps by slug."""
 
-    steps: Mapping[str, StepState] | None = None
+    steps: Mapping[str, StepState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""Every Python block of the README runs, as one program, and type-checks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.json import Jsonb
+
+from pgflowd import Flow
+from pgflowd.core.absent import ABSENT
+from pgflowd.core.arguments import arguments_for
+from pgflowd.testing import fake_context
+from pgflowd.testing.engine import Record
+
+README = Path(__file__).parents[2] / "README.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def blocks() -> Iterator[str]:
+    """Each block, moved down to the line where it stands."""
+    text = README.read_text("utf-8")
+    for match in BLOCK.finditer(text):
+        yield "\n" * text[: match.start(1)].count("\n") + match[1]
+
+
+class Workers:
+    """Stands in for the daemon: does every task there is until told to stop."""
+
+    def __init__(self, connection: Any, flows: list[Flow]) -> None:
+        self.connection, self.flows = connection, {flow.slug: flow for flow in flows}
+        self.worker, self.stop = uuid4(), threading.Event()
+        connection.execute(
+            "insert into pgflow.workers values (%s, 'readme', 'test')", (self.worker,)
+        )
+        for flow in flows:
+            connection.execute(
+                "select pgflow._create_flow_from_shape(%s, %s)", (flow.slug, Jsonb(flow.shape()))
+            )
+
+    def __enter__(self) -> None:
+        self.stop.clear()
+        self.thread = threading.Thread(target=self.work)
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join()
+
+    def work(self) -> None:
+        while not self.stop.wait(0.01):
+            for slug in self.flows:
+                self.work_on(slug)
+
+    def work_on(self, slug: str) -> None:
+        claimed = self.connection.execute(
+            "select run_id, step_slug, task_index, input, flow_input from pgflow.start_tasks(%s,"
+            " (select array_agg(message_id) from pgflow.step_tasks"
+            "   where flow_slug = %s and status = 'queued'), %s)",
+            (slug, slug, self.worker),
+        ).fetchall()
+        for run_id, step_slug, index, given, flow_input in claimed:
+            flow_input = ABSENT if flow_input is None else flow_input
+            record = Record(str(run_id), step_slug, index, given, flow_input, 1, 3, 60)
+            output = self.perform(slug, record)
+            self.connection.execute(
+                "select pgflow.complete_task(%s, %s, %s, %s::jsonb)",
+                (run_id, step_slug, index, json.dumps(output)),
+            )
+
+    def perform(self, slug: str, record: Record) -> Any:
+        step = self.flows[slug].steps[record.step_slug]
+        fetch = "select pgflow.get_flow_input(%s)"
+
+        def run_input() -> Any:
+            return self.connection.execute(fetch, (record.run_id,)).fetchone()[0]
+
+        output = step.handler(**arguments_for(step, record, run_input, fake_context()))
+        return asyncio.run(output) if inspect.isawaitable(output) else output
+
+
+@pytest.fixture
+def libpq_environment(database, monkeypatch) -> None:
+    """The scratch database as what libpq's environment names."""
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
+    for key, value in conninfo_to_dict(database.dsn).items():
+        if key in names:
+            monkeypatch.setenv(names[key], str(value))
+
+
+@pytest.fixture
+def empty_of_runs(server) -> Iterator[Any]:
+    """Another scratch database, as `pgflow_db` gives one to each test of a user."""
+    with server.database() as fresh:
+        yield fresh
+
+
+def test_all_blocks_run_one_after_the_other(database, libpq_environment, empty_of_runs):
+    connection = database.connect()
+    connection.execute("create table pages (url text)")
+    readme: dict[str, Any] = {"__name__": "readme"}
+    workers: Workers | None = None
+
+    for block in blocks():
+        code = compile(block, str(README), "exec")
+        if workers is None and "Client()" in block:
+            workers = Workers(connection, [readme["flow"], readme["orders"]])
+        if workers is None:
+            exec(code, readme)
+        else:
+            with workers:
+                exec(code, readme)
+
+    tests = [value for name, value in readme.items() if name.startswith("test_")]
+    assert len(tests) >= 4
+    for test in tests:
+        fixtures = {name: empty_of_runs for name in inspect.signature(test).parameters}
+        test(**fixtures)
+    assert connection.execute("select count(*) from pages").fetchone() == (1,)
+
+
+def test_mypy_strict_accepts_the_blocks(tmp_path):
+    file = tmp_path / "readme.py"
+    typed = [block for block in blocks() if "pgflow_db" not in block]  # a fixture has no type
+    file.write_text("\n\n".join(block.strip() for block in typed), "utf-8")
+
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", str(file)],
+        capture_output=True,
+        text=True,
+        cwd=README.parent,
+    )
+
+    assert "Success" in checked.stdout, checked.stdout
