@@ -8,9 +8,11 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from schema_help import As, Connection
 
+from pgflowd.client import Client
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
 from pgflowd.errors import AccessDenied
@@ -196,6 +198,25 @@ def test_a_starter_follows_its_run(as_role: As, shop: UUID) -> None:
 
     assert seen["run"]["status"] == "started"
     assert {state["step_slug"] for state in seen["steps"]} == {"items", "pack", "send"}
+
+
+def test_a_client_starts_and_awaits_as_starter_and_may_not_cancel(
+    as_role: As, database: ScratchDatabase, shop: UUID
+) -> None:
+    worker_conn = as_role("pgflow_worker")
+    worker = _register(worker_conn)
+    with Client(make_conninfo(database.dsn, options="-c role=pgflow_starter")) as client:
+        run = client.start_flow("Shop", {"basket": 1})
+        while tasks := _claim(worker_conn, worker):
+            for run_id, step, index, token in tasks:
+                worker_conn.execute(
+                    "select pgflowd.complete(%s, %s, %s, %s, '[1]')", (run_id, step, index, token)
+                )
+
+        assert client.wait(run.run_id, timeout=10).status == "completed"
+        assert client.get_run_with_states(run.run_id).steps["send"].status == "completed"
+        with pytest.raises(AccessDenied, match="E305"):
+            client.cancel(client.start_flow("Shop", {}).run_id, reason="no")
 
 
 def test_a_viewer_reads_everything(as_role: As, shop: UUID) -> None:

@@ -93,6 +93,8 @@ def test_a_database_restored_from_a_dump_is_as_it_was(
     database.connect().execute("select pgflow.create_flow('kept')")
     programs, dump = wheel_binaries(), tmp_path / "dump.sql"
     subprocess.run([programs / "pg_dump", "-f", dump, database.dsn], check=True, timeout=60)
+    # a newer pg_dump sets what an older server does not know
+    dump.write_text(dump.read_text().replace("SET transaction_timeout = 0;", ""))
     psql = [programs / "psql", "-qX1", "-v", "ON_ERROR_STOP=1", "-o", "/dev/null"]
     subprocess.run([*psql, "-f", dump, empty_database.dsn], check=True, timeout=60)
 
