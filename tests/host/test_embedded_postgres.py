@@ -251,6 +251,20 @@ def test_the_last_to_leave_removes_what_is_not_to_be_kept(place: Path):
     assert not place.exists()
 
 
+def test_users_may_come_while_the_last_one_removes_the_directory(place: Path):
+    come_and_go = """
+import sys, psycopg
+from pgflowd.host.postgres import EmbeddedPostgres
+for _ in range(5):
+    with EmbeddedPostgres(sys.argv[1], keep=False) as pg, psycopg.connect(pg.dsn) as connection:
+        connection.execute("select 1")
+"""
+    users = [subprocess.Popen([sys.executable, "-c", come_and_go, place]) for _ in range(3)]
+
+    assert [user.wait(timeout=60) for user in users] == [0, 0, 0]
+    assert not place.exists()
+
+
 def test_a_directory_in_which_nothing_could_be_made_is_not_left_behind(place: Path):
     programs = place.with_name("bin")
     programs.mkdir(mode=0o711)

@@ -21,7 +21,7 @@ def test_a_condition_that_holds_costs_nothing():
     began = time.monotonic()
     until(lambda: True)
 
-    assert time.monotonic() - began < 0.05
+    assert time.monotonic() - began < 0.5
 
 
 def test_it_gives_up_in_time_and_names_the_condition():

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgflowd.errors import Unreachable
+from pgflowd.host.postgres.leases import Removed
 
 ELSEWHERE = Path("/var/lib/pgflowd")
 _ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C"}  # messages in English, no PGDATA or PGPORT
@@ -93,21 +94,30 @@ def account_for(data: Path) -> Account | None:
 
 
 def home_for(directory: Path, account: Account | None) -> Path:
-    """Return the real place of the server's files, made if need be."""
+    """Return the real place of the server's files, made if need be; Removed if it vanished."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _flocked(directory.parent):  # others may be about to do the same
         if directory.is_symlink() and not directory.exists():
             directory.unlink()  # the place it led to was removed
         directory.mkdir(mode=0o711 if account else 0o700, exist_ok=True)
-        if account and not account.may_enter(directory) and not any(directory.iterdir()):
+        if account and not account.may_enter(directory) and _is_empty(directory):
             _move_elsewhere(directory)
     home = directory.resolve()
     if account and not account.may_enter(home):
+        if not home.exists():
+            raise Removed
         raise Unreachable(
             f"the embedded PostgreSQL would run as user {account.uid}, who cannot enter {home}",
             next="choose another directory",
         )
     return home
+
+
+def _is_empty(directory: Path) -> bool:
+    try:
+        return not any(directory.iterdir())
+    except FileNotFoundError as error:
+        raise Removed from error
 
 
 def _move_elsewhere(directory: Path) -> None:
