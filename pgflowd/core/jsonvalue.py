@@ -14,6 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from pgflowd.errors import OutputError
@@ -54,7 +55,16 @@ def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) ->
 
 def decode(text: str | bytes | None) -> Any:
     """Return the value of a JSON text; no text (SQL null) is None, as JSON's null is."""
-    return None if text is None else json.loads(text)
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:  # perhaps a number of thousands of digits, which PostgreSQL can hold
+        return json.loads(text, parse_int=_long_int)
+
+
+def _long_int(digits: str) -> int:
+    return int(Decimal(digits))
 
 
 def _dump(value: Any) -> tuple[str | None, str | None]:

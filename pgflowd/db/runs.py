@@ -9,13 +9,13 @@ is there and may be read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.jsonvalue import decode
 from pgflowd.db.calls import Call, Rows, only
 
 Document = dict[str, Any]
@@ -83,7 +83,7 @@ def abilities() -> Call[Abilities]:
 
 
 def start(flow_slug: str, input: str, run_id: UUID) -> Call[Run]:
-    return Call(_START, (flow_slug, input, run_id), lambda rows: run_of(_parsed(only(rows))))
+    return Call(_START, (flow_slug, input, run_id), lambda rows: run_of(decode(only(rows))))
 
 
 def start_many(
@@ -190,12 +190,12 @@ def _state_of(row: Document) -> StepState:
 
 
 def _run_or_none(rows: Rows) -> Run | None:
-    document = _parsed(only(rows))
+    document = decode(only(rows))
     return None if document is None else run_of(document)
 
 
 def _states_or_none(rows: Rows) -> RunWithStates | None:
-    document = _parsed(only(rows))
+    document = decode(only(rows))
     if document is None:
         return None
     states = sorted(map(_state_of, document["steps"]), key=_first_moved)
@@ -211,12 +211,8 @@ def _first_moved(state: StepState) -> tuple[bool, Any, str]:
 
 
 def _in_order(rows: Rows, run_ids: Sequence[UUID]) -> list[Run]:
-    by_id = {run.run_id: run for run in (run_of(_parsed(row[0])) for row in rows)}
+    by_id = {run.run_id: run for run in (run_of(decode(row[0])) for row in rows)}
     return [by_id[run_id] for run_id in run_ids]
-
-
-def _parsed(document: bytes | None) -> Any:
-    return None if document is None else json.loads(document)
 
 
 def _time(text: str | None) -> datetime | None:

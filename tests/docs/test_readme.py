@@ -125,7 +125,7 @@ def test_all_blocks_run_one_after_the_other(database, libpq_environment, empty_o
     tests = [value for name, value in readme.items() if name.startswith("test_")]
     assert len(tests) >= 4
     for test in tests:
-        fixtures = {name: empty_of_runs for name in inspect.signature(test).parameters}
+        fixtures = dict.fromkeys(inspect.signature(test).parameters, empty_of_runs)
         test(**fixtures)
     assert connection.execute("select count(*) from pages").fetchone() == (1,)
 

@@ -33,6 +33,19 @@ def test_falsy_and_odd_values_are_kept(value):
     assert type(decode(encode(value))) is type(value)
 
 
+def test_odd_inputs_are_plain_data():
+    digits = "7" * 100_000
+    text = f'{{"__proto__": {{"$ref": "#"}}, "n": {digits}, "f": 1.5}}'
+
+    value = decode(text)
+
+    assert value["__proto__"] == {"$ref": "#"}
+    assert value["n"] % 10**9 == 777_777_777
+    assert value["f"] == 1.5
+    with pytest.raises(ValueError, match="Expecting"):
+        decode("{]")
+
+
 def test_tuples_become_lists_and_subclasses_their_base():
     Point = collections.namedtuple("Point", "x y")
     value = {"p": Point(1, 2), "d": collections.OrderedDict(a=1)}
