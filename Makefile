@@ -1,5 +1,6 @@
 # make demo    see it work          make test    prove a change
 # make lint    style and types      make peers   what the tests need besides Python packages
+# make bench   what it costs        make bench-quick
 #
 # Everything lands in .venv and tests/npm/node_modules. A second run installs nothing: the
 # stamps are older than their recipes only when pyproject.toml or package.json changed.
@@ -13,7 +14,9 @@ DEMO_READY = $(VENV)/.demo-ready
 TEST_READY = $(VENV)/.test-ready
 PEERS_READY = tests/npm/node_modules/.ready
 
-.PHONY: demo test lint format peers clean
+BENCHES = $(wildcard bench/*.py)
+
+.PHONY: demo test lint format bench bench-quick peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -29,6 +32,12 @@ lint: $(TEST_READY)
 format: $(TEST_READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+bench: $(TEST_READY) $(PEERS_READY)
+	for bench in $(BENCHES); do $(VENV)/bin/python $$bench || exit 1; done
+
+bench-quick: $(TEST_READY) $(PEERS_READY)
+	for bench in $(BENCHES); do $(VENV)/bin/python $$bench --quick || exit 1; done
 
 peers: $(PEERS_READY)
 
