@@ -228,6 +228,40 @@ def test_functions_we_no_longer_have_are_dropped_and_those_of_others_stay(
     assert names == {"strangers_one(integer)"}
 
 
+def test_a_migrate_that_may_not_go_on_says_so_and_changes_nothing(
+    empty_database: ScratchDatabase,
+) -> None:
+    told: list[DatabaseError] = []
+    holder, conn = empty_database.connect(autocommit=False), empty_database.connect()
+    holder.execute("select pg_advisory_xact_lock(1885824612, 0)")
+
+    def work() -> None:
+        with pytest.raises(DatabaseError, match=r"E302 .*nothing was changed") as caught:
+            schema.migrate(conn)
+        told.append(caught.value)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    until(lambda: _waiting(holder) == 1)
+    holder.execute("select pg_cancel_backend(%s)", (conn.info.backend_pid,))
+    worker.join(30)
+
+    assert "try again" in str(told[0])
+    assert schemas(conn) == set()
+
+
+def test_what_others_built_on_a_function_that_goes_is_named(conn: Connection) -> None:
+    conn.execute("create function pgflowd.old_one() returns int language sql as 'select 1'")
+    conn.execute("create view public.theirs as select pgflowd.old_one()")
+    conn.execute(
+        "update pgflowd.schema_history set objects = objects"
+        """ || '{"function pgflowd.old_one()": ""}' where objects is not null"""
+    )
+
+    with pytest.raises(DatabaseError, match=r"E302 .*view public\.theirs depends on function"):
+        schema.migrate(conn)
+
+
 def test_a_role_that_may_not_create_schemas_is_told_the_grant(
     empty_database: ScratchDatabase,
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
 from pgflowd.db.schema.judge import refuse_to_migrate
@@ -18,6 +19,9 @@ from pgflowd.db.schema.plan import Plan
 from pgflowd.db.schema.state import Connection, State, read_state
 from pgflowd.db.sqlstate import NOT_THERE
 from pgflowd.errors import DatabaseError
+
+NOT_NOW = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
+IN_THE_WAY = {"42P06", "42P07", "42710", "42723", "2BP01"}  # objects of others
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,16 @@ def _run(conn: Connection, file: SqlFile) -> None:
         conn.execute(file.text.encode())
     except psycopg.Error as error:
         error.add_note(f"while running sql/{file.path}")
+        text = one_line(error.diag.message_primary or str(error))
+        if error.sqlstate in NOT_NOW:
+            raise DatabaseError(
+                f"{text}; nothing was changed", next="try again when the database is less busy"
+            ) from error
+        if error.sqlstate in IN_THE_WAY:
+            detail = one_line(error.diag.message_detail or f"in sql/{file.path}")
+            raise DatabaseError(
+                f"{text} ({detail}); nothing was changed", next="rename or drop what is in the way"
+            ) from error
         if error.sqlstate in NOT_THERE:  # a file of ours is wrong: no migrate would mend it
             raise
         with translated(conn):
