@@ -295,6 +295,18 @@ def test_data_of_another_version_are_refused_and_left_alone(place: Path):
         assert alive(old.pid)
 
 
+def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
+    for wanted in ("first", "second", "third"):
+        with EmbeddedPostgres(place, options={"cluster_name": wanted}) as pg:
+            with psycopg.connect(pg.dsn) as connection:
+                connection.execute(f"do $$ begin raise log '{wanted}'; end $$")
+    log = place / "server" / "log"
+
+    assert "third" in log.read_text()
+    assert "second" in log.with_name("log.1").read_text()
+    assert "first" not in log.read_text() + log.with_name("log.1").read_text()
+
+
 def test_a_server_that_cannot_start_says_why(place: Path):
     with pytest.raises(Unreachable, match=r"(?s)did not start.*no_such_option"):
         EmbeddedPostgres(place, options={"no_such_option": "1"}).__enter__()

@@ -7,7 +7,7 @@ Cluster: makes, starts and stops the server of one data directory.
       sockets        a link to the socket's directory, where `server` is too long a path
       server/        of the server's account, closed to all others
         data/        appears whole: it is made beside and renamed
-        log
+        log, log.1   of this start and the one before
         .s.PGSQL.*   the socket
 
 The socket trusts whoever can enter its directory. TCP listens on loopback only, where any
@@ -94,6 +94,8 @@ class Cluster:
         last_port = port_file.read_text().strip() if port_file.exists() else ""
         deadline = time.monotonic() + START_LIMIT_S
         port = _free_port(int(last_port) if last_port.isdigit() else 0)
+        if postmaster(self.data) is None and self.log.exists():
+            self.log.replace(self.log.with_name("log.1"))
         while postmaster(self.data) is None:
             self._correct_what_a_crash_left()
             said = self._try_to_start(port, options)
