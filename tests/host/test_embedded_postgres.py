@@ -297,9 +297,8 @@ def test_data_of_another_version_are_refused_and_left_alone(place: Path):
 
 def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
     for wanted in ("first", "second", "third"):
-        with EmbeddedPostgres(place, options={"cluster_name": wanted}) as pg:
-            with psycopg.connect(pg.dsn) as connection:
-                connection.execute(f"do $$ begin raise log '{wanted}'; end $$")
+        with EmbeddedPostgres(place) as pg, psycopg.connect(pg.dsn) as connection:
+            connection.execute(f"do $$ begin raise log '{wanted}'; end $$")
     log = place / "server" / "log"
 
     assert "third" in log.read_text()
