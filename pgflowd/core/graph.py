@@ -25,6 +25,10 @@ SIGNS = {
     "skipped": "↷",
     "cancelled": "⊘",
 }
+MERMAID_WORDS = {
+    "call", "class", "classdef", "click", "default", "direction", "end", "flowchart", "graph",
+    "href", "linkstyle", "style", "subgraph",
+}  # fmt: skip
 _ASCII = str.maketrans("┌┐└┘├┤┬┴┼─│▶✔✖↷⊘·…", "+++++++++-|>+x/#..")  # nothing moves
 
 
@@ -83,8 +87,8 @@ def mermaid(graph: Graph) -> str:
     for node in graph.nodes:
         label = "<br/>".join(filter(None, (node.slug + _mark(node), _state(node))))
         left, right = ("[[", "]]") if node.is_map else ("[", "]")
-        lines.append(f'    {node.slug}{left}"{_escaped(label)}"{right}')
-    lines += [f"    {dep} --> {slug}" for dep, slug in graph.edges]
+        lines.append(f'    {_id(node.slug)}{left}"{_escaped(label)}"{right}')
+    lines += [f"    {_id(dep)} --> {_id(slug)}" for dep, slug in graph.edges]
     return "\n".join(lines)
 
 
@@ -141,6 +145,11 @@ def _list(graph: Graph, width: int) -> str:
         line = "  ".join(part for part in parts if part).rstrip()
         lines.append(line if len(line) <= width else line[: width - 1] + "…")
     return "\n".join(lines)
+
+
+def _id(slug: str) -> str:
+    """The slug, unless it is a word of mermaid's own."""
+    return f"{slug}_" if slug.lower() in MERMAID_WORDS else slug
 
 
 def _escaped(label: str) -> str:

@@ -75,6 +75,7 @@ class Abilities:
     """What this role can do in this database, so that nothing is tried in vain."""
 
     start_many: bool  # by `start_flows`; otherwise one by one, as a role that reads no table
+    read_runs: bool  # without their steps
     read_cancelled: bool
 
 
@@ -97,6 +98,11 @@ def start_many(
 
 def get(run_id: UUID) -> Call[Run | None]:
     return Call(_GET, (run_id,), _run_or_none)
+
+
+def glance(run_id: UUID, can: Abilities) -> Call[Run | None]:
+    """Read a run without making its steps' outputs into a document, if that is allowed."""
+    return Call(_GLANCE if can.read_runs else _GET, (run_id,), _run_or_none)
 
 
 def get_with_states(run_id: UUID) -> Call[RunWithStates | None]:
@@ -128,6 +134,7 @@ def tells_the_end(payload: str) -> bool:
 _ABILITIES = """
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
          and has_table_privilege('pgflow.runs', 'insert'),
+       has_table_privilege('pgflow.runs', 'select'),
        exists (select from pg_catalog.pg_class as class
                  join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
                 where namespace.nspname = 'pgflowd' and class.relname = 'runs'
@@ -142,6 +149,7 @@ select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 
        unnest(given.inputs, given.run_ids) as one (input, run_id)
 """
 _GET = "select pgflow.get_run_with_states(%s) -> 'run'"
+_GLANCE = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
 _GET_WITH_STATES = "select pgflow.get_run_with_states(%s)"
 _GET_CANCELLED = """
 select cancelled_at, cancelled_by, cancel_reason

@@ -77,6 +77,11 @@ def get(run_id: UUID) -> Script[Run]:
     return (yield from _with_cancelled(_known(run, run_id)))
 
 
+def _glance(run_id: UUID, can: Abilities) -> Script[Run]:
+    run: Run | None = yield runs.glance(run_id, can)
+    return _known(run, run_id)
+
+
 def get_with_states(run_id: UUID) -> Script[RunWithStates]:
     run: RunWithStates | None = yield runs.get_with_states(run_id)
     return (yield from _with_cancelled(_known(run, run_id)))
@@ -96,12 +101,13 @@ def wait(run_id: UUID, timeout_s: float | None) -> Script[Run]:
     """Follow a run to its end: notified where there are notifications, polling anyway."""
     began: float = yield Now()
     yield Listen(runs.channel(run_id))
+    can: Abilities = yield runs.abilities()
     nap_s = SHORTEST_NAP_S
     while True:
-        run: Run = yield from get(run_id)
+        run = yield from _glance(run_id, can)
         if run.has_ended:
             yield Unlisten()
-            return run
+            return (yield from _with_cancelled(run))
         now: float = yield Now()
         left_s = float("inf") if timeout_s is None else began + timeout_s - now
         if left_s <= 0:

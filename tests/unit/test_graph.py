@@ -84,6 +84,10 @@ def test_mermaid_marks_maps_and_states():
     )
 
 
+def test_mermaid_is_not_confused_by_its_own_words():
+    assert "a --> end_" in mermaid(graph("a", "end < a"))
+
+
 def test_json_has_places_and_edges():
     drawn = as_json(graph("a", "b < a", "c < a", "d < a c"))
 
