@@ -325,6 +325,9 @@ def test_psql_runs_the_script_in_one_transaction_and_refuses_it_without(
 
 
 def _waiting(conn: Connection) -> int:
-    query = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    query = (
+        "select count(*) from pg_locks where locktype = 'advisory' and not granted and database ="
+        " (select oid from pg_database where datname = current_database())"
+    )
     row = conn.execute(query).fetchone()
     return 0 if row is None else int(row[0])

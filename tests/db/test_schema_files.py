@@ -1,0 +1,75 @@
+"""Tests of the SQL files: which suit which core, their order, and what none may hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from schema_help import Connection
+
+from pgflowd.db.schema.files import OWN, migrations, newest_version, schema_files
+from pgflowd.shipped import shipped
+
+FOREIGN = ("0.8", "0.14", "0.15", "0.17", "elixir")
+
+
+def test_our_own_core_gets_everything_but_what_adapts_others() -> None:
+    paths = {file.path for file in schema_files(OWN)}
+
+    assert not any("/foreign/" in path for path in paths)
+    assert any("/own/" in path for path in paths)
+    assert "schema/pgflow/functions/start_flow.sql" in paths
+
+
+@pytest.mark.parametrize("core", FOREIGN)
+def test_a_core_of_others_gets_nothing_of_schema_pgflow(core: str) -> None:
+    paths = [file.path for file in schema_files(core)]
+
+    assert not any(path.startswith("schema/pgflow/") or "/own/" in path for path in paths)
+    assert any("/foreign/any/" in path for path in paths)
+
+
+def test_own_and_foreign_files_make_the_same_functions() -> None:
+    root = shipped("sql") / "schema" / "pgflowd"
+    foreign = {path.name for path in (root / "foreign" / "any").rglob("*.sql")}
+
+    assert foreign <= {path.name for path in (root / "own").rglob("*.sql")}
+
+
+def test_tables_come_after_the_tables_they_refer_to() -> None:
+    seen: set[str] = set()
+    for file in schema_files(OWN):
+        if file.is_table:
+            _, schema, _, name = file.path.removesuffix(".sql").split("/")
+            seen.add(f"{schema}.{name}")
+            assert set(re.findall(r"references (\w+\.\w+)", file.text)) <= seen, file.path
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [step.version for step in migrations()] == list(range(1, newest_version() + 1))
+
+
+def test_a_migration_changes_the_schema_it_is_named_after() -> None:
+    for step in migrations():
+        other = "pgflow." if step.name.startswith("pgflowd_") else "pgflowd."
+        changed = re.findall(
+            r"(?:create|alter|drop) \w+ (?:if (?:not )?exists )?(\w+\.)", step.file.text
+        )
+        assert other not in changed
+
+
+def test_no_file_holds_what_only_psql_understands() -> None:
+    for path in shipped("sql").rglob("*.sql"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(?m)^\\", text), path
+        assert "concurrently" not in text.lower(), path
+
+
+def test_every_function_with_its_owners_rights_has_an_empty_search_path(conn: Connection) -> None:
+    query = (
+        "select oid::regprocedure::text from pg_proc where prosecdef"
+        " and pronamespace in ('pgflow'::regnamespace, 'pgflowd'::regnamespace)"
+        """ and not coalesce('search_path=""' = any (proconfig), false)"""
+    )
+
+    assert conn.execute(query).fetchall() == []
