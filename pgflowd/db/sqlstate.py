@@ -26,7 +26,6 @@ from pgflowd.errors import (
     RunExists,
     UnknownFlow,
     Unreachable,
-    WrongState,
 )
 
 OURS: dict[str, tuple[type[PgflowdError], str]] = {
@@ -34,7 +33,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF002": (NotFound, "E409"),
     "PF003": (RunEnded, "E411"),
     "PF004": (NotRetryable, "E411"),
-    "PF020": (WrongState, "E411"),
+    "PF020": (PgflowdError, "E105"),
     "PF030": (DatabaseError, "E307"),
     "PF031": (DatabaseError, "E304"),
     "PF032": (DatabaseError, "E302"),

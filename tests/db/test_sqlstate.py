@@ -33,7 +33,7 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF002", NotFound, "E409"),
         ("PF003", RunEnded, "E411"),
         ("PF004", NotRetryable, "E411"),
-        ("PF020", PgflowdError, "E411"),
+        ("PF020", PgflowdError, "E105"),
         ("PF030", DatabaseError, "E307"),
         ("PF031", DatabaseError, "E304"),
         ("PF032", DatabaseError, "E302"),
