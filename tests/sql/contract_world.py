@@ -1,5 +1,5 @@
 """
-The words in which the contract tests speak: a connection with short verbs for flows, runs and tasks.
+The words of the contract tests: a connection with short verbs for flows, runs and tasks.
 
 A `World` wraps one connection and calls the functions of schema `pgflow` by name, as workers do,
 and looks at the tables, as the upstream suite does. `stub_platform` builds what the hosted
@@ -34,7 +34,8 @@ create table net.posted (
   timeout_milliseconds int);
 create function net.http_post(
   url text, body jsonb default '{}', params jsonb default '{}',
-  headers jsonb default '{"Content-Type": "application/json"}', timeout_milliseconds int default 5000)
+  headers jsonb default '{"Content-Type": "application/json"}',
+  timeout_milliseconds int default 5000)
 returns bigint language sql as $$
   insert into net.posted (url, body, params, headers, timeout_milliseconds)
   values (url, body, params, headers, timeout_milliseconds) returning id $$;
@@ -120,7 +121,7 @@ class World:
 
     # -- defining -------------------------------------------------------------
     def flow(self, slug: str, *steps: tuple[str, dict[str, Any]] | str, **options: int) -> str:
-        """Create a flow; a step is 'b: a' (deps behind the colon, * for a map) or (text, options)."""
+        """Create a flow; a step is 'b: a' (deps after the colon, * is a map) or (text, options)."""
         names = "".join(f", {name} => %s" for name in options)
         self.do(f"select pgflow.create_flow(%s{names})", slug, *options.values())
         for step in steps:
@@ -347,7 +348,8 @@ INVARIANTS = {
     "remaining_tasks counts the tasks left of a started step": """
         select s.run_id, s.step_slug from pgflow.step_states s where s.status = 'started'
            and s.remaining_tasks <> (select count(*) from pgflow.step_tasks t
-             where t.run_id = s.run_id and t.step_slug = s.step_slug and t.status <> 'completed')""",
+             where t.run_id = s.run_id and t.step_slug = s.step_slug
+               and t.status <> 'completed')""",
     "remaining_steps counts the steps left of a run": """
         select r.run_id from pgflow.runs r where r.remaining_steps <> (
           select count(*) from pgflow.step_states s

@@ -5,7 +5,8 @@ import uuid
 
 def archive(suite, run, step, index=0):
     suite.do(
-        "select pgflow._archive_task_message(p_run_id => %s, p_step_slug => %s, p_task_index => %s)",
+        "select pgflow._archive_task_message("
+        "p_run_id => %s, p_step_slug => %s, p_task_index => %s)",
         run,
         step,
         index,

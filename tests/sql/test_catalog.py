@@ -48,10 +48,11 @@ select conname as name, contype::text as type, condeferrable as deferrable,
   from pg_constraint where conrelid = ('pgflow.' || %s)::regclass and contype::text = %s
 """
 PROCEDURES = """
-select p.oid, proname as name, pronargs as count, proargnames as names, proargmodes::text[] as modes,
+select proname as name, pronargs as count, proargnames as names,
        (select array_agg(format_type(t, null) order by n)
-          from unnest(coalesce(proallargtypes, proargtypes::oid[])) with ordinality as a(t, n)) as types,
-       pg_get_function_identity_arguments(p.oid) as identity, pronargdefaults as defaults,
+          from unnest(coalesce(proallargtypes, proargtypes::oid[]))
+               with ordinality as a(t, n)) as types,
+       pg_get_function_identity_arguments(p.oid) as identity,
        (select array_agg(pg_get_function_arg_default(p.oid, n)) from generate_series(1, pronargs) n)
          as default_texts,
        pg_get_function_result(p.oid) as result, provolatile::text as volatility,

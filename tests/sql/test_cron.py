@@ -59,10 +59,38 @@ def test_older_jobs_are_replaced(suite):
     assert len(jobs(suite)) == 2 and before
 
 
+def test_a_pg_cron_that_counts_no_seconds_runs_each_minute(suite):
+    suite.do(
+        """create or replace function cron.schedule(job_name text, schedule text, command text)
+           returns bigint language plpgsql as $$
+           begin
+             if schedule !~ '^([^ ]+ ){4}[^ ]+$' then
+               raise invalid_parameter_value using message = 'invalid schedule: ' || schedule;
+             end if;
+             insert into cron.job (jobname, schedule, command)
+             values (job_name, schedule.schedule, schedule.command);
+             return 1;
+           end $$"""
+    )
+
+    suite.value("select pgflow.setup_requeue_stalled_tasks_cron()")
+    suite.value("select pgflow.setup_ensure_workers_cron()")
+
+    assert {name: job[0] for name, job in jobs(suite).items()} == {
+        "pgflow_requeue_stalled_tasks": "* * * * *",
+        "pgflow_ensure_workers": "* * * * *",
+        "pgflow_cleanup_logs": "0 * * * *",
+    }
+    assert "invalid schedule: often" in str(
+        suite.error("select pgflow.setup_ensure_workers_cron('often')")
+    )
+
+
 def test_logs_older_than_a_day_are_deleted(suite):
     for hours in (1, 23, 25, 100):
         suite.do(
-            "insert into cron.job_run_details (end_time) values (now() - make_interval(hours => %s))",
+            "insert into cron.job_run_details (end_time)"
+            " values (now() - make_interval(hours => %s))",
             hours,
         )
     suite.do("insert into cron.job_run_details (end_time) values (null)")

@@ -116,7 +116,7 @@ def test_each_transition_is_notified_once(shared, follow):
 
 def test_what_is_rolled_back_is_not_notified(shared, follow):
     shared.flow("f", "a")
-    run, heard = follow()
+    run, _heard = follow()
     other = shared.session()
     other.start("f", {}, run)
     other.conn.rollback()

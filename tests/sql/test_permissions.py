@@ -86,7 +86,8 @@ def test_a_definer_function_does_not_trust_the_caller_s_search_path(client):
     client.do("create schema trap; grant all on schema trap to d_stranger")
     client.do("create table trap.runs (run_id uuid); create table trap.step_states (run_id uuid)")
     client.do(
-        "create function trap.jsonb_agg(anyelement) returns jsonb language sql as 'select null::jsonb'"
+        "create function trap.jsonb_agg(anyelement) returns jsonb language sql"
+        " as 'select null::jsonb'"
     )
     client.do("set local role d_stranger")
     client.do("set local search_path = trap, pg_catalog")

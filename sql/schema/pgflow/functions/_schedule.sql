@@ -1,5 +1,5 @@
 -- _schedule(job_name, cron_interval, command): a cron job of this name, replacing an older one.
--- Says what is missing where pg_cron is.
+-- Says what is missing where pg_cron is; one before 1.5 runs each minute what should run more often.
 -- Called by: setup_ensure_workers_cron, setup_requeue_stalled_tasks_cron.   Locks: cron's rows.
 create or replace function pgflow._schedule(job_name text, cron_interval text, command text)
 returns void language plpgsql set search_path = '' as $$
@@ -10,5 +10,13 @@ begin
             hint = 'Create the extension, or let a pgflowd daemon do the work: it needs no cron.';
   end if;
   perform cron.unschedule(job.jobid) from cron.job as job where job.jobname = _schedule.job_name;
-  perform cron.schedule(_schedule.job_name, _schedule.cron_interval, _schedule.command);
+  begin
+    perform cron.schedule(_schedule.job_name, _schedule.cron_interval, _schedule.command);
+  exception when invalid_parameter_value then
+    if _schedule.cron_interval !~ '^ *[0-9]+ +seconds? *$' then
+      raise;
+    end if;
+    raise notice 'this pg_cron counts no seconds, as 1.5 does: job % runs each minute', job_name;
+    perform cron.schedule(_schedule.job_name, '* * * * *', _schedule.command);
+  end;
 end $$;
