@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflowd.core.absent import Absent
 from pgflowd.core.containment import contains
 from pgflowd.core.plan import Plan, StepPlan
 from pgflowd.errors import RunError
@@ -23,6 +22,7 @@ from pgflowd.testing.rows import (
     StepStatus,
     TaskRow,
     TaskStatus,
+    json_null,
 )
 
 MAX_ROUNDS = 50
@@ -110,7 +110,7 @@ class Pipeline:
     def _dep_outputs(self, step: StepPlan) -> dict[str, Any]:
         states = (self.run.states[dep] for dep in step.deps)
         return {
-            state.slug: None if isinstance(state.output, Absent) else state.output
+            state.slug: json_null(state.output)
             for state in states
             if state.status is StepStatus.COMPLETED
         }
@@ -167,7 +167,7 @@ class Pipeline:
         self.run.become(RunStatus.COMPLETED)
         leaves = [self.run.states[step.slug] for step in self.plan.leaves]
         outputs = {
-            leaf.slug: None if isinstance(leaf.output, Absent) else leaf.output
+            leaf.slug: json_null(leaf.output)
             for leaf in leaves
             if leaf.status is StepStatus.COMPLETED
         }

@@ -11,11 +11,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.absent import Absent
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.plan import Plan
 from pgflowd.testing.engine import Engine
-from pgflowd.testing.rows import RunRow, StepState, TaskRow
+from pgflowd.testing.rows import RunRow, StepState, TaskRow, json_null
 
 MOST_REMEMBERED = 5
 
@@ -84,7 +83,7 @@ def result_of(flow_slug: str, engine: Engine, row: RunRow) -> FlowRun:
         flow_slug=flow_slug,
         status=str(row.status),
         input=row.input,
-        output=_value(row.output),
+        output=json_null(row.output),
         steps={slug: _step(state) for slug, state in row.states.items()},
         took_s=engine.now,
         _plan=engine.plan,
@@ -108,7 +107,7 @@ def _step(state: StepState) -> StepRun:
     return StepRun(
         status=str(state.status),
         attempts=max((task.claims for task in state.tasks), default=0),
-        output=_value(state.output),
+        output=json_null(state.output),
         error=state.error,
         skip_reason=state.skip_reason,
         tasks=tuple(_task(task) for task in state.tasks),
@@ -116,8 +115,4 @@ def _step(state: StepState) -> StepRun:
 
 
 def _task(task: TaskRow) -> TaskRun:
-    return TaskRun(task.index, str(task.status), task.claims, _value(task.output), task.error)
-
-
-def _value(output: Any) -> Any:
-    return None if isinstance(output, Absent) else output
+    return TaskRun(task.index, str(task.status), task.claims, json_null(task.output), task.error)

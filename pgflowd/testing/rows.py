@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from pgflowd.core.absent import ABSENT
+from pgflowd.core.absent import ABSENT, Absent
 from pgflowd.errors import Bug
 
 
@@ -148,3 +148,8 @@ class RunRow:
 
     def become(self, target: RunStatus) -> None:
         self.status = move(RUN_MOVES, self.status, target)
+
+
+def json_null(output: Any) -> Any:
+    """An output among others in one JSON value, where SQL null becomes JSON's."""
+    return None if isinstance(output, Absent) else output

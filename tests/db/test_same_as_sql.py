@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from pgflowd import Flow
 from pgflowd.core.containment import contains
 from pgflowd.core.shape import differences, jsonb_text
-from pgflowd.testing.engine import json_type, retry_delay_s
+from pgflowd.testing.reports import json_type, retry_delay_s
 
 often = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pgflowd.errors import Bug, MapInput, RunError
-from pgflowd.testing.engine import ABSENT, Engine, retry_delay_s
+from pgflowd.testing.engine import ABSENT, Engine
+from pgflowd.testing.reports import retry_delay_s
 from pgflowd.testing.rows import RUN_MOVES, RunStatus, move
 
 

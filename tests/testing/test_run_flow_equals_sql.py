@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from random_flows import random_flow
+from flows_by_chance import random_flow
 from sql_replay import Journal, replay
 
 from pgflowd.testing.engine import Engine
