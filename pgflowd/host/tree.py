@@ -56,24 +56,20 @@ def children() -> list[int]:
 
 
 def kill_adopted(known: Collection[int]) -> int:
-    """Kill and reap every child of ours but the known ones; return how many there were."""
-    killed = 0
-    for _ in range(MOST_PASSES):
-        strangers = [pid for pid in children() if pid not in known]
-        if not strangers:
-            break
-        for pid in strangers:
-            if not reap(pid):
-                kill_tree(pid)
-                reap(pid, wait=True)
-            killed += 1
-    return killed
+    """Kill every child of ours but the known ones, reap who has ended; return how many are left.
+
+    Never waits: call it again until nobody is left.
+    """
+    strangers = [pid for pid in children() if pid not in known and not reap(pid)]
+    for pid in strangers:
+        kill_tree(pid)
+    return sum(not reap(pid) for pid in strangers)
 
 
-def reap(pid: int, *, wait: bool = False) -> bool:
-    """Collect a child of ours that has ended; return whether it is gone."""
+def reap(pid: int) -> bool:
+    """Collect a child of ours if it has ended; return whether it is gone."""
     try:
-        return os.waitpid(pid, 0 if wait else os.WNOHANG)[0] != 0
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
     except ChildProcessError:
         return True
 
@@ -92,10 +88,9 @@ def _by_files(pids: Collection[int]) -> list[int]:
 def _listed(pid: int) -> list[int]:
     listed: list[int] = []
     with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                text = Path(f"/proc/{pid}/task/{thread}/children").read_text()
-                listed += map(int, text.split())
+                listed += map(int, (thread / "children").read_text().split())
     return listed
 
 
@@ -115,7 +110,7 @@ def _by_parents(pids: Collection[int]) -> list[int]:
 
 def _parents() -> dict[int, int]:
     found = {}
-    for name in os.listdir("/proc"):
+    for name in os.listdir("/proc"):  # noqa: PTH208  half as dear as Path.iterdir
         if name.isdecimal():
             with contextlib.suppress(OSError):
                 text = Path(f"/proc/{name}/stat").read_bytes()

@@ -1,0 +1,148 @@
+"""
+Workers: a worker's row, the definition of its flow, and what its handlers ask for.
+
+A worker introduces itself by a row, renews it with each beat, and marks it stopped as it ends.
+Before that it sees to it that the flow in the database is the one in the code. The columns of
+`pgflow.workers` are a public part of the contract, as are `runs.input` and `step_states.output`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from pgflowd.core.shape import Shape, differences, option_differences
+from pgflowd.db.calls import Call, Rows, only
+from pgflowd.db.connection import translated
+from pgflowd.errors import DatabaseError, Problem
+
+MOST_COUNTED = 10_000  # messages, when asked how many wait
+
+Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How our row is, and what waits in the queue."""
+
+    state: str  # "ok", "deprecated", "gone"
+    queued: int = 0
+    oldest_queued_s: float | None = None
+
+
+def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem]:
+    """Verify or create the flow, in one transaction, under its lock; return warnings.
+
+    Raises E306 for another shape, E308 for a missing flow that may not be created.
+    """
+    with translated(conn), conn.transaction():
+        conn.execute("select pg_advisory_xact_lock(1, hashtext(lower(%s)))", (slug,))
+        query = "select pgflow.flow_exists(%s)"
+        if _value(conn, query, (slug,)):
+            known = _value(conn, "select pgflow._get_flow_shape(%s)", (slug,))
+            found = differences(shape, known)
+            if not found:
+                return [
+                    Problem("W310", f"{slug}: {text}", "database")
+                    for text in option_differences(shape, known)
+                ]
+            if mode != "recreate":
+                raise _mismatch(slug, found)
+        elif mode == "verify":
+            raise DatabaseError(
+                f"the database has no flow {slug}, and definitions is 'verify'",
+                code="E308",
+                next=f"run `pgflowd flows deploy {slug}`",
+            )
+        may_lose = mode == "recreate"
+        query = "select pgflow.ensure_flow_compiled(%s, %s::jsonb, %s)"
+        conn.execute(query, (slug, json.dumps(shape), may_lose))
+    return []
+
+
+def _mismatch(slug: str, found: list[str]) -> DatabaseError:
+    return DatabaseError(
+        f"{slug}: the shape in the database differs: {'; '.join(found[:5])}",
+        code="E306",
+        next=f"see `pgflowd flows diff {slug}`; a new shape needs a new slug, such as {slug}_2",
+    )
+
+
+def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
+    """Insert the worker's row."""
+    query = "insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)"
+    with translated(conn):
+        conn.execute(query, (worker_id, queue, name))
+
+
+def is_watched(conn: Connection, queue: str) -> bool:
+    """Whether an insert into the queue wakes workers."""
+    query = """
+    select exists (select from pg_trigger as trigger
+                    where trigger.tgrelid = to_regclass(%s) and trigger.tgname = 'pgflowd_notify')
+    """
+    return bool(_value(conn, query, (f'pgmq."q_{queue}"',)))
+
+
+def beat(worker_id: UUID, queue: str) -> Call[Standing]:
+    """Renew the worker's row, and look how it and the queue are."""
+    table = sql.Identifier("pgmq", f"q_{queue}")
+    query = sql.SQL(
+        """
+        update pgflow.workers as worker set last_heartbeat_at = now()
+         where worker.worker_id = %s
+        returning worker.deprecated_at is not null,
+          (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting),
+          (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now())
+        """
+    ).format(table=table, most=sql.Literal(MOST_COUNTED))
+    return Call(query.as_string(), (worker_id,), _standing)
+
+
+def next_due(queue: str) -> Call[float | None]:
+    """In how many seconds the next hidden message becomes visible; None: there is none."""
+    query = sql.SQL(
+        "select extract(epoch from min(vt) - clock_timestamp())::float8"
+        "  from {table} where vt > clock_timestamp()"
+    ).format(table=sql.Identifier("pgmq", f"q_{queue}"))
+    return Call(query.as_string(), (), only)
+
+
+def stopped(worker_id: UUID) -> Call[None]:
+    """Mark the worker's row stopped."""
+    query = (
+        "update pgflow.workers as worker set stopped_at = now()"
+        " where worker.worker_id = %s returning 1"
+    )
+    return Call(query, (worker_id,), lambda rows: None)
+
+
+def run_input(run_id: str) -> Call[bytes | None]:
+    return Call("select input from pgflow.runs where run_id = %s", (run_id,), _first)
+
+
+def step_output(run_id: str, step: str) -> Call[bytes | None]:
+    query = "select output from pgflow.step_states where run_id = %s and step_slug = %s"
+    return Call(query, (run_id, step), _first)
+
+
+def _standing(rows: Rows) -> Standing:
+    if not rows:
+        return Standing("gone")
+    is_deprecated, queued, oldest_s = rows[0]
+    return Standing("deprecated" if is_deprecated else "ok", queued, oldest_s)
+
+
+def _first(rows: Rows) -> bytes | None:
+    return rows[0][0] if rows else None
+
+
+def _value(conn: Connection, query: str, params: tuple[Any, ...]) -> Any:
+    row = conn.execute(query.encode(), params).fetchone()
+    assert row is not None
+    return row[0]

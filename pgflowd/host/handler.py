@@ -1,0 +1,86 @@
+"""
+Handler: calls a user's function, sync or async, so that SIGTERM can end it gently.
+
+SIGTERM sets `Stop`, which is `ctx.cancelled`, and cancels an async handler; the stack goes to
+stderr even when the handler computes in C and holds the interpreter. Between tasks SIGTERM
+simply ends the process. An async handler gets a new event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import inspect
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+_SLICE_S = 0.02
+EXIT_BY_TERM = 128 + signal.SIGTERM
+
+
+class Stop:
+    """An event that SIGTERM sets. No lock: the signal may come while one is held."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self._is_set:
+            left_s = _SLICE_S if end is None else min(_SLICE_S, end - time.monotonic())
+            if left_s <= 0:
+                break
+            time.sleep(left_s)
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+
+
+class Caller:
+    """Calls one handler at a time."""
+
+    def __init__(self) -> None:
+        self._stop: Stop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    def catch_sigterm(self) -> None:
+        """Be told of SIGTERM, after the stack was written to stderr."""
+        signal.signal(signal.SIGTERM, self._terminated)
+        with contextlib.suppress(OSError, RuntimeError, ValueError):
+            faulthandler.register(signal.SIGTERM, file=2, all_threads=True, chain=True)
+
+    def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: Stop) -> Any:
+        """Return what the handler returns, or raise what it raises."""
+        self._stop = stop
+        try:
+            value = handler(**arguments)
+            return self._await(value) if inspect.iscoroutine(value) else value
+        finally:
+            self._stop = None
+
+    def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            asyncio.set_event_loop(loop)
+            task = loop.create_task(coroutine)
+            self._loop, self._task = loop, task
+            try:
+                return loop.run_until_complete(task)
+            finally:
+                self._loop = self._task = None
+
+    def _terminated(self, number: int, frame: object) -> None:
+        if self._stop is None:
+            os._exit(EXIT_BY_TERM)
+        self._stop.set()
+        if self._loop is not None and self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)

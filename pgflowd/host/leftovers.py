@@ -1,0 +1,94 @@
+"""
+Leftovers: what a task left behind in its process, so that the next one need not meet it.
+
+Looked for after each task, in some ten microseconds: threads, child processes (daemons too, as
+the runner is a subreaper), another environment, working directory, umask or signal handler, and
+much more memory than after the first task. What cannot be seen so cheaply, such as module
+globals, is what `isolation = "task"` is for.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import os
+import resource
+import signal
+from typing import Any
+
+from pgflowd.core.dispatch_runners import CHILDREN
+
+MOST_MEMORY_KB = 256 * 1024  # more than after the first task
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+_SIGNALS = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+
+
+class Leftovers:
+    """How the process was before its first task."""
+
+    def __init__(self) -> None:
+        self._environment: dict[Any, Any] = dict(_environment())
+        self._directory = _directory()
+        self._umask = _umask()
+        self._threads = _thread._count()
+        self._handlers = [signal.getsignal(number) for number in _SIGNALS]
+        self._memory_kb: int | None = None
+
+    def found(self) -> list[str]:
+        """Name what the task left behind."""
+        found = []
+        if _thread._count() > self._threads:
+            found.append("threads")
+        if has_children():
+            found.append(CHILDREN)
+        if _environment() != self._environment:
+            found.append("another environment")
+        if _directory() != self._directory:
+            found.append("another working directory")
+        if _umask() != self._umask:
+            found.append("another umask")
+        if [signal.getsignal(number) for number in _SIGNALS] != self._handlers:
+            found.append("signal handlers")
+        if self._has_grown():
+            found.append("memory")
+        return found
+
+    def _has_grown(self) -> bool:
+        if self._memory_kb is None:
+            self._memory_kb = _anonymous_kb()
+        limit_kb = self._memory_kb + MOST_MEMORY_KB
+        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < limit_kb:
+            return False  # it never had so much: no need to read a file
+        return _anonymous_kb() > limit_kb
+
+
+def has_children() -> bool:
+    """Whether a child lives; those that have ended are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _environment() -> dict[Any, Any]:
+    return os.environ._data  # type: ignore[attr-defined,no-any-return]
+
+
+def _directory() -> str:
+    with contextlib.suppress(OSError):
+        return os.getcwd()  # noqa: PTH109  in a microsecond
+    return ""
+
+
+def _umask() -> int:
+    umask = os.umask(0o77)
+    os.umask(umask)
+    return umask
+
+
+def _anonymous_kb() -> int:
+    with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123
+        _, resident, shared, *_ = file.read(200).split()
+    return (int(resident) - int(shared)) * _PAGE_KB

@@ -1,0 +1,115 @@
+"""
+Runner context: the `ctx` of a handler in a daemon; see `core.context` for what it promises.
+
+What is not known here is asked of the worker: the run's input, a step's output, and where to
+connect. A connection of `conn()` is the runner's own: committed when the handler returns,
+rolled back when it raises, and closed after the task.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pgflowd.errors import RunError
+from pgflowd.host.frames import Frame
+from pgflowd.host.handler import Stop
+from pgflowd.host.worker_line import WorkerLine
+
+MOST_NOTE = 8000  # characters of one record
+_LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
+
+
+class Draining:
+    """The event `ctx.stopping`: it looks into the socket when it is asked."""
+
+    def __init__(self, line: WorkerLine) -> None:
+        self._line = line
+        self._naps = Stop()
+
+    def is_set(self) -> bool:
+        return self._line.look()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        left_s = timeout
+        while not self._line.look():
+            slice_s = 0.02 if left_s is None else min(0.02, left_s)
+            if slice_s <= 0:
+                return False
+            self._naps.wait(slice_s)
+            left_s = None if left_s is None else left_s - slice_s
+        return True
+
+
+class RunnerContext:
+    """One attempt of one task."""
+
+    def __init__(
+        self, flow: str, frame: Frame, line: WorkerLine, connect: Callable[[str, str], Any]
+    ) -> None:
+        head = frame.head
+        self.run_id: str = head["run"]
+        self.flow_slug = flow
+        self.step_slug: str = head["step"]
+        self.task_index: int = head["index"]
+        self.attempt: int = head["attempt"]
+        self.max_attempts: int = head["max_attempts"]
+        self.token: int = head["token"]
+        self.deadline = datetime.now(UTC) + timedelta(seconds=head["timeout"])
+        self.log = logging.getLogger(f"pgflowd.{flow}.{self.step_slug}")
+        self.cancelled = Stop()
+        self.stopping = Draining(line)
+        self._line = line
+        self._connect = connect
+        self._conn: Any = None
+
+    def flow_input(self) -> Any:
+        return self._ask("input")
+
+    def step_output(self, slug: str) -> Any:
+        return self._ask("output", slug)
+
+    def conn(self) -> Any:
+        if self._conn is None or self._conn.closed:
+            where = self._ask("conn")
+            self._conn = self._connect(where["conninfo"], where["name"])
+        return self._conn
+
+    def settle(self, succeeded: bool) -> None:
+        """End the connection that the handler used: commit what it did, or undo it."""
+        conn, self._conn = self._conn, None
+        if conn is None or conn.closed:
+            return
+        try:
+            if succeeded:
+                conn.commit()
+        finally:
+            conn.close()
+
+    def _ask(self, what: str, step: str = "") -> Any:
+        if self._line.is_copy:
+            raise RunError("only the runner itself can ask, not a process it forked", code="E402")
+        answer = self._line.ask({"token": self.token, "what": what, "step": step})
+        if problem := answer.head.get("problem"):
+            raise RunError(problem, code="E409")
+        return json.loads(answer.body) if answer.body else None
+
+
+class Notes(logging.Handler):
+    """Sends what handlers log to the worker."""
+
+    def __init__(self, line: WorkerLine) -> None:
+        super().__init__()
+        self._line = line
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = next((name for least, name in _LEVELS if record.levelno >= least), "debug")
+        try:
+            text = self.format(record)[:MOST_NOTE]
+        except Exception as error:
+            text = f"(a record that cannot be formatted: {type(error).__name__})"
+        text = text.encode("utf-8", "backslashreplace").decode()
+        self._line.send({"say": "note", "level": level, "logger": record.name, "text": text})

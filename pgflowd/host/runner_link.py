@@ -1,0 +1,290 @@
+"""
+Runner link: the worker's end of a runner: its socket, its output, its pidfd.
+
+It never blocks and parses heads only; bodies are passed on. What it reads becomes events, given
+to `tell`. Output is logged line by line up to 1 MiB per task; what is more is counted and moved
+to /dev/null inside the kernel, so that neither side waits for the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pgflowd.core import happenings as on
+from pgflowd.core.dispatch_runners import about
+from pgflowd.core.mind import Report, Task
+from pgflowd.host.frames import PIECE, BadFrame, Frame, Frames, pack
+from pgflowd.host.output import Budget, Output
+from pgflowd.host.tree import kill_tree
+
+_TOLD = ("error_message", "error_type", "traceback", "retry", "delay_s", "cpu_s", "peak_kb")
+_LEVELS = ("debug", "info", "warning", "error")
+_OUTCOMES = ("completed", "failed")
+
+Tell = Callable[[Any], None]
+Log = Callable[..., None]  # (level, event, **fields)
+
+
+class RunnerLink:
+    """One runner, seen from its worker."""
+
+    def __init__(self, id: int, tell: Tell, log: Log, most_output: int) -> None:
+        self.id = id
+        self.pid: int | None = None
+        self.is_doomed = False  # to be killed once it is there
+        self.was_retired = False
+        self.has_ended = False
+        self._loop = asyncio.get_running_loop()
+        self._tell, self._log = tell, log
+        self._pidfd = -1
+        self.task: Task | None = None
+        self._frames = Frames(most_output)
+        self._kept = bytearray()
+        self._is_spoilt = False
+        self._socket: socket.socket
+        self._out: Output
+        self._err: Output
+
+    def open(self, output: str) -> list[int]:
+        """Make socket and pipes; return the runner's ends: socket, stdout, stderr."""
+        opened: list[int] = []
+        budget = Budget()
+        try:
+            self._socket, theirs = socket.socketpair()
+            opened = [theirs.detach()]
+            if output == "inherit":
+                self._out, self._err = Output(None, budget), Output(None, budget)
+                return [*opened, os.dup(1), os.dup(2)]
+            pipes = []
+            for _ in range(2):
+                pipes.append(os.pipe2(os.O_CLOEXEC))
+                opened.append(pipes[-1][1])
+        except OSError:
+            self._forget(opened)
+            raise
+        self._socket.setblocking(False)
+        is_logged = output == "capture"
+        self._out = Output(pipes[0][0], budget, self._line_of("stdout") if is_logged else None)
+        self._err = Output(pipes[1][0], budget, self._line_of("stderr") if is_logged else None)
+        return opened
+
+    def _forget(self, opened: list[int]) -> None:
+        for number in opened:
+            os.close(number)
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def begin(self, pid: int, pidfd: int) -> None:
+        """It is there: watch it."""
+        self._socket.setblocking(False)
+        self.pid, self._pidfd = pid, pidfd
+        self._loop.add_reader(pidfd, self._died)
+        self._loop.add_reader(self._socket, self._readable)
+        for output in (self._out, self._err):
+            if output.number >= 0:
+                self._loop.add_reader(output.number, self._has_output, output)
+        if self.is_doomed:
+            self.kill()
+
+    def send(self, task: Task) -> None:
+        """Give it a task."""
+        self.task = task
+        head = {
+            "do": "task",
+            "token": task.token,
+            "run": task.run_id,
+            "step": task.step,
+            "index": task.index,
+            "attempt": task.attempt,
+            "max_attempts": task.max_attempts,
+            "timeout": task.timeout_s,
+            "split": None if task.flow_input is None else len(task.input),
+        }
+        self._out.begin()
+        self._err.begin()
+        self._write(pack(head, task.input + (task.flow_input or b"")))
+
+    def tell_stopping(self) -> None:
+        self._write(pack({"do": "stopping"}))
+
+    def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
+        """Bring what it asked for, if it still waits for it."""
+        if self.task and self.task.token == token:
+            self._write(pack({"do": "answer", "problem": problem}, body))
+
+    def peek(self, token: int) -> None:
+        """Read what lies in the socket; if no outcome is there, say so."""
+        while self._read():
+            pass
+        if self.task and self.task.token == token:
+            self._tell(on.Silent(self.id, token))
+
+    def term(self) -> None:
+        self._err.keeps_stack = True
+        if self.pid is not None and not self.has_ended:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self.pid is None:
+            self.is_doomed = True
+        elif not self.has_ended:
+            kill_tree(self.pid)
+
+    def retire(self) -> None:
+        """Close the socket: it reads the end and exits."""
+        self.was_retired = True
+        self._close_socket()
+
+    @property
+    def stack(self) -> str:
+        return self._err.stack()
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        self._close_socket()
+        for output in (self._out, self._err):
+            if output.number >= 0:
+                self._loop.remove_reader(output.number)
+                output.close()
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _died(self) -> None:
+        """Its pidfd is readable: read everything to the end, then tell."""
+        self._loop.remove_reader(self._pidfd)
+        self.has_ended = True
+        while self._read():
+            pass
+        self._finish_output()
+        self._tell(Dead(self.id))
+
+    def _readable(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        """Read one piece; return whether there may be more."""
+        if self._socket.fileno() < 0:
+            return False
+        try:
+            piece = self._socket.recv(PIECE)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            piece = b""
+        if not piece:
+            self._loop.remove_reader(self._socket)
+            return False
+        if self._is_spoilt:
+            return True
+        self._frames.feed(piece)
+        try:
+            while frame := self._frames.take():
+                self._heard(frame)
+        except BadFrame as error:
+            self._spoil("E404" if error.is_too_large else "E903", str(error))
+        return True
+
+    def _heard(self, frame: Frame) -> None:
+        head, task = frame.head, self.task
+        said = head.get("say")
+        if said == "ready" and task is None:
+            self._tell(on.RunnerReady(self.id))
+        elif said == "note" and task and head.get("level") in _LEVELS:
+            text = str(head.get("text"))
+            self._log(
+                head["level"], "task.log", logger=head.get("logger"), text=text, **about(task)
+            )
+        elif said == "ask" and task and head.get("token") == task.token:
+            what, step = str(head.get("what")), str(head.get("step", ""))
+            self._tell(on.Asked(self.id, task.token, what, step))
+        elif said == "done" and task and head.get("token") == task.token:
+            self._done(head, frame.body, task)
+        else:
+            self._spoil("E903", f"an unexpected frame: {str(head)[:200]}")
+
+    def _done(self, head: dict[str, Any], body: bytes, task: Task) -> None:
+        outcome, left = head.get("outcome"), head.get("left", [])
+        if outcome not in _OUTCOMES or not isinstance(left, list):
+            self._spoil("E903", f"an unknown outcome: {str(outcome)[:60]}")
+            return
+        self.task = None
+        self._finish_output(task)
+        fields = {key: head[key] for key in _TOLD if key in head}
+        output = body if outcome == "completed" else None
+        self._tell(on.Done(self.id, Report(task, outcome, output, fields), tuple(map(str, left))))
+
+    def _spoil(self, code: str, text: str) -> None:
+        self._is_spoilt = True
+        self._tell(on.Spoilt(self.id, code, text))
+
+    def _has_output(self, output: Output) -> None:
+        if not output.read():
+            self._loop.remove_reader(output.number)
+            output.close()
+
+    def _finish_output(self, task: Task | None = None) -> None:
+        """Read the pipes to the end, so that each line belongs to its task."""
+        task = task or self.task
+        unseen = 0
+        for output in (self._out, self._err):
+            output.finish()
+            unseen += output.unseen
+        if task and unseen:
+            text = f"{unseen} bytes of output more, not logged"
+            self._log("warning", "task.output", text=text, **about(task))
+
+    def _line_of(self, stream: str) -> Callable[[str], None]:
+        def log(text: str) -> None:
+            fields = about(self.task) if self.task else {}
+            self._log("info", "task.output", stream=stream, text=text, **fields)
+
+        return log
+
+    def _write(self, data: bytes) -> None:
+        if self._socket.fileno() < 0:
+            return
+        if not self._kept:
+            try:
+                sent = self._socket.send(data, socket.MSG_NOSIGNAL)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                return  # it has ended; its pidfd tells
+            if sent == len(data):
+                return
+            data = data[sent:]
+            self._loop.add_writer(self._socket, self._writable)
+        self._kept += data
+
+    def _writable(self) -> None:
+        try:
+            sent = self._socket.send(self._kept[:PIECE], socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            sent = len(self._kept)
+        del self._kept[:sent]
+        if not self._kept:
+            self._loop.remove_writer(self._socket)
+
+    def _close_socket(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+
+
+class Dead:
+    """Told when the pidfd is readable and the socket was read to the end."""
+
+    def __init__(self, id: int) -> None:
+        self.id = id

@@ -1,0 +1,171 @@
+"""
+Runner: runs handlers, one task at a time, and can be killed at any moment without harm.
+
+It is forked by the zygote, has the flow's module and one socket to its worker, and no thread
+and no loop of ours. It reads a task, calls the handler, makes and checks the JSON once, looks
+what the task left behind, and says `done`. The end of the socket is its own. Whatever a handler
+raises, also `sys.exit`, becomes a report; whatever it does to this process, nobody else minds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import setproctitle
+
+from pgflowd.core.absent import ABSENT
+from pgflowd.core.arguments import arguments_for
+from pgflowd.core.endings import LONGEST_TRACEBACK
+from pgflowd.core.failure import clean, failure_of
+from pgflowd.core.jsonvalue import decode, encode
+from pgflowd.core.spec import StepSpec
+from pgflowd.host.frames import Frame
+from pgflowd.host.handler import Caller
+from pgflowd.host.leftovers import Leftovers
+from pgflowd.host.runner_context import Notes, RunnerContext
+from pgflowd.host.worker_line import WorkerGone, WorkerLine
+
+SHORT_TRACEBACK = 2000  # of one that is too long for a frame's head
+
+_OURS = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+
+
+@dataclass(frozen=True)
+class Given:
+    """What arguments are made of."""
+
+    input: Any
+    flow_input: Any
+
+
+class Runner:
+    """One process's life."""
+
+    def __init__(self, flow: str, line: WorkerLine, most_output: int) -> None:
+        self._flow = flow
+        self._line = line
+        self._most_output = most_output
+        self._caller = Caller()
+
+    def live(self, steps: Mapping[str, StepSpec]) -> None:
+        """Run tasks until the worker closes the socket."""
+        self._caller.catch_sigterm()
+        faulthandler.enable(file=2)
+        _listen_to_logging(self._line)
+        leftovers = Leftovers()
+        self._title("idle")
+        with contextlib.suppress(WorkerGone):
+            self._line.send({"say": "ready"})
+            while True:
+                frame = self._line.next_task()
+                head, body = self._run(steps, frame)
+                if self._line.is_copy:
+                    return
+                head["left"] = leftovers.found()
+                self._tell(head, body)
+                self._title("idle")
+
+    def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
+        """Call the handler; return the head and body of `done`."""
+        task = frame.head
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
+        ctx = RunnerContext(self._flow, frame, self._line, _connect)
+        try:
+            body = self._call(steps[task["step"]], frame, ctx)
+            head: dict[str, Any] = {"outcome": "completed"}
+        except WorkerGone:
+            raise
+        except BaseException as error:
+            body, head = b"", _told(error)
+        _flush()
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        used = {"cpu_s": round(cpu_s, 6), "peak_kb": after.ru_maxrss}
+        return {"say": "done", "token": task["token"], **head, **used}, body
+
+    def _call(self, step: StepSpec, frame: Frame, ctx: RunnerContext) -> bytes:
+        split = frame.head["split"]
+        of_flow = ABSENT if split is None else decode(frame.body[split:])
+        given = Given(decode(frame.body[:split]), of_flow)
+        arguments = arguments_for(step, given, ctx.flow_input, ctx)
+        succeeded = False
+        try:
+            value = self._caller.call(step.handler, arguments, ctx.cancelled)
+            succeeded = True
+        finally:
+            if not self._line.is_copy:
+                ctx.settle(succeeded)
+        return encode(value, max_bytes=self._most_output).encode()
+
+    def _tell(self, head: dict[str, Any], body: bytes) -> None:
+        try:
+            self._line.send(head, body)
+        except ValueError:  # a head too long, by characters that take many bytes
+            head["traceback"] = head.get("traceback", "")[-SHORT_TRACEBACK:]
+            self._line.send(head, body)
+
+    def _title(self, what: str, joint: str = " ") -> None:
+        setproctitle.setproctitle(f"pgflowd: runner {self._flow}{joint}{what}")
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """The head of `done` for an exception."""
+    failure = failure_of(error)
+    said: dict[str, Any] = {
+        "outcome": "failed",
+        "error_type": failure.error_type,
+        "error_message": failure.message,
+        "traceback": _traceback(error),
+    }
+    if not failure.retry:
+        said["retry"] = False
+    if failure.delay_s is not None:
+        said["delay_s"] = failure.delay_s
+    return said
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback from the user's first line on; of a long one, its end."""
+    try:
+        lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__))
+    except Exception as trouble:
+        return f"(no traceback: {type(trouble).__name__})"
+    text = "".join(lines)[-LONGEST_TRACEBACK:]
+    return clean(text, LONGEST_TRACEBACK)
+
+
+def _theirs(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
+
+
+def _listen_to_logging(line: WorkerLine) -> None:
+    root = logging.getLogger()
+    root.addHandler(Notes(line))
+    if root.level == logging.WARNING:  # nobody chose one
+        root.setLevel(logging.INFO)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
+def _connect(conninfo: str, name: str) -> Any:
+    """Open a connection for a handler, as `psycopg.connect` does."""
+    from pgflowd.db.connection import connect
+
+    return connect(conninfo, name=name, autocommit=False)

@@ -1,0 +1,345 @@
+"""
+Worker: runs one flow's tasks: claims them, has its runners run them, reports what came of it.
+
+It forks its zygote, sees to it that the database knows the flow, writes its row, says Ready,
+and then turns in one loop: an event, what `core.dispatch` decides, and actions which are
+started and never waited for. So a deadline holds even while the database hangs. It runs no
+user code and takes orders from its channel alone; if the supervisor is gone it kills its
+runners and ends. The only process with asyncio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import time
+import traceback
+import uuid
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import setproctitle
+
+from pgflowd.core import happenings as on
+from pgflowd.core.dispatch import decide
+from pgflowd.core.messages import (
+    Beat,
+    Drain,
+    Failed,
+    Leaving,
+    QuickStop,
+    Ready,
+    Waiting,
+    Wake,
+)
+from pgflowd.core.mind import Knobs, Mind
+from pgflowd.core.served import Served
+from pgflowd.core.settings import Settings
+from pgflowd.db.meaning import meaning_of
+from pgflowd.errors import Unreachable
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.host.spawn import become_subreaper, hide_memory, parent_pid
+from pgflowd.host.tree import children, kill_tree, reap
+from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT
+from pgflowd.processes.worker_lines import Lines
+from pgflowd.processes.worker_numbers import Numbers
+from pgflowd.processes.worker_runners import Runners
+from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, enter, hatch
+
+BEAT_S = 5.0  # between two Beats to the supervisor
+ORPHAN_LIMIT_S = 3  # kept by the kernel
+END_LIMIT_S = 1.0  # for killing what is left
+
+
+def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
+    """The worker's whole life; returns its exit code."""
+    become_subreaper()
+    hide_memory()
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    if os.getppid() != parent_pid():
+        return 1
+    try:
+        hatched = hatch(channel, settings, log, served)
+    except Stopped:
+        return EXIT_ASKED
+    except CannotStart as why:
+        channel.send(why.failed)
+        return EXIT_CANNOT
+    loop = asyncio.new_event_loop()  # never closed: that would wait for helper threads
+    asyncio.set_event_loop(loop)
+    loop.set_exception_handler(lambda _, context: _end_as_bug(channel, log, context))
+    try:
+        return loop.run_until_complete(_Worker(channel, settings, log, served, hatched).live())
+    except Exception as error:
+        _end_as_bug(channel, log, {"exception": error})
+        raise
+
+
+def _on_sigterm(number: int, frame: object) -> None:
+    """Our death signal. While the supervisor lives it is ignored: orders come by the channel."""
+    if os.getppid() != parent_pid():
+        _end_as_orphan()
+
+
+def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
+    """A bug of ours: say so, with the traceback, and end with everything below us."""
+    error = context.get("exception") or RuntimeError(context.get("message", "no message"))
+    trace = "".join(traceback.format_exception(error))
+    log.error("worker.error", code="E901", error=f"{type(error).__name__}: {error}", trace=trace)
+    channel.send(Failed("E901", f"{type(error).__name__}: {error}"))
+    _end_with_all(EXIT_BUG)
+
+
+def _end_as_orphan() -> None:
+    _end_with_all(1)
+
+
+def _end_with_all(code: int) -> None:
+    """Kill everything below us, and end, in time."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(ORPHAN_LIMIT_S)
+    while pids := [pid for pid in children() if not reap(pid)]:
+        for pid in pids:
+            kill_tree(pid)
+    os._exit(code)
+
+
+class Mailbox:
+    """Events that came and were not looked at yet."""
+
+    def __init__(self) -> None:
+        self._events: deque[Any] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, event: Any) -> None:
+        self._events.append(event)
+        self._wake()
+
+    async def next(self, timeout_s: float | None) -> Any:
+        """Return the next event, or Tick when the time is over."""
+        if not self._events:
+            self._waiter = self._loop.create_future()
+            timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._wake)
+            await self._waiter
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        return self._events.popleft() if self._events else on.Tick()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._events
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class _Worker:
+    """The loop, and what it holds."""
+
+    def __init__(
+        self, channel: Channel, settings: Settings, log: Log, served: Served, hatched: Hatched
+    ) -> None:
+        self._channel, self._settings, self._log = channel, settings, log
+        self._served, self._hatched = served, hatched
+        self._worker_id = uuid.uuid4()
+        self._worker = settings.worker_for(served.slug)
+        self._mailbox: Mailbox
+        self._mind: Mind
+        self._lines: Lines
+        self._runners: Runners
+        self._numbers = Numbers()
+        self._left: on.Leave | None = None
+        self._title = ""
+        self._stop = asyncio.Event()
+
+    async def live(self) -> int:
+        """Start, turn, end; return the exit code."""
+        loop = asyncio.get_running_loop()
+        self._mailbox = Mailbox()
+        name = f"{self._settings.pgflowd.name}: worker {self._served.slug}"
+        self._lines = Lines(
+            self._settings, self._served.slug, self._worker_id, name, self._mailbox.put
+        )
+        self._log = self._log.bind(worker=str(self._worker_id))
+        self._runners = Runners(
+            self._hatched.zygote, self._worker, self._mailbox.put, self._log.write
+        )
+        loop.add_reader(self._channel, self._heard)
+        try:
+            self._mind = Mind(self._knobs(await self._enter()))
+        except Stopped:
+            return await self._end(EXIT_ASKED)
+        except CannotStart as why:
+            self._send(why.failed)
+            return await self._end(EXIT_CANNOT)
+        self._send(Ready(str(self._worker_id)))
+        self._log.info("worker.started", zygote=self._hatched.zygote.pid)
+        self._beat()
+        await self._turn()
+        assert self._left is not None
+        return await self._end(self._left.code)
+
+    # start
+
+    async def _enter(self) -> bool:
+        """Steps two to four, again and again until the database is there."""
+        wait_s, is_waiting = self._settings.database.reconnect_min_s, False
+        helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
+        while True:
+            try:
+                return await self._enter_once(helper)
+            except (Stopped, CannotStart):
+                raise
+            except Exception as error:
+                meaning, text = meaning_of(error)
+                if meaning in ("fault", "core", "gone") and not isinstance(error, Unreachable):
+                    raise CannotStart(getattr(error, "code", "E301"), text) from error
+            if not is_waiting:
+                self._send(Waiting("database"))
+                self._log.warning("worker.error", error=text)
+                is_waiting = True
+            await self._nap(wait_s * (0.5 + random.random() / 2))
+            wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
+
+    async def _enter_once(self, helper: ThreadPoolExecutor) -> bool:
+        loop = asyncio.get_running_loop()
+        arguments = (self._served, self._hatched.shape, self._worker_id)
+        entering = loop.run_in_executor(helper, enter, self._settings, self._log, *arguments)
+        stopping = loop.create_task(self._stop.wait())
+        both: set[asyncio.Future[Any]] = {entering, stopping}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            raise Stopped
+        is_watched = await entering
+        await self._lines.open()
+        return is_watched
+
+    async def _nap(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        if self._stop.is_set():
+            raise Stopped
+
+    def _knobs(self, is_watched: bool) -> Knobs:
+        worker, database = self._worker, self._settings.database
+        polls = worker.signal_strategy == "polling" or not is_watched
+        if polls and worker.signal_strategy != "polling":
+            text = "W311 the queue has no trigger of ours: polling instead of notifications"
+            self._log.warning("worker.warning", code="W311", text=text)
+        return Knobs(
+            max_concurrency=worker.max_concurrency,
+            batch_size=worker.batch_size,
+            polls=polls,
+            notify_fallback_s=worker.notify_fallback_s,
+            poll_min_s=worker.poll_min_s,
+            poll_max_s=worker.poll_max_s,
+            heartbeat_interval_s=worker.heartbeat_interval_s,
+            reuses=worker.isolation == "reuse",
+            max_tasks_per_runner=worker.max_tasks_per_runner,
+            runner_idle_s=worker.runner_idle_s,
+            kill_grace_s=worker.kill_grace_s,
+            backoff_min_s=worker.backoff_min_s,
+            backoff_max_s=worker.backoff_max_s,
+            reconnect_min_s=database.reconnect_min_s,
+            reconnect_max_s=database.reconnect_max_s,
+            call_limit_s=database.statement_timeout_s + 2.0,
+            steps=self._hatched.steps,
+            tells_all=self._settings.logging.level == "debug",
+        )
+
+    # the loop
+
+    async def _turn(self) -> None:
+        perform = self._acts()
+        while self._left is None:
+            if self._mailbox.is_empty:
+                self._show_title()
+            event = await self._mailbox.next(self._mind.nap_s(time.monotonic()))
+            self._numbers.saw(event, self._mind)
+            self._mind, actions = decide(self._mind, event, time.monotonic())
+            for action in actions:
+                perform[type(action)](action)
+
+    def _acts(self) -> dict[type, Any]:
+        lines, runners = self._lines, self._runners
+        return {
+            on.Connect: lambda action: lines.connect(action.line),
+            on.Cut: lambda action: lines.cut(action.line),
+            on.Turn: lines.turn,
+            on.AskDue: lambda action: lines.ask_due(),
+            on.Beat: lines.beat,
+            on.Fetch: lambda a: lines.fetch(a, runners.task_of(a.id), runners.bring),
+            on.Goodbye: lambda action: lines.goodbye(),
+            on.Fork: lambda action: runners.fork(action.id),
+            on.Send: lambda action: runners.send(action.id, action.task),
+            on.TellStopping: lambda action: runners.link(action.id).tell_stopping(),
+            on.Peek: lambda action: runners.link(action.id).peek(action.token),
+            on.Term: lambda action: runners.link(action.id).term(),
+            on.Kill: lambda action: runners.link(action.id).kill(),
+            on.Close: lambda action: runners.link(action.id).retire(),
+            on.Reap: lambda action: runners.reap(action.id),
+            on.KillZygote: lambda action: runners.kill_zygote(),
+            on.Say: lambda a: self._log.write(a.level, a.event, **a.fields),
+            on.Leave: self._leave,
+        }
+
+    def _leave(self, action: on.Leave) -> None:
+        self._left = action
+        if action.failure is not None:
+            self._send(Failed(*action.failure))
+        elif action.code == 10:
+            self._send(Leaving(action.why))
+        self._log.info("worker.stopped", code=action.code, reason=action.why or None)
+
+    async def _end(self, code: int) -> int:
+        await self._runners.end(END_LIMIT_S)
+        self._channel.flush()
+        return code
+
+    # the supervisor
+
+    def _heard(self) -> None:
+        for message in self._channel.receive():
+            if isinstance(message, Wake):
+                self._numbers.woken("notification")
+                self._mailbox.put(on.Woken())
+            elif isinstance(message, Drain):
+                self._stop.set()
+                self._mailbox.put(on.DrainAsked(message.within_s))
+            elif isinstance(message, QuickStop):
+                self._stop.set()
+                self._mailbox.put(on.StopAsked())
+        if self._channel.at_end:
+            _end_as_orphan()
+
+    def _send(self, message: Any) -> None:
+        self._channel.send(message)
+        if self._channel.is_waiting:
+            loop = asyncio.get_running_loop()
+            loop.add_writer(self._channel, self._flush)
+
+    def _flush(self) -> None:
+        self._channel.flush()
+        if not self._channel.is_waiting:
+            asyncio.get_running_loop().remove_writer(self._channel)
+
+    def _beat(self) -> None:
+        now = self._numbers.now(self._mind, self._lines.standing, self._hatched.zygote.pid)
+        self._send(Beat(now))
+        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+
+    def _show_title(self) -> None:
+        running = f"{self._mind.running}/{self._mind.knobs.max_concurrency}"
+        title = f"{self._settings.pgflowd.name}: worker {self._served.slug} {running}"
+        if title != self._title:
+            setproctitle.setproctitle(title)
+            self._title = title

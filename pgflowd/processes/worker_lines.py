@@ -1,0 +1,205 @@
+"""
+The worker's two lines to the database: one reports and claims, the other beats and fetches.
+
+Every call is a task of the loop, one at a time on each line, and its end, good or bad, becomes
+an event. A connection on which a call failed is closed and never used again; a call over its
+limit has its socket shut down, since cancelling on a dead line would wait for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core import happenings as on
+from pgflowd.core.mind import Report, Task
+from pgflowd.core.settings import Settings
+from pgflowd.db import tasks, workers
+from pgflowd.db.calls import AsyncConnection, run_async, together_async
+from pgflowd.db.connection import Limits, connect_async
+from pgflowd.db.meaning import meaning_of
+from pgflowd.host.config_refs import read
+
+Bring = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
+
+
+def limits_of(settings: Settings) -> Limits:
+    database = settings.database
+    return Limits(
+        connect_s=database.connect_timeout_s,
+        statement_s=database.statement_timeout_s,
+        tcp_user_s=database.tcp_user_timeout_s,
+    )
+
+
+class Lines:
+    """Both connections, and the calls on them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        flow: str,
+        worker_id: UUID,
+        name: str,
+        tell: Callable[[Any], None],
+    ) -> None:
+        self.standing = workers.Standing("ok")
+        self._settings = settings
+        self._flow, self._queue = flow, flow.lower()
+        self._worker_id, self._name = worker_id, name
+        self._lease_s = settings.recovery.lease_s
+        self._tell = tell
+        self._conns: dict[str, AsyncConnection] = {}
+        self._calls: dict[str, asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        """Connect both; raise what keeps us from it."""
+        for line in (on.MAIN, on.BEATS):
+            self._conns[line] = await self._open()
+
+    def connect(self, line: str) -> None:
+        self._start(line, self._connect(line))
+
+    def turn(self, action: on.Turn) -> None:
+        self._start(on.MAIN, self._turn(action))
+
+    def ask_due(self) -> None:
+        self._start(on.MAIN, self._ask_due())
+
+    def beat(self, action: on.Beat) -> None:
+        self._start(on.BEATS, self._beat(action))
+
+    def fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> None:
+        self._start(on.BEATS, self._fetch(action, task, bring))
+
+    def goodbye(self) -> None:
+        self._start(on.BEATS, self._goodbye())
+
+    def cut(self, line: str) -> None:
+        """End a call that takes too long."""
+        conn = self._conns.get(line)
+        if conn is None:
+            self._calls[line].cancel()
+            return
+        with (
+            contextlib.suppress(OSError, psycopg.Error),
+            socket.socket(fileno=os.dup(conn.fileno())) as copy,
+        ):
+            copy.shutdown(socket.SHUT_RDWR)
+
+    async def _open(self) -> AsyncConnection:
+        database = self._settings.database
+        return await connect_async(
+            read(database.url),
+            name=self._name,
+            limits=limits_of(self._settings),
+            pooled=bool(database.listen_url),
+        )
+
+    def _start(self, line: str, call: Coroutine[Any, Any, Any]) -> None:
+        self._calls[line] = asyncio.get_running_loop().create_task(self._perform(line, call))
+
+    async def _perform(self, line: str, call: Coroutine[Any, Any, Any]) -> None:
+        try:
+            event = await call
+        except (Exception, asyncio.CancelledError) as error:
+            conn = self._conns.pop(line, None)
+            if conn is not None:
+                with contextlib.suppress(Exception):
+                    await conn.close()
+            meaning, text = meaning_of(error)
+            event = on.Broken(line, meaning, text, random.random())
+        self._tell(event)
+
+    async def _connect(self, line: str) -> on.Connected:
+        self._conns[line] = await self._open()
+        return on.Connected(line)
+
+    async def _turn(self, action: on.Turn) -> on.Turned:
+        conn = self._conns[on.MAIN]
+        claim = tasks.claim(self._flow, self._worker_id, action.wanted, self._lease_s)
+        if not action.reports:
+            return _turned([], await run_async(conn, claim))
+        report = tasks.report([_said(each) for each in action.reports])
+        if not action.wanted:
+            return _turned(await run_async(conn, report), [])
+        return _turned(*await together_async(conn, report, claim))
+
+    async def _ask_due(self) -> on.NextDue:
+        return on.NextDue(await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))
+
+    async def _beat(self, action: on.Beat) -> on.Beaten:
+        conn = self._conns[on.BEATS]
+        row = workers.beat(self._worker_id, self._queue)
+        if not action.tokens:
+            self.standing = await run_async(conn, row)
+            return on.Beaten((), self.standing.state)
+        beats = tasks.heartbeat(self._worker_id, action.tokens, self._lease_s)
+        self.standing, verdicts = await together_async(conn, row, beats)
+        return on.Beaten(tuple((v.token, v.verdict) for v in verdicts), self.standing.state)
+
+    async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
+        problem = body = None
+        if action.what == "conn":
+            body = self._where()
+        elif task is not None and action.what == "input":
+            body = await run_async(self._conns[on.BEATS], workers.run_input(task.run_id))
+        elif task is not None and action.what == "output":
+            call = workers.step_output(task.run_id, action.step)
+            body = await run_async(self._conns[on.BEATS], call)
+        else:
+            problem = f"there is nothing called {action.what!r} to ask for"
+        bring(action.id, action.token, body, problem)
+        return on.Fetched()
+
+    def _where(self) -> bytes:
+        """Where and as whom a handler connects."""
+        where = {"conninfo": read(self._settings.database.url), "name": f"{self._name} handler"}
+        return json.dumps(where).encode()
+
+    async def _goodbye(self) -> on.SaidGoodbye:
+        await run_async(self._conns[on.BEATS], workers.stopped(self._worker_id))
+        return on.SaidGoodbye()
+
+
+def _said(report: Report) -> tasks.Report:
+    task = report.task
+    return tasks.Report(
+        UUID(task.run_id),
+        task.step,
+        task.index,
+        task.token,
+        report.outcome,
+        report.output,
+        **report.fields,
+    )
+
+
+def _turned(answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask]) -> on.Turned:
+    return on.Turned(
+        tuple(on.Answer(each.verdict, each.sqlstate, each.message) for each in answers),
+        tuple(
+            Task(
+                str(task.run_id),
+                task.step_slug,
+                task.task_index,
+                task.token,
+                task.attempt,
+                task.max_attempts,
+                task.timeout_s,
+                task.input,
+                task.flow_input,
+            )
+            for task in claimed
+        ),
+        random.random(),
+    )

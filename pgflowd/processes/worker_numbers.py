@@ -1,0 +1,84 @@
+"""
+The worker's numbers: what it tells of itself with each Beat; see `core.numbers`.
+
+Counters only grow; what is said of the last minute is computed from the last tasks, of which
+a few thousand are kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from typing import Any
+
+from pgflowd.core import happenings as on
+from pgflowd.core.mind import Mind, Phase
+from pgflowd.core.numbers import observe
+from pgflowd.db.workers import Standing
+
+MINUTE_S = 60.0
+MOST_KEPT = 5000
+
+
+class Numbers:
+    """Counts what the loop sees."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Counter[str]] = {}
+        self._seconds: dict[str, list[float]] = {}
+        self._last: deque[tuple[float, bool, float]] = deque(maxlen=MOST_KEPT)
+        self._wakes: Counter[str] = Counter()
+        self._last_wakes: deque[tuple[float, str]] = deque(maxlen=MOST_KEPT)
+        self._errors: Counter[str] = Counter()
+
+    def woken(self, reason: str) -> None:
+        self._wakes[reason] += 1
+        self._last_wakes.append((time.monotonic(), reason))
+
+    def saw(self, event: Any, mind: Mind) -> None:
+        """Look at an event before it is decided upon."""
+        if type(event) is on.Done:
+            runner = mind.runners.get(event.id)
+            if runner is not None and runner.task is not None:
+                now = time.monotonic()
+                succeeded = event.report.outcome == "completed"
+                took_s = now - runner.sent_at
+                self._last.append((now, succeeded, took_s))
+                observe(self._seconds.setdefault(runner.task.step, []), took_s)
+        elif type(event) is on.Turned:
+            for report in mind.sending:
+                counts = self._tasks.setdefault(report.task.step, Counter())
+                counts[report.outcome] += 1
+        elif type(event) is on.Broken:
+            self._errors[event.meaning] += 1
+
+    def now(self, mind: Mind, standing: Standing, zygote: int) -> dict[str, Any]:
+        """The numbers of this moment."""
+        since = time.monotonic() - MINUTE_S
+        recent = [each for each in self._last if each[0] >= since]
+        took = sorted(seconds for _, _, seconds in recent)
+        wakes = Counter(reason for at, reason in self._last_wakes if at >= since)
+        return {
+            "running": mind.running,
+            "runners": len(mind.runners),
+            "queued": standing.queued,
+            "oldest_queued_s": standing.oldest_queued_s,
+            "zygote": zygote,
+            "completed_1m": sum(succeeded for _, succeeded, _ in recent),
+            "failed_1m": sum(not succeeded for _, succeeded, _ in recent),
+            "p50_s": _share(took, 0.5),
+            "p95_s": _share(took, 0.95),
+            "wakes_1m": dict(wakes),
+            "wakes": dict(self._wakes),
+            "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
+            "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
+            "task_seconds": self._seconds,
+            "database_errors": dict(self._errors),
+        }
+
+
+def _share(values: list[float], share: float) -> float | None:
+    """The value below which this share of them lies."""
+    if not values:
+        return None
+    return round(values[min(len(values) - 1, int(share * len(values)))], 6)

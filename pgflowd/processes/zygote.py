@@ -1,0 +1,189 @@
+"""
+Zygote: imports a flow's module once, and forks its runners.
+
+It answers with the definition, then waits on one socket and runs no line of user code: `fork`
+(with the runner's socket, stdout and stderr) is answered by `forked` and a pidfd, or `refused`;
+`reap`, sent when a runner is known to be dead, by its status and what it used. Until then no
+pid or group can belong to another. A module that starts threads cannot be forked safely: the
+zygote says so and ends, and another one leaves the import to each runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pgflowd.core.served import Served
+from pgflowd.core.spec import StepSpec
+from pgflowd.errors import FlowError
+from pgflowd.flow import Flow
+from pgflowd.host.spawn import become_subreaper, reset_handlers, set_death_signal
+from pgflowd.host.worker_line import WorkerLine
+from pgflowd.host.zygote_line import Told, ZygoteLine
+from pgflowd.processes.loading import load_flow, prepare
+from pgflowd.processes.runner import Runner
+
+
+@dataclass(frozen=True)
+class Brood:
+    """What a zygote and its runners are told at their birth."""
+
+    served: Served
+    python_path: Sequence[str]
+    most_output: int
+    oom_score_adj: int
+    imports: bool = True  # False: each runner imports the module by itself
+
+
+def main(line: ZygoteLine, brood: Brood) -> int:
+    """Import, tell, fork."""
+    prepare(brood.python_path)
+    steps: dict[str, StepSpec] = {}
+    if brood.imports:
+        try:
+            flow = load_flow(brood.served.entry, brood.served.slug)
+            line.send_long(_definition(flow))
+        except FlowError as error:
+            first = error.problems[0]
+            text = "; ".join(f"{p.place}: {p.text}" if p.place else p.text for p in error.problems)
+            line.send({"say": "failed", "code": first.code, "text": text[:20_000]})
+            return 1
+        if _threads():
+            return 0
+        steps = flow.steps
+    gc.collect()
+    gc.freeze()
+    _serve(line, brood, steps)
+    return 0
+
+
+def _definition(flow: Flow) -> dict[str, Any]:
+    return {
+        "say": "definition",
+        "shape": flow.shape(),
+        "warnings": [str(p) for p in flow.check() if p.is_warning],
+        "threads": _threads(),
+        "sockets": _sockets(),
+    }
+
+
+def _threads() -> list[str]:
+    """The Python threads that the import left."""
+    return [t.name for t in threading.enumerate() if t is not threading.main_thread()]
+
+
+def _sockets() -> int:
+    """How many sockets the import left open: all runners would share one stream."""
+    count = -1  # ours
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            count += link.readlink().name.startswith("socket:") and int(link.name) > 2
+    return max(0, count)
+
+
+def _serve(line: ZygoteLine, brood: Brood, steps: dict[str, StepSpec]) -> None:
+    while True:
+        told = line.receive()
+        if told is None:
+            return
+        if told.message["do"] == "fork":
+            _fork(line, told, brood, steps)
+        else:
+            _reap(line, int(told.message["pid"]))
+
+
+def _fork(line: ZygoteLine, told: Told, brood: Brood, steps: dict[str, StepSpec]) -> None:
+    runner = told.message["id"]
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        if len(told.descriptors) < 3:
+            raise OSError(24, "too many open files in the zygote")
+        pid = os.fork()
+        if pid == 0:
+            _live(line, told.descriptors, brood, steps, parent)
+        line.send({"say": "forked", "id": runner, "pid": pid}, [_pidfd(pid)])
+    except OSError as error:
+        line.send({"say": "refused", "id": runner, "text": str(error)})
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number in told.descriptors:
+            os.close(number)
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _reap(line: ZygoteLine, pid: int) -> None:
+    try:
+        _, status, used = os.wait4(pid, 0)
+    except ChildProcessError:
+        line.send({"say": "ended", "pid": pid, "status": 0, "cpu_s": 0.0, "peak_kb": 0})
+        return
+    cpu_s = round(used.ru_utime + used.ru_stime, 6)
+    ended = {"say": "ended", "pid": pid, "status": status, "cpu_s": cpu_s}
+    line.send({**ended, "peak_kb": used.ru_maxrss})
+
+
+def _live(
+    line: ZygoteLine,
+    descriptors: list[int],
+    brood: Brood,
+    steps: dict[str, StepSpec],
+    parent: int,
+) -> None:
+    """The runner's whole life. It never returns."""
+    try:
+        end = _become_runner(line, descriptors, brood, parent)
+        flow = brood.served
+        if not brood.imports:
+            steps = load_flow(flow.entry, flow.slug).steps
+        Runner(flow.slug, WorkerLine(end), brood.most_output).live(steps)
+        os._exit(0)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(1)
+
+
+def _become_runner(
+    line: ZygoteLine, descriptors: list[int], brood: Brood, parent: int
+) -> socket.socket:
+    signal.set_wakeup_fd(-1)
+    reset_handlers()
+    set_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    os.setpgid(0, 0)
+    become_subreaper()
+    line.close()
+    number, out, err = descriptors
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (out, 1), (err, 2)):
+        os.dup2(source, target)
+        os.close(source)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(brood.oom_score_adj))
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    return socket.socket(fileno=number)
