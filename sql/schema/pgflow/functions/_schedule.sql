@@ -9,7 +9,9 @@ begin
       using errcode = 'undefined_object',
             hint = 'Create the extension, or let a pgflowd daemon do the work: it needs no cron.';
   end if;
-  perform cron.unschedule(job.jobid) from cron.job as job where job.jobname = _schedule.job_name;
+  if exists (select from cron.job as job where job.jobname = _schedule.job_name) then
+    perform cron.unschedule(_schedule.job_name);
+  end if;
   begin
     perform cron.schedule(_schedule.job_name, _schedule.cron_interval, _schedule.command);
   exception when invalid_parameter_value then
