@@ -43,6 +43,7 @@ COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
 _MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (
+    Entry("serve", "pgflowd.cli.serve:serve", "Run the daemon in the foreground."),
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
     Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
     Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),

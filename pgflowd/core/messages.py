@@ -81,12 +81,11 @@ class Released(Message):
 
 @dataclass(frozen=True)
 class Found(Message):
-    """One finding of the discovery: a flow, or an error of an entry. See `core.discovered`."""
+    """One finding of the discovery: a flow, or all that is wrong with an entry."""
 
     entry: str
     slug: str | None = None
     module: str | None = None
-    attribute: str | None = None
     fingerprint: str | None = None
     problems: list[dict[str, Any]] = field(default_factory=list)
 

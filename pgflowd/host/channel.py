@@ -11,7 +11,9 @@ uses it by `fileno()` with `add_reader`, the supervisor's selector likewise.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import time
 from collections import deque
 
 from pgflowd.core.messages import LARGEST, Garbage, Message, decode, encode
@@ -67,6 +69,13 @@ class Channel:
                 self._kept.clear()
                 return
             self._kept.popleft()
+
+    def flush_all(self, within_s: float = 1.0) -> None:
+        """Wait until what was kept is sent, but not for long; for a child that is leaving."""
+        until = time.monotonic() + within_s
+        while self._kept and (left := until - time.monotonic()) > 0:
+            select.select([], [self], [], left)
+            self.flush()
 
     def receive(self) -> list[Message | Garbage]:
         """Return what has come so far, at most MOST_PER_TURN messages; never wait."""

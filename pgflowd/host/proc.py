@@ -1,5 +1,5 @@
 """
-Proc: what /proc tells of processes: parent, session, start time, memory, children.
+Proc: what /proc tells of processes: parent, session, start time.
 
 A process is told from a later one with the same pid by its start time. Whatever has ended
 meanwhile is simply absent from the answers.
@@ -7,7 +7,6 @@ meanwhile is simply absent from the answers.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,16 +58,6 @@ def everyone() -> Iterator[Seen]:
 def in_session(session: int) -> list[Seen]:
     """The living processes of a Unix session."""
     return [seen for seen in everyone() if seen.session == session and not seen.is_zombie]
-
-
-def children_of(pid: int) -> list[Seen]:
-    """The children of a process, zombies included."""
-    pids: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
-        for thread in threads:
-            with contextlib.suppress(OSError):
-                pids += Path(thread.path, "children").read_text().split()
-    return [seen for seen in map(look, map(int, pids)) if seen is not None]
 
 
 def command_line(pid: int) -> str:

@@ -6,7 +6,7 @@ The supervisor forks its children by `host.spawn.fork` and runs in them
     worker.main(channel, settings, log, served) -> int      served: core.served.Served
     listener.main(channel, settings, log) -> int
     sweeper.main(channel, settings, log) -> int
-    discovery.main(channel, settings, log, entries) -> int
+    discovery.main(channel, settings, log, entry) -> int
 
 which return the exit code of supervision.md, section 1 (`EXIT_…` below). `log` carries
 process, flow and daemon name already; its descriptor is kept open. The channel's end

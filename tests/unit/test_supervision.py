@@ -389,7 +389,7 @@ def test_rule_25_a_worker_that_asks_to_be_replaced_costs_nothing():
 def test_rule_25_one_that_leaves_before_it_was_ready_is_a_crash():
     tree, _ = ready(starting("a", "b"), "listener")
 
-    tree, actions = on_exit(tree, "worker a", REPLACE, 0.0)
+    tree, _ = on_exit(tree, "worker a", REPLACE, 0.0)
 
     assert tree.child("worker a").budget.count(0) == 1
 

@@ -1,0 +1,59 @@
+"""
+Serve: `pgflowd serve`, the daemon in the foreground.
+
+It runs until a signal, or `pgflowd stop`, ends it. The exit code says why it ended
+(surface.md, section 7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import Exit
+from pgflowd.cli.frame import Command
+
+if TYPE_CHECKING:
+    from pgflowd.core.settings import Settings
+
+
+@click.command(cls=Command)
+@click.option("--flow", "flows", multiple=True, metavar="SLUG", help="Serve this flow alone.")
+@pass_app
+def serve(app: App, flows: tuple[str, ...]) -> None:
+    """Run the daemon in the foreground.
+
+    It drains on TERM or Ctrl-C and stops quickly on a second one, reloads on HUP, and writes
+    its state into the log on USR1.
+
+    \b
+    Example: pgflowd serve -c pgflowd.toml
+    """
+    from pgflowd.host.control import Taken
+    from pgflowd.processes import daemon
+
+    signals = daemon.take_signals()
+
+    def read() -> Settings:
+        return _read(app)
+
+    settings = read()
+    try:
+        code = daemon.serve(settings, read, signals, flows)
+    except Taken as taken:
+        click.echo(f"pgflowd: another daemon has {taken}", err=True)
+        app.leave(Exit.TRY_LATER)
+    except PermissionError as error:
+        click.echo(f"pgflowd: the runtime directory cannot be used: {error}", err=True)
+        app.leave(Exit.DENIED)
+    app.leave(Exit(code))
+
+
+def _read(app: App) -> Settings:
+    """Read the configuration anew, for serving; raises ConfigError."""
+    from pgflowd.host.config import load
+
+    flags = {"--database-url": (("database", "url"), app.flag_database_url)}
+    return load(config=app.config, instance=app.instance, flags=flags, serving=True)

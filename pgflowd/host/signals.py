@@ -1,0 +1,50 @@
+"""
+Signals: turns signals into bytes in a pipe, so that a loop can wait for them.
+
+The handlers are empty; Python writes each signal's number into the pipe (`set_wakeup_fd`), and
+`received` reads them, in order. SIGINT and SIGTERM therefore interrupt nothing, wherever they
+arrive.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from types import FrameType
+
+
+class SignalPipe:
+    """The signals that came since they were last asked for."""
+
+    def __init__(self, wanted: Iterable[signal.Signals]) -> None:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in wanted:
+            signal.signal(number, _nothing)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def received(self) -> list[signal.Signals]:
+        """Return the signals that have come, without waiting."""
+        try:
+            return [signal.Signals(number) for number in os.read(self._read, 4096)]
+        except BlockingIOError:
+            return []
+
+
+def stacks() -> dict[str, str]:
+    """Return what each thread of this process is doing, by the thread's name."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return {
+        names.get(ident, str(ident)): "".join(traceback.format_stack(frame))
+        for ident, frame in sys._current_frames().items()
+    }
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """The pipe has been told."""

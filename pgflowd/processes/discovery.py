@@ -1,0 +1,58 @@
+"""
+Discovery: imports one entry of the config, tells which flows are in it, and ends.
+
+The supervisor, which never imports user code, starts one for each entry, so no module can hide
+the others or spoil their imports (rule 3). It says one Found for each flow, or one with all
+errors, each with file and line. It never asks the database. A module that dies or takes too
+long is the supervisor's business.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from pgflowd.core.messages import Found
+from pgflowd.core.settings import Settings
+from pgflowd.errors import FlowError, Problem
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.processes import EXIT_ASKED
+from pgflowd.processes.loading import fingerprint, load, prepare
+
+
+def main(channel: Channel, settings: Settings, log: Log, entry: str) -> int:
+    """Tell what is in this entry."""
+    prepare(settings.pgflowd.python_path)
+    for found in look_into(entry):
+        channel.send(found)
+    channel.flush_all(10.0)
+    return EXIT_ASKED
+
+
+def look_into(entry: str) -> list[Found]:
+    """Return what is found: all flows, or one finding with everything that is wrong."""
+    before = set(sys.modules)
+    try:
+        flows = load(entry)
+    except FlowError as error:
+        return [_wrong(entry, error.problems)]
+    problems = [problem for flow in flows for problem in flow.check()]
+    if any(not problem.is_warning for problem in problems):
+        return [_wrong(entry, problems)]
+    module = entry.partition(":")[0]
+    return [
+        Found(
+            entry,
+            slug=flow.slug,
+            module=module,
+            fingerprint=fingerprint(flow, before),
+            problems=[asdict(problem) for problem in flow.check()],
+        )
+        for flow in flows
+    ]
+
+
+def _wrong(entry: str, problems: Iterable[Problem]) -> Found:
+    return Found(entry, problems=[asdict(problem) for problem in problems][:40])

@@ -1,0 +1,172 @@
+"""
+Offspring: the supervisor's children as processes: forking them, hearing them, burying them.
+
+A child's end is handled in the order of rules 11 and 12: what is left in its pipe is read; all
+processes of its Unix session, and whoever fled from it, are killed; when they are gone its
+status is collected; only then is it reported. None of this waits: `bury` is called again and
+again until it returns the dead. Children are told apart by their pidfd (rule 10).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgflowd.core.messages import Failed, Garbage, Leaving, Message
+from pgflowd.core.served import Served
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.host.proc import in_session, look
+from pgflowd.host.sessions import kill_session, send
+from pgflowd.host.spawn import Child, fork
+from pgflowd.host.tree import children, kill_adopted
+
+BURIAL_S = 10.0  # then we go on without those that cannot be killed
+
+
+@dataclass(eq=False)
+class Process:
+    """One process of a child."""
+
+    id: str
+    child: Child
+    title: str
+    started: float  # monotonic
+    since: float  # wall clock
+    served: Served | None = None
+    said: Failed | Leaving | None = None
+    worker_id: str | None = None
+    killed: str | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)
+    messages: list[Message | Garbage] = field(default_factory=list)  # its last words
+    bury_until: float = 0.0
+    status: int = 0
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+
+class Offspring:
+    """All processes that the supervisor has forked and not yet buried."""
+
+    def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
+        self.alive: dict[str, Process] = {}
+        self.dying: list[Process] = []
+        self._log = log
+        self._selector = selector
+
+    def start(
+        self,
+        id: str,
+        main: Callable[[Channel], int],
+        title: str,
+        *,
+        served: Served | None = None,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> Process:
+        """Fork a child; OSError if the system refuses."""
+        keep = [self._log.fileno()]
+        child = fork(main, title=title, keep=keep, death_signal=death_signal)
+        process = Process(id, child, title, time.monotonic(), time.time(), served)
+        self.alive[id] = process
+        self._selector.register(child.pidfd, selectors.EVENT_READ, ("ended", process))
+        self._selector.register(child.channel, selectors.EVENT_READ, ("heard", process))
+        return process
+
+    def tell(self, process: Process, message: Message) -> bool:
+        """Send a message; what is kept for want of room is sent as soon as there is some."""
+        sent = process.child.channel.send(message)
+        self.attend(process)
+        return sent
+
+    def attend(self, process: Process) -> None:
+        """Wait for what the channel needs: reading, and writing while something is kept."""
+        channel = process.child.channel
+        if process in self.dying or channel.fileno() < 0:
+            return
+        events = 0 if channel.at_end else selectors.EVENT_READ
+        events |= selectors.EVENT_WRITE if channel.is_waiting and not channel.at_end else 0
+        known = channel.fileno() in self._selector.get_map()
+        if events and known:
+            self._selector.modify(channel, events, ("heard", process))
+        elif events:
+            self._selector.register(channel, events, ("heard", process))
+        elif known:
+            self._selector.unregister(channel)
+
+    def hear(self, process: Process) -> list[Message | Garbage]:
+        """Return what a child has said."""
+        channel = process.child.channel
+        channel.flush()
+        came = channel.receive()
+        self.attend(process)
+        return came
+
+    def kill(self, process: Process, why: str) -> None:
+        """Kill a child with its Unix session; its end is then noticed like any other."""
+        process.killed = process.killed or why
+        kill_session(process.pid)
+        send(process.pid, signal.SIGKILL)
+
+    def ended(self, process: Process) -> None:
+        """A pidfd says that this child has ended: read its pipe, and begin its burial."""
+        if process in self.dying:
+            return
+        self._selector.unregister(process.child.pidfd)
+        if process.child.channel.fileno() in self._selector.get_map():
+            self._selector.unregister(process.child.channel)
+        process.messages = process.child.channel.receive_all()
+        process.bury_until = time.monotonic() + BURIAL_S
+        self.alive.pop(process.id, None)
+        self.dying.append(process)
+
+    def bury(self) -> Iterator[Process]:
+        """Kill whom the dead left behind; give those of whom nothing is left."""
+        for process in list(self.dying):
+            kill_session(process.pid)
+            self.kill_strays()
+            left = in_session(process.pid)
+            if left and time.monotonic() < process.bury_until:
+                continue
+            for each in left:
+                self._log.error(
+                    "child.unkillable", child=process.id, name=each.name, child_pid=each.pid
+                )
+            process.status = process.child.collect()
+            process.child.close()
+            self.dying.remove(process)
+            yield process
+
+    def kill_strays(self) -> int:
+        """Kill descendants that left their session and came to us; log each once."""
+        known = {process.pid for process in [*self.alive.values(), *self.dying]}
+        sessions = known
+        for pid in children():
+            seen = look(pid) if pid not in known else None
+            if seen and not seen.is_zombie and seen.session not in sessions:
+                self._log.warning(
+                    "child.stray", name=seen.name, child_pid=pid, session=seen.session
+                )
+        return kill_adopted(known)
+
+    def reap_strangers(self) -> None:
+        """Collect ended processes that are nobody's child any more; rule 10."""
+        known = {process.pid for process in [*self.alive.values(), *self.dying]}
+        for _ in range(1000):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in known:
+                break
+            os.waitpid(ended.si_pid, os.WNOHANG)
+        for pid in set(children()) - known:
+            seen = look(pid)
+            if seen and seen.is_zombie:
+                os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,188 @@
+"""
+Plain: what listener and sweeper have in common: one loop without asyncio and threads.
+
+`Post` waits for the supervisor's orders and for whatever else, beats every 5 s, and raises
+Asked when it is time to go. `Line` is one connection that is lost and found again: what is
+unavailable is a state, never a crash (failures.md, D4). `limited` shuts a connection's socket
+when a call takes longer than it may; nothing else ends a call on a line that is half-open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+import psycopg
+
+from pgflowd.core.backoff import reconnect_delay_s
+from pgflowd.core.messages import Beat, Drain, Message, QuickStop, Waiting
+from pgflowd.core.redact import secrets_in
+from pgflowd.core.settings import Settings
+from pgflowd.core.settings_refs import Ref
+from pgflowd.db.connection import Limits, connect
+from pgflowd.db.meaning import meaning_of
+from pgflowd.errors import PgflowdError
+from pgflowd.host.channel import Channel
+from pgflowd.host.config_refs import read
+from pgflowd.host.logs import Log
+
+BEAT_S = 5.0
+SPARE_S = 2.0  # beyond the server's own statement_timeout
+
+LOST = (psycopg.Error, PgflowdError, OSError)
+
+
+class Asked(Exception):
+    """We were asked to end, or the supervisor is gone."""
+
+
+class Post:
+    """Where a child stands: orders come in, beats go out."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.numbers: dict[str, Any] = {}
+        self.orders: deque[Message] = deque()  # all but those to end
+        self._beat_at = 0.0
+
+    def wait(self, until: float, others: Iterable[int] = ()) -> list[int]:
+        """Wait for an order, for one of the others to be readable, or for the moment."""
+        while True:
+            now = time.monotonic()
+            if now >= self._beat_at:
+                self.channel.send(Beat(self.numbers))
+                self._beat_at = now + BEAT_S
+            nap_s = max(0.0, min(until, self._beat_at) - now)
+            ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]
+            count = len(self.orders)
+            if self.channel.fileno() in ready:
+                self._listen()
+                ready.remove(self.channel.fileno())
+            if ready or len(self.orders) > count or time.monotonic() >= until:
+                return ready
+
+    def say(self, message: Message) -> None:
+        self.channel.send(message)
+
+    def _listen(self) -> None:
+        for message in self.channel.receive():
+            if isinstance(message, Drain | QuickStop):
+                raise Asked
+            if isinstance(message, Message):
+                self.orders.append(message)
+        if self.channel.at_end:
+            raise Asked
+
+
+class Line:
+    """A connection to the database that comes back by itself."""
+
+    def __init__(self, post: Post, settings: Settings, log: Log, role: str, url: Ref) -> None:
+        self.conn: psycopg.Connection[Any] | None = None
+        self._post = post
+        self._settings = settings
+        self._log = log
+        self._name = f"{settings.pgflowd.name}: {role}"
+        self._role = role
+        self._url = url
+        self._failures = 0
+        self._was_up = False
+
+    def connected(self, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
+        """Connect, however long it takes; say so when it does not work at once."""
+        while self.conn is None:
+            try:
+                conn = self._connect()
+                with self.limited(conn):
+                    prepare(conn)
+            except LOST as error:
+                self.lost(error)
+                self._rest()
+            else:
+                self.conn = conn
+        server = self.conn.info.parameter_status("server_version") or ""
+        self._tell("up", server=server.partition(" ")[0])
+        if self._failures:
+            self._log.info(f"{self._role}.regained", attempts=self._failures)
+            self._post.say(Waiting(None))
+        self._failures = 0
+        self._was_up = True
+
+    def lost(self, error: BaseException) -> None:
+        """The connection is of no use any more."""
+        self.drop()
+        self._tell("down")
+        self._failures += 1
+        meaning, text = meaning_of(error)
+        kind = type(error).__name__
+        errors = self._post.numbers.setdefault("database_errors", {})
+        errors[kind] = errors.get(kind, 0) + 1
+        if self._failures == 1:
+            reconnects = self._post.numbers.get("reconnects", 0) + self._was_up
+            self._post.numbers["reconnects"] = reconnects
+            self._post.say(Waiting("database"))
+        if self._failures == 1 or meaning != "again":
+            level = "warning" if meaning == "again" else "error"
+            self._log.write(level, f"{self._role}.lost", code="E301", error=text)
+
+    def drop(self) -> None:
+        if self.conn is not None:
+            with contextlib.suppress(*LOST):
+                self.conn.close()
+            self.conn = None
+
+    def _tell(self, state: str, **more: str) -> None:
+        self._post.numbers["database"] = {"state": state, "at": time.time(), **more}
+
+    @contextlib.contextmanager
+    def limited(self, conn: psycopg.Connection[Any]) -> Iterator[None]:
+        """Give what is done inside a limit of our own."""
+        with limited(conn, self._settings.database.statement_timeout_s + SPARE_S):
+            yield
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        database = self._settings.database
+        url = read(self._url, place="[database] url")
+        self._log.hide(secrets_in(url))
+        limits = Limits(
+            connect_s=database.connect_timeout_s,
+            statement_s=database.statement_timeout_s,
+            tcp_user_s=database.tcp_user_timeout_s,
+        )
+        return connect(url, name=self._name, limits=limits)
+
+    def _rest(self) -> None:
+        database = self._settings.database
+        least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
+        nap_s = reconnect_delay_s(self._failures, least_s, most_s, random.random())
+        until = time.monotonic() + nap_s
+        while time.monotonic() < until:
+            self._post.wait(until)
+
+
+@contextlib.contextmanager
+def limited(conn: psycopg.Connection[Any], limit_s: float) -> Iterator[None]:
+    """Shut the connection's socket when the limit has passed; the call then fails at once."""
+    number = os.dup(conn.fileno())
+
+    def shut(_number: int, _frame: FrameType | None) -> None:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as line:
+            line.shutdown(socket.SHUT_RDWR)
+
+    before = signal.signal(signal.SIGALRM, shut)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        os.close(number)

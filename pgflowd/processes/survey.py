@@ -1,0 +1,151 @@
+"""
+Survey: the supervisor's side of discovery: one process per entry, a few at a time.
+
+When all have answered, `result` gives the flows to serve and the entries that are broken. A
+discovery that dies, or exceeds `start_timeout`, breaks its own entry only (rule 3). What can be
+seen only across entries is judged here as well: a flow defined twice, and slugs that differ in
+case alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from pgflowd.core.messages import Found, Garbage, Message
+from pgflowd.core.reloading import Broken
+from pgflowd.core.served import Served
+from pgflowd.core.settings import Settings
+from pgflowd.core.verdicts import described
+from pgflowd.errors import Problem
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.processes import discovery
+from pgflowd.processes.offspring import Offspring, Process
+
+ID = "discovery "
+
+
+class Survey:
+    """One discovery of everything that the settings name."""
+
+    def __init__(self, settings: Settings, offspring: Offspring, log: Log) -> None:
+        self.settings = settings
+        self.warnings: list[Problem] = []
+        self._offspring = offspring
+        self._log = log
+        self._entries = list(dict.fromkeys(settings.pgflowd.flows))
+        self._waiting = deque(self._entries)
+        self._running: dict[str, float] = {}  # id: until when
+        self._found: dict[str, list[Found]] = {entry: [] for entry in self._entries}
+        self._broken: dict[str, Broken] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return not self._waiting and not self._running
+
+    @property
+    def due(self) -> float | None:
+        """When the next discovery has used up its time."""
+        return min(self._running.values(), default=None)
+
+    def go_on(self) -> None:
+        """Start as many as there are processors, and kill whose time is over."""
+        now = time.monotonic()
+        for id, until in self._running.items():
+            process = self._offspring.alive.get(id)
+            if until <= now and process is not None and process.killed is None:
+                self._offspring.kill(process, "E211")
+        while self._waiting and len(self._running) < max(2, os.cpu_count() or 1):
+            self._start(self._waiting.popleft())
+
+    def hear(self, process: Process, message: Message | Garbage) -> None:
+        """A discovery has found something."""
+        if isinstance(message, Found):
+            self._found[_entry_of(process)].append(message)
+
+    def ended(self, process: Process) -> None:
+        """A discovery is over, well or badly."""
+        self._running.pop(process.id, None)
+        entry = _entry_of(process)
+        if process.killed:
+            limit = self.settings.supervisor.start_timeout_s
+            text = f"{entry} was not imported within {limit:g} s"
+            self._broken[entry] = Broken(entry, "E211", text)
+        elif process.status != 0 or not self._found[entry]:
+            text = f"{entry} cannot be imported: {described(process.status)}"
+            self._broken[entry] = Broken(entry, "E210", text)
+
+    def stop(self) -> None:
+        """Nobody wants to know any more."""
+        self._waiting.clear()
+        for id in self._running:
+            if id in self._offspring.alive:
+                self._offspring.kill(self._offspring.alive[id], "not needed any more")
+
+    def result(self) -> tuple[list[Served], list[Broken], list[Problem]]:
+        """Return the flows, the broken entries, and every single problem, errors first."""
+        flows: dict[str, Served] = {}
+        problems: list[Problem] = []
+        for entry in self._entries:
+            if entry in self._broken:
+                broken = self._broken[entry]
+                problems.append(Problem(broken.code, broken.text, entry))
+                continue
+            for found in self._found[entry]:
+                told = [Problem(**each) for each in found.problems]
+                problems += told
+                twice = flows.get((found.slug or "").lower())
+                if found.slug is None:
+                    self._broken[entry] = _broken(entry, told)
+                elif twice is not None and twice.module == found.module:
+                    continue  # a module and one of its flows are both listed
+                elif twice is not None:
+                    problem = _twice(found.slug, twice, entry)
+                    problems.append(problem)
+                    self._broken[entry] = Broken(entry, problem.code, problem.text)
+                else:
+                    module, mark = found.module or "", found.fingerprint or ""
+                    flows[found.slug.lower()] = Served(found.slug, module, entry, mark)
+        good = [each for each in flows.values() if each.entry not in self._broken]
+        problems.sort(key=lambda problem: problem.is_warning)
+        return good, list(self._broken.values()), problems
+
+    def _start(self, entry: str) -> None:
+        id = ID + entry
+        main = partial(_run, settings=self.settings, log=self._log, entry=entry)
+        name = self.settings.pgflowd.name
+        try:
+            self._offspring.start(id, main, f"{name}: discovery {entry}")
+        except OSError as error:
+            self._broken[entry] = Broken(entry, "E210", f"no process could be started: {error}")
+            return
+        self._running[id] = time.monotonic() + self.settings.supervisor.start_timeout_s
+
+
+def _run(channel: Channel, *, settings: Settings, log: Log, entry: str) -> int:
+    return discovery.main(channel, settings, log.bind(process="discovery"), entry)
+
+
+def _entry_of(process: Process) -> str:
+    return process.id.removeprefix(ID)
+
+
+def _broken(entry: str, problems: Sequence[Problem]) -> Broken:
+    """All errors of an entry in one: the first, and how many more."""
+    errors = [problem for problem in problems if not problem.is_warning]
+    if not errors:
+        return Broken(entry, "E212", "no flow was found")
+    first = errors[0]
+    place = f"{first.place} " if first.place else ""
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Broken(entry, first.code, f"{place}{first.text}{more}")
+
+
+def _twice(slug: str, other: Served, entry: str) -> Problem:
+    if slug == other.slug:
+        return Problem("E213", f"flow {slug} is defined in {other.module} too", entry)
+    return Problem("E207", f"flow {slug} and {other.slug} differ in case only", entry)

@@ -1,0 +1,132 @@
+"""
+Sweeper: hands stalled tasks back to the queue.
+
+A task is stalled when its worker vanished without reporting an outcome. Every
+`recovery_interval` the sweeper asks the database to recover such tasks, and logs them. The
+tasks of a worker that the supervisor has buried are given back at once, and it is told when.
+After each connect it waits one `heartbeat_interval` first, so that living workers deliver what
+they kept. It keeps no state, so restarting it loses nothing; a database that is not there is no
+reason to end. Talks to `db.tasks`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from uuid import UUID
+
+import psycopg
+
+from pgflowd.core.messages import Dead, Ready, Released
+from pgflowd.core.settings import Settings
+from pgflowd.db.calls import Call, run
+from pgflowd.db.tasks import crashed, recover_stalled
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.processes import EXIT_ASKED
+from pgflowd.processes.plain import LOST, Asked, Line, Post
+
+MOST = 500  # tasks per call
+MOST_ROUNDS = 20
+LOOK_AGAIN_S = (0.0, 1.2, 3.0)  # a dead worker's last statement may still hold its locks
+DAY_S = 86400.0
+
+
+def main(channel: Channel, settings: Settings, log: Log) -> int:
+    """Sweep until asked to end."""
+    with contextlib.suppress(Asked):
+        Sweeper(Post(channel), settings, log).live()
+    return EXIT_ASKED
+
+
+class Sweeper:
+    """The connection, and the dead whose tasks are still to be released."""
+
+    def __init__(self, post: Post, settings: Settings, log: Log) -> None:
+        self._post = post
+        self._settings = settings
+        self._log = log
+        self._line = Line(post, settings, log, "sweeper", settings.database.url)
+        self._dead: dict[str, list[float]] = {}  # worker id: when to look
+        self._released: dict[str, int] = {}
+        self._recovered: deque[tuple[float, int]] = deque()
+        self._is_ready = False
+        post.numbers["interval_s"] = settings.recovery.recovery_interval_s
+        post.numbers["recovered_24h"] = 0
+
+    def live(self) -> None:
+        """Connect, sweep, and begin again when the connection is lost."""
+        while True:
+            self._line.connected(_look)
+            if not self._is_ready:
+                self._post.say(Ready())
+                self._is_ready = True
+            try:
+                self._work(time.monotonic() + self._settings.worker.heartbeat_interval_s)
+            except LOST as error:
+                self._line.lost(error)
+
+    def _work(self, sweep_at: float) -> None:
+        while True:
+            due = [moments[0] for moments in self._dead.values()]
+            self._post.wait(min([sweep_at, *due]))
+            self._take_orders()
+            now = time.monotonic()
+            for worker_id, moments in list(self._dead.items()):
+                if moments[0] <= now:
+                    self._release(worker_id, moments)
+            if sweep_at <= now:
+                self._sweep()
+                sweep_at = now + self._settings.recovery.recovery_interval_s
+
+    def _take_orders(self) -> None:
+        while self._post.orders:
+            order = self._post.orders.popleft()
+            if isinstance(order, Dead) and order.worker_id not in self._dead:
+                now = time.monotonic()
+                self._dead[order.worker_id] = [now + wait_s for wait_s in LOOK_AGAIN_S]
+
+    def _release(self, worker_id: str, moments: list[float]) -> None:
+        """Give back what a dead worker held; confirm when nothing can be left."""
+        count = self._ask(crashed(UUID(worker_id), "its worker died", MOST))
+        self._released[worker_id] = self._released.get(worker_id, 0) + count
+        if count:
+            self._note("its worker died", count, worker_id)
+        if count < MOST:
+            moments.pop(0)
+        if not moments:
+            del self._dead[worker_id]
+            self._post.say(Released(worker_id, self._released.pop(worker_id)))
+
+    def _sweep(self) -> None:
+        """Recover what is stalled, at most so much in one go."""
+        threshold_s = self._settings.recovery.stale_threshold_s
+        for _ in range(MOST_ROUNDS):
+            count = self._ask(recover_stalled(threshold_s, MOST))
+            if count:
+                self._note("stalled", count, None)
+            if count < MOST:
+                break
+        self._post.numbers["last_sweep_at"] = time.time()
+
+    def _ask(self, call: Call[int]) -> int:
+        conn = self._line.conn
+        assert conn is not None
+        with self._line.limited(conn):
+            return run(conn, call)
+
+    def _note(self, reason: str, count: int, worker_id: str | None) -> None:
+        self._log.warning("sweeper.recovered", reason=reason, count=count, worker=worker_id)
+        now = time.monotonic()
+        self._recovered.append((now, count))
+        while self._recovered[0][0] < now - DAY_S:
+            self._recovered.popleft()
+        numbers = self._post.numbers
+        numbers["recovered_24h"] = sum(each for _, each in self._recovered)
+        numbers["stalled"] = numbers.get("stalled", 0) + count
+
+
+def _look(conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    """The connection works; whether the schema does is the workers' question."""
+    conn.execute("select 1")
