@@ -15,7 +15,7 @@ begin
   end if;
   update pgflow.step_tasks as task
      set attempts_count = greatest(task.attempts_count, step.opt_max_attempts, flow.opt_max_attempts, 1),
-         started_at = least(task.started_at, now())
+         started_at = greatest(least(task.started_at, now()), task.queued_at)
     from pgflow.steps as step
     join pgflow.flows as flow on flow.flow_slug = step.flow_slug
    where step.flow_slug = task.flow_slug and step.step_slug = task.step_slug

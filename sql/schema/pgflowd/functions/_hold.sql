@@ -10,7 +10,7 @@ begin
   end if;
   update pgflow.step_tasks as known
      set status = 'started', last_worker_id = attempt.worker_id,
-         started_at = least(attempt.started_at, now())
+         started_at = greatest(least(attempt.started_at, now()), task.queued_at)
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
 end $$;

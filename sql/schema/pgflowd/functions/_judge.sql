@@ -1,14 +1,17 @@
--- _judge(task, attempt, run_status, step_status): what a report with this attempt's token may do.
+-- _judge(task, attempt, run_status, step_status, cancelled): what a report with this attempt's
+-- token may do.
 --   live   it may report: the row is open and the task still names it
 --   late   its run or step ended before the report; the result is kept, nothing moves
 --   lost   somebody else took, reported or retried the task; `closed` when the row says so itself
 -- No clock decides: a lapsed lease that nobody took is live. A task that ended while its row is
 -- open was ended by somebody else, by a cancel if it failed in a cancelled run.
--- The caller holds the locks of run and task, and read the attempt after it had them.
+-- The caller holds the locks of run and task, and read the attempt after it had them. Without
+-- a query of its own, so that callers' queries take it in.
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._judge(
-  task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text)
-returns text language sql stable as $$
+  task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
+  cancelled boolean)
+returns text language sql immutable as $$
   select case
     when (attempt).ended_at is not null then 'closed'
     when (task).attempts_count is distinct from (attempt).attempt
@@ -17,11 +20,7 @@ returns text language sql stable as $$
     when run_status = 'started' and step_status = 'started' then
       case when (task).status in ('queued', 'started') then 'live' else 'lost' end
     when (task).status = 'completed' then 'lost'
-    when (task).status = 'failed'
-      and not exists (select from pgflowd.runs as cancelled
-                       where cancelled.run_id = (task).run_id
-                         and cancelled.cancelled_at is not null)
-      then 'lost'
+    when (task).status = 'failed' and not cancelled then 'lost'
     else 'late'
   end;
 $$;

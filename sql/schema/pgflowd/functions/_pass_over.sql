@@ -1,4 +1,4 @@
--- _pass_over(flow_slug, queue_name, msg_ids, longest): look after messages that were read but
+-- _pass_over(flow_slug, queue_name, msg_ids): look after messages that were read but
 -- whose tasks did not start, so that none is in the way of the next claim.
 --   lease lapsed                      task given back; the claim may start it now
 --   no open task of any flow          archived: it came from somewhere else, or too late
@@ -9,7 +9,7 @@
 -- Flows whose slugs differ only in case share a queue, so tasks of all of them count.
 -- Called by: claim.   Locks: tasks, skipping locked ones; their attempts; queue rows it read.
 create or replace function pgflowd._pass_over(
-  flow_slug text, queue_name text, msg_ids bigint[], longest int,
+  flow_slug text, queue_name text, msg_ids bigint[],
   out given_back bigint[], out young bigint[])
 language plpgsql set search_path = '' as $$
 declare
@@ -85,7 +85,8 @@ begin
       when 'leased' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
         hidden.lease_until, extend => true);
       when 'long' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        clock_timestamp() + make_interval(secs => _pass_over.longest + 2),
+        clock_timestamp() + make_interval(
+          secs => pgflowd._longest_timeout(_pass_over.flow_slug) + 2),
         extend => true);
       else null;
     end case;

@@ -48,7 +48,10 @@ begin
    where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
      and known.task_index = _report_one.task_index and known.token = _report_one.token;
   standing := case when attempt.run_id is null then 'unknown'
-                   else pgflowd._judge(task, attempt, run_status, step_status) end;
+                   else pgflowd._judge(task, attempt, run_status, step_status, exists (
+                     select from pgflowd.runs as cancelled
+                      where cancelled.run_id = _report_one.run_id
+                        and cancelled.cancelled_at is not null)) end;
 
   if standing = 'closed' and pgflowd._repeats(attempt, _report_one.outcome) then
     verdict := 'repeated';

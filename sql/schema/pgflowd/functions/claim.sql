@@ -4,45 +4,36 @@
 -- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
 -- step's. Where fewer tasks start than messages were read, _pass_over looks after the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
+-- Messages sent after this transaction began are left to a younger one.
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker.
--- Tasks queued after this transaction began are left to a younger one.
 -- Waits for nothing, so it may follow a report in one transaction and sees what that made ready.
--- Called by: workers.   Locks: queue rows and tasks, skipping locked ones.
+-- Called by: workers.   Locks: queue rows and tasks, skipping locked ones; attempts.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
-  worker record;
-  longest int;
-  queue record;
+  leaving boolean;
   wanted int := claim.max_tasks;
-  began timestamptz;
   hidden_s int;
-  read_ids bigint[];
+  queue record;
+  began timestamptz;
+  read record;
   passed record;
   young bigint[];
   got int;
 begin
-  select known.deprecated_at is not null
-         or to_jsonb(known) ->> 'stopped_at' is not null as leaving into worker
-    from pgflow.workers as known where known.worker_id = claim.worker_id;
-  if not found then
-    raise exception 'there is no worker %', claim.worker_id using errcode = 'PF002',
-      hint = 'a worker adds itself to pgflow.workers before it claims';
-  end if;
-  select max(coalesce(step.opt_timeout, flow.opt_timeout)) into longest
-    from pgflow.flows as flow
-    left join pgflow.steps as step on step.flow_slug = flow.flow_slug
-   where flow.flow_slug = claim.flow_slug;
-  if longest is null then
-    raise exception 'there is no flow %', quote_literal(claim.flow_slug)
-      using errcode = 'PF002', hint = 'deploy it with `pgflowd flows deploy`';
-  end if;
-  if worker.leaving then
+  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null
+    into leaving
+    from pgflow.workers as worker
+    join pgflow.flows as flow on flow.flow_slug = claim.flow_slug
+   where worker.worker_id = claim.worker_id;
+  if leaving is null then
+    perform pgflowd._refuse_claim(claim.flow_slug, claim.worker_id);
+  elsif leaving then
     return;
   end if;
-  hidden_s := greatest(1, ceil(extract(epoch from coalesce(claim.lease,
-                                                           make_interval(secs => longest + 2)))));
+  hidden_s := greatest(1, ceil(coalesce(
+    extract(epoch from claim.lease), pgflowd._longest_timeout(claim.flow_slug) + 2)));
 
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(claim.flow_slug) as known loop
@@ -50,25 +41,32 @@ begin
     for round in 1..3 loop
       exit when wanted <= 0;
       began := clock_timestamp();
-      select array_agg(message.msg_id) into read_ids
+      select array_agg(message.msg_id) filter (where message.enqueued_at <= now()) as msg_ids,
+             array_agg(message.msg_id) filter (where message.enqueued_at > now()) as young,
+             bool_or(message.read_ct > 1) as again
+        into read
         from pgmq.read(queue_name => queue.queue_name, vt => hidden_s, qty => wanted) as message;
-      exit when read_ids is null;
+      young := young || read.young;
+      exit when read.msg_ids is null;
       return query select * from pgflowd._begin(
-        claim.flow_slug, queue.queue_name, queue.step_slug, read_ids, claim.worker_id, began,
+        claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
         claim.lease);
       get diagnostics got = row_count;
       wanted := wanted - got;
-      exit when got = cardinality(read_ids);
-
-      passed := pgflowd._pass_over(claim.flow_slug, queue.queue_name, read_ids, longest);
-      young := young || passed.young;
-      if passed.given_back is not null then
-        return query select * from pgflowd._begin(
-          claim.flow_slug, queue.queue_name, queue.step_slug, passed.given_back,
-          claim.worker_id, began, claim.lease);
-        get diagnostics got = row_count;
-        wanted := wanted - got;
+      if got < cardinality(read.msg_ids) then
+        passed := pgflowd._pass_over(claim.flow_slug, queue.queue_name, read.msg_ids);
+        young := young || passed.young;
+        if passed.given_back is not null then
+          return query select * from pgflowd._begin(
+            claim.flow_slug, queue.queue_name, queue.step_slug, passed.given_back,
+            claim.worker_id, began, claim.lease);
+          wanted := wanted - cardinality(passed.given_back);
+        end if;
       end if;
+      if read.again then
+        perform pgflowd._close_older(claim.flow_slug, read.msg_ids);
+      end if;
+      exit when got = cardinality(read.msg_ids);
     end loop;
     if cardinality(young) > 0 then
       perform pgflowd._show(queue.queue_name, young, clock_timestamp());

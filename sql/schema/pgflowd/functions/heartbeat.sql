@@ -33,7 +33,11 @@ begin
          array_agg(judged.token) filter (where judged.standing = 'late'),
          array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
-    from (select attempt.token, pgflowd._judge(task, attempt.*, run.status, state.status) as standing
+    from (select attempt.token,
+                 pgflowd._judge(task, attempt.*, run.status, state.status, exists (
+                   select from pgflowd.runs as cancelled
+                    where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
+                 as standing
             from pgflowd.attempts as attempt
             join pgflow.step_tasks as task
               on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug

@@ -5,54 +5,56 @@
 create or replace function pgflowd._close_all(
   elements pgflowd.element[], became pgflowd.answer[], outputs jsonb[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan as $$
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
 declare
-  history text := pgflowd.setting('history') #>> '{}';
+  history text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
+                             where setting.name = 'history'), 'all');
   answers pgflowd.answer[];
 begin
+  with found as materialized (
+    select element.*,
+           case when element.standing = 'repeated' then 'repeated'
+                when element.standing = 'late' then 'late'
+                when element.standing <> 'live' then 'lost'
+                when task.verdict in ('completed', 'queued', 'failed') then task.verdict
+                else 'late' end as verdict
+      from unnest(_close_all.elements) as element
+      left join unnest(_close_all.became) as task on task.ord = element.ord
+  ), closed as (
+    update pgflowd.attempts as attempt
+       set ended_at = now(),
+           outcome = case when found.verdict in ('late', 'lost') or found.outcome = 'completed'
+                          then found.verdict else found.outcome end,
+           error_type = found.error_type,
+           error_message = case when found.outcome = 'completed' and found.verdict = 'failed'
+             then (select task.error_message from pgflow.step_tasks as task
+                    where task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+                      and task.task_index = attempt.task_index)
+             else found.error_message end,
+           traceback = found.traceback,
+           cpu_s = (found.usage ->> 'cpu_s')::real,
+           peak_kb = (found.usage ->> 'peak_kb')::bigint,
+           exit_code = (found.usage ->> 'exit_code')::int,
+           exit_signal = (found.usage ->> 'exit_signal')::int,
+           output = case when found.verdict = 'late' then _close_all.outputs[found.ord] end
+      from found
+     where found.standing in ('live', 'late', 'lost')
+       and (history = 'all' or found.verdict <> 'completed')
+       and attempt.run_id = found.run_id and attempt.step_slug = found.step_slug
+       and attempt.task_index = found.task_index and attempt.token = found.token
+  )
   select array_agg((
-           element.ord, element.token, found.verdict,
+           found.ord, found.token, found.verdict,
            case when found.verdict <> 'lost' then null
-                when element.standing = 'nothing' then 'PF002' else 'PF001' end,
+                when found.standing = 'nothing' then 'PF002' else 'PF001' end,
            case when found.verdict <> 'lost' then null
-                when element.standing = 'nothing' then 'there is no ' || found.name
-                else concat('token ', element.token, ' holds no live lease on ', found.name)
-           end)::pgflowd.answer order by element.ord)
-    into answers
-    from unnest(_close_all.elements) as element
-    left join unnest(_close_all.became) as task on task.ord = element.ord
-   cross join lateral (
-     select case when element.standing = 'repeated' then 'repeated'
-                 when element.standing = 'late' then 'late'
-                 when element.standing <> 'live' then 'lost'
-                 when task.verdict in ('completed', 'queued', 'failed') then task.verdict
-                 else 'late' end as verdict,
-            pgflowd._task_name(element.run_id, element.step_slug, element.task_index) as name)
-     as found;
-
-  update pgflowd.attempts as attempt
-     set ended_at = now(),
-         outcome = case when answer.verdict in ('late', 'lost') then answer.verdict
-                        when element.outcome = 'completed' then answer.verdict
-                        else element.outcome end,
-         error_type = element.error_type,
-         error_message = case when element.outcome = 'completed' and answer.verdict = 'failed'
-           then (select task.error_message from pgflow.step_tasks as task
-                  where task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
-                    and task.task_index = attempt.task_index)
-           else element.error_message end,
-         traceback = element.traceback,
-         cpu_s = (element.usage ->> 'cpu_s')::real,
-         peak_kb = (element.usage ->> 'peak_kb')::bigint,
-         exit_code = (element.usage ->> 'exit_code')::int,
-         exit_signal = (element.usage ->> 'exit_signal')::int,
-         output = case when answer.verdict = 'late' then _close_all.outputs[element.ord] end
-    from unnest(_close_all.elements) as element
-    join unnest(answers) as answer on answer.ord = element.ord
-   where element.standing in ('live', 'late', 'lost')
-     and (history = 'all' or answer.verdict <> 'completed')
-     and attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
-     and attempt.task_index = element.task_index and attempt.token = element.token;
+                when found.standing = 'nothing' then 'there is no '
+                  || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
+                else concat('token ', found.token, ' holds no live lease on ',
+                  pgflowd._task_name(found.run_id, found.step_slug, found.task_index))
+           end)::pgflowd.answer)
+    into answers from found;
   if history <> 'all' then
     delete from pgflowd.attempts as attempt
      using unnest(_close_all.elements) as element

@@ -5,7 +5,7 @@ returns void language plpgsql set search_path = '' as $$
 begin
   update pgflow.step_tasks as task
      set status = 'started', last_worker_id = attempt.worker_id,
-         started_at = least(attempt.started_at, now())
+         started_at = greatest(least(attempt.started_at, now()), task.queued_at)
     from unnest(_hold_all.elements) as element
     join pgflowd.attempts as attempt
       on attempt.run_id = element.run_id and attempt.step_slug = element.step_slug

@@ -1,7 +1,7 @@
--- _queues(flow_slug): the queues a worker of this flow reads: one.
+-- _queues(flow_slug): the queues a worker of this flow reads: one. Queries take it in, so it
+-- has no settings of its own.
 -- Called by: claim.   Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)
-returns table (queue_name text, step_slug text)
-language sql immutable set search_path = '' as $$
+returns table (queue_name text, step_slug text) language sql immutable as $$
   select pgflow._queue_name(_queues.flow_slug), null::text;
 $$;

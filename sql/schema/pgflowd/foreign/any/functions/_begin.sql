@@ -1,6 +1,5 @@
 -- _begin(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): start the tasks
--- of these messages and open an attempt for each. An older attempt still open is closed as
--- lost; a task's first attempt has none before it.
+-- of these messages and open an attempt for each, on a core of somebody else.
 -- Called by: claim.   Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._begin(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
@@ -16,12 +15,6 @@ begin
       join pgflow.steps as step
         on step.flow_slug = _begin.flow_slug and step.step_slug = task.step_slug
       join pgflow.flows as flow on flow.flow_slug = _begin.flow_slug
-  ), lost as (
-    update pgflowd.attempts as older set ended_at = now(), outcome = 'lost'
-      from begun
-     where begun.attempt > 1 and older.ended_at is null
-       and older.run_id = begun.run_id and older.step_slug = begun.step_slug
-       and older.task_index = begun.task_index
   ), opened as (
     insert into pgflowd.attempts as lease (run_id, step_slug, task_index, flow_slug, worker_id,
                                            msg_id, attempt, lease_until)

@@ -1,0 +1,48 @@
+-- _queue_violations(flow_slug, queue_name, queue, since, max_rows): I5, I6 and I7 of one queue of
+-- one flow; `queue` is its table, null when that is missing.
+-- Called by: violations.   Locks: nothing.
+create or replace function pgflowd._queue_violations(
+  flow_slug text, queue_name text, queue regclass, since interval, max_rows int)
+returns table (invariant text, flow text, run_id uuid, step_slug text, task_index int, detail text)
+language plpgsql stable set search_path = '' as $$
+begin
+  if queue is null then
+    return query select 'I5', _queue_violations.flow_slug, null::uuid, null::text, null::int,
+                        format('the flow has no queue %s', _queue_violations.queue_name);
+    return;
+  end if;
+  return query execute format($query$
+    select 'I5', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           'the task is queued and has no message'
+      from pgflow.runs as run
+      join pgflow.step_tasks as task on task.run_id = run.run_id
+      join pgflow.step_states as state
+        on state.run_id = task.run_id and state.step_slug = task.step_slug
+     where run.flow_slug = $1 and run.status = 'started' and state.status = 'started'
+       and run.started_at > now() - $2 and task.status = 'queued'
+       and pgflowd._task_queue(task) = $4
+       and not exists (select from %1$s as message where message.msg_id = task.message_id)
+     limit $3
+    $query$, queue) using _queue_violations.flow_slug, since, max_rows, queue_name;
+  return query execute format($query$
+    select 'I6', $1, null::uuid, null::text, null::int,
+           'message ' || message.msg_id || ' has no open task: ' || left(message.message::text, 200)
+      from (select one.* from %1$s as one order by one.msg_id limit 10000) as message
+     where not exists (
+       select from pgflow.step_tasks as task
+         join pgflow.runs as run on run.run_id = task.run_id
+        where task.flow_slug = $1 and task.message_id = message.msg_id
+          and task.status in ('queued', 'started') and run.status = 'started'
+          and pgflowd._task_queue(task) = $3)
+     limit $2
+    $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
+  return query execute format($query$
+    select 'I7', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           'the task is completed, and its message is still in the queue'
+      from (select one.* from %1$s as one order by one.msg_id limit 10000) as message
+      join pgflow.step_tasks as task
+        on task.flow_slug = $1 and task.message_id = message.msg_id
+     where task.status = 'completed' and pgflowd._task_queue(task) = $3
+     limit $2
+    $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
+end $$;

@@ -1,0 +1,16 @@
+-- _visible_at(queue_name, msg_ids): when each of these messages can be read next; those that are
+-- no more in the queue are left out. No queue, no rows.
+-- Called by: run_steps, run_troubles.   Locks: nothing.
+create or replace function pgflowd._visible_at(queue_name text, msg_ids bigint[])
+returns table (msg_id bigint, visible_at timestamptz)
+language plpgsql stable strict set search_path = '' as $$
+declare
+  queue regclass := to_regclass(format(
+    'pgmq.%I', pgmq.format_table_name(_visible_at.queue_name, 'q')));
+begin
+  if queue is not null then
+    return query execute format(
+      'select message.msg_id, message.vt::timestamptz from %s as message'
+      ' where message.msg_id = any ($1)', queue) using _visible_at.msg_ids;
+  end if;
+end $$;

@@ -1,0 +1,12 @@
+-- find_runs(digits, max_runs): runs whose id ends with these hexadecimal digits, newest first; no
+-- digits find the newest runs there are. Walks the runs from the newest on, until it has enough.
+-- Called by: `pgflowd`, for a RUN that is named by its last digits or `@last`.   Locks: nothing.
+create or replace function pgflowd.find_runs(digits text, max_runs int default 2)
+returns table (run_id uuid, flow_slug text, started_at timestamptz)
+language sql stable set search_path = '' as $$
+  select run.run_id, run.flow_slug, run.started_at
+    from pgflow.runs as run
+   where right(replace(run.run_id::text, '-', ''), length(find_runs.digits)) = find_runs.digits
+   order by run.started_at desc
+   limit find_runs.max_runs;
+$$;

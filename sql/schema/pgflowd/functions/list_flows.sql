@@ -1,0 +1,51 @@
+-- list_flows(): every flow, what waits and works in it, who serves it, and its last run. Open work
+-- is counted through the queues, which hold nothing else, at most ten thousand messages of each.
+-- A worker counts as living if it was heard of in the last half minute.
+-- Called by: `pgflowd flows list`, `flows show`, completion.   Locks: nothing.
+create or replace function pgflowd.list_flows()
+returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
+               oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
+               last_run_at timestamptz, created_at timestamptz)
+language plpgsql stable set search_path = '' as $$
+#variable_conflict use_column
+declare
+  flow record;
+  queue regclass;
+begin
+  for flow in
+    select known.flow_slug, known.created_at, served.queue_name
+      from pgflow.flows as known
+     cross join lateral (
+       select min(queue.queue_name) as queue_name
+         from pgflowd._queues(known.flow_slug) as queue) as served
+     order by known.flow_slug
+  loop
+    flow_slug := flow.flow_slug;
+    created_at := flow.created_at;
+    queue_name := flow.queue_name;
+    steps := (select count(*) from pgflow.steps as step where step.flow_slug = flow.flow_slug);
+    last_run_at := (select max(run.started_at) from pgflow.runs as run
+                     where run.flow_slug = flow.flow_slug);
+    workers := (select count(*) from pgflow.workers as worker
+                 where worker.queue_name = flow.queue_name and worker.stopped_at is null
+                   and worker.last_heartbeat_at > now() - interval '30 s');
+    queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(flow.queue_name, 'q')));
+    is_watched := exists (select from pg_catalog.pg_trigger as trigger
+                           where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify');
+    queued := 0; running := 0; active_runs := 0; oldest_queued_at := null;
+    if queue is not null then
+      execute format($query$
+        select count(*) filter (where task.status = 'queued'),
+               min(task.queued_at) filter (where task.status = 'queued' and message.vt <= now()),
+               count(*) filter (where task.status = 'started'),
+               count(distinct task.run_id)
+          from (select one.msg_id, one.vt from %s as one limit 10000) as message
+          join pgflow.step_tasks as task
+            on task.flow_slug = $1 and task.message_id = message.msg_id
+           and task.status in ('queued', 'started')
+        $query$, queue)
+        into queued, oldest_queued_at, running, active_runs using flow.flow_slug;
+    end if;
+    return next;
+  end loop;
+end $$;

@@ -1,0 +1,38 @@
+-- requeue_task(run_id, step_slug, task_index, stale_threshold, actor): hand a stalled task out again,
+-- with a new message, without spending the attempt; the attempt of who held it closes as stalled.
+-- False, and nothing done, if the task is not stalled (any more): it may be at work.
+-- How often the tasks of this step were recovered is forgotten.
+-- Called by: operators.   Locks: the run, the step, the task; attempts; messages.
+create or replace function pgflowd.requeue_task(
+  run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text)
+returns boolean language plpgsql set search_path = '' as $$
+declare
+  task pgflow.step_tasks;
+  queue text;
+  new_id bigint;
+begin
+  task := pgflowd._hold_stalled(requeue_task.run_id, requeue_task.step_slug,
+                                requeue_task.task_index, requeue_task.stale_threshold);
+  if task.run_id is null then
+    return false;
+  end if;
+  update pgflowd.attempts as attempt
+     set ended_at = now(), outcome = 'stalled',
+         error_message = 'requeued by ' || coalesce(requeue_task.actor, session_user)
+   where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+     and attempt.task_index = task.task_index and attempt.ended_at is null;
+  queue := pgflowd._task_queue(task);
+  perform pgmq.archive(queue, array[task.message_id]) where task.message_id is not null;
+  new_id := (select sent.msg_id
+               from pgmq.send_batch(queue, array[jsonb_build_object(
+                      'flow_slug', task.flow_slug, 'run_id', task.run_id,
+                      'step_slug', task.step_slug, 'task_index', task.task_index)], 0)
+                    as sent (msg_id));
+  update pgflow.step_tasks as known
+     set status = 'queued', message_id = new_id, started_at = null, last_worker_id = null,
+         attempts_count = greatest(known.attempts_count - 1, 0)
+   where known.run_id = task.run_id and known.step_slug = task.step_slug
+     and known.task_index = task.task_index;
+  perform pgflowd._clear_stalls(task.run_id, task.step_slug);
+  return true;
+end $$;

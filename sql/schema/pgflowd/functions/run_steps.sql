@@ -1,0 +1,41 @@
+-- run_steps(run_id): each step of a run as operators want to see it: its place in the flow, its
+-- tasks by status, and of the tasks at work the attempt, its limits and since when. `next_at` is
+-- when the first of its waiting tasks may be claimed.
+-- Called by: `pgflowd runs show`, `flows graph --run`.   Locks: nothing.
+create or replace function pgflowd.run_steps(run_id uuid)
+returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
+               completed int, failed int, attempts int, max_attempts int, timeout_s int,
+               running_since timestamptz, next_at timestamptz)
+language sql stable set search_path = '' as $$
+  select step.step_slug, step.step_type,
+         array(select dep.dep_slug from pgflow.deps as dep
+                where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug
+                order by dep.dep_slug),
+         count(task.task_index)::int,
+         count(*) filter (where task.status = 'queued')::int,
+         count(*) filter (where task.status = 'started')::int,
+         count(*) filter (where task.status = 'completed')::int,
+         count(*) filter (where task.status = 'failed')::int,
+         coalesce(max(task.attempts_count) filter (where task.status in ('queued', 'started')),
+                  max(task.attempts_count), 0),
+         coalesce(step.opt_max_attempts, flow.opt_max_attempts),
+         coalesce(step.opt_timeout, flow.opt_timeout),
+         min(coalesce(attempt.started_at, task.started_at)) filter (where task.status = 'started'),
+         (select min(message.visible_at)
+            from pgflowd._visible_at(
+                   min(pgflowd._task_queue(task)) filter (where task.status = 'queued'),
+                   array_agg(task.message_id) filter (where task.status = 'queued')) as message)
+    from pgflow.runs as run
+    join pgflow.flows as flow on flow.flow_slug = run.flow_slug
+    join pgflow.steps as step on step.flow_slug = run.flow_slug
+    left join pgflow.step_tasks as task
+      on task.run_id = run.run_id and task.step_slug = step.step_slug
+    left join pgflowd.attempts as attempt
+      on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+     and attempt.task_index = task.task_index and attempt.ended_at is null
+     and attempt.attempt = task.attempts_count and task.status = 'started'
+   where run.run_id = run_steps.run_id
+   group by step.flow_slug, step.step_slug, step.step_type, step.step_index,
+            step.opt_max_attempts, step.opt_timeout, flow.opt_max_attempts, flow.opt_timeout
+   order by step.step_index;
+$$;

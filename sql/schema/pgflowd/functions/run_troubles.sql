@@ -1,0 +1,29 @@
+-- run_troubles(run_id, after): the attempts of a run that ended without an output, oldest first,
+-- and when the task may be claimed again, if it will be. With `after` only those
+-- that ended at that time or later.
+-- Called by: `pgflowd runs show`, `runs follow`.   Locks: nothing.
+create or replace function pgflowd.run_troubles(run_id uuid, after timestamptz default null)
+returns table (step_slug text, task_index int, token bigint, attempt int, max_attempts int,
+               outcome text, error_type text, error_message text, traceback text,
+               started_at timestamptz, ended_at timestamptz, next_at timestamptz)
+language sql stable set search_path = '' as $$
+  select attempt.step_slug, attempt.task_index, attempt.token, attempt.attempt,
+         coalesce(step.opt_max_attempts, flow.opt_max_attempts), attempt.outcome,
+         attempt.error_type, attempt.error_message, attempt.traceback, attempt.started_at,
+         attempt.ended_at,
+         case when task.status = 'queued' then (
+           select message.visible_at
+             from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]) as message)
+         end
+    from pgflowd.attempts as attempt
+    join pgflow.step_tasks as task
+      on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+     and task.task_index = attempt.task_index
+    join pgflow.steps as step
+      on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
+    join pgflow.flows as flow on flow.flow_slug = task.flow_slug
+   where attempt.run_id = run_troubles.run_id
+     and attempt.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')
+     and (run_troubles.after is null or attempt.ended_at >= run_troubles.after)
+   order by attempt.ended_at, attempt.token;
+$$;

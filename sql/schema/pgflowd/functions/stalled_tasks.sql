@@ -1,0 +1,40 @@
+-- stalled_tasks(stale_threshold, max_tasks): the tasks nobody works on any more, oldest first: those
+-- whose lease lapsed, those of other workers `stale_threshold` after their timeout, and those
+-- that upstream's recovery gave up, which hang there for ever. `times` counts how often in a row
+-- the task stalled before. Looks at all open runs, so that none is missed whose message is gone.
+-- Called by: `pgflowd stalled`, requeue_task, give_up_task.   Locks: nothing.
+create or replace function pgflowd.stalled_tasks(
+  stale_threshold interval default '60 s', max_tasks int default 500)
+returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
+               attempt int, started_at timestamptz, stalled_at timestamptz, times int, reason text)
+language sql stable set search_path = '' as $$
+  select task.run_id, task.step_slug, task.task_index, task.flow_slug, task.last_worker_id,
+         task.attempts_count, coalesce(held.started_at, task.started_at), judged.stalled_at,
+         greatest(coalesce((to_jsonb(task) ->> 'requeued_count')::int, 0),
+                  pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index)),
+         case when given_up.at is not null then 'recovery gave it up'
+              when held.token is not null then 'its lease lapsed'
+              else 'its timeout has passed' end
+    from pgflow.runs as run
+    join pgflow.step_tasks as task on task.run_id = run.run_id and task.status = 'started'
+    join pgflow.step_states as state
+      on state.run_id = task.run_id and state.step_slug = task.step_slug
+     and state.status = 'started'
+    join pgflow.flows as flow on flow.flow_slug = task.flow_slug
+    join pgflow.steps as step
+      on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
+    left join pgflowd.attempts as held
+      on held.run_id = task.run_id and held.step_slug = task.step_slug
+     and held.task_index = task.task_index and held.ended_at is null
+     and held.attempt = task.attempts_count and held.worker_id = task.last_worker_id
+   cross join lateral (
+     select (to_jsonb(task) ->> 'permanently_stalled_at')::timestamptz as at) as given_up
+   cross join lateral (
+     select coalesce(given_up.at, held.lease_until,
+                     task.started_at + stalled_tasks.stale_threshold
+                     + make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)))
+            as stalled_at) as judged
+   where run.status = 'started' and judged.stalled_at < clock_timestamp()
+   order by judged.stalled_at
+   limit stalled_tasks.max_tasks;
+$$;
