@@ -44,6 +44,11 @@ _MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (
     Entry("serve", "pgflowd.cli.serve:serve", "Run the daemon in the foreground."),
+    Entry("status", "pgflowd.cli.status:status", "Show how the daemon and its flows are."),
+    Entry("tree", "pgflowd.cli.status:tree", "Show the daemon's processes."),
+    Entry("drain", "pgflowd.cli.stop:drain", "Let running tasks finish, then end the daemon."),
+    Entry("stop", "pgflowd.cli.stop:stop", "End the daemon; --now is quicker."),
+    Entry("reload", "pgflowd.cli.stop:reload", "Read config and flows again."),
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
     Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
     Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),

@@ -10,7 +10,6 @@ neither can bring it down. Talks to `processes.offspring` (its children), `proce
 
 from __future__ import annotations
 
-import os
 import selectors
 import signal
 import time
