@@ -65,10 +65,5 @@ begin
   end if;
 
   return query
-    select given.ord::int, task.run_id, task.step_slug, task.task_index, task.status
-      from unnest(_fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes)
-             with ordinality as given (run_id, step_slug, task_index, ord)
-      join pgflow.step_tasks as task
-        on task.run_id = given.run_id and task.step_slug = given.step_slug
-       and task.task_index = given.task_index;
+    select * from pgflow._task_statuses(_fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes);
 end $$;
