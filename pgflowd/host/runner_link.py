@@ -27,6 +27,8 @@ _TOLD = ("error_message", "error_type", "traceback", "retry", "delay_s", "cpu_s"
 _LEVELS = ("debug", "info", "warning", "error")
 _OUTCOMES = ("completed", "failed")
 
+SILENT_LIMIT_S = 0.5  # from the end of its socket to that of the runner
+
 Tell = Callable[[Any], None]
 Log = Callable[..., None]  # (level, event, **fields)
 
@@ -182,6 +184,8 @@ class RunnerLink:
             piece = b""
         if not piece:
             self._loop.remove_reader(self._socket)
+            if not self.was_retired:
+                self._loop.call_later(SILENT_LIMIT_S, self._is_silent)
             return False
         if self._is_spoilt:
             return True
@@ -192,6 +196,11 @@ class RunnerLink:
         except BadFrame as error:
             self._spoil("E404" if error.is_too_large else "E903", str(error))
         return True
+
+    def _is_silent(self) -> None:
+        """Its socket was closed a while ago, and it lives on."""
+        if not self.has_ended:
+            self._spoil("E903", "the runner's socket was closed")
 
     def _heard(self, frame: Frame) -> None:
         head, task = frame.head, self.task

@@ -99,6 +99,9 @@ class RunningWorker:
                 found.append(seen.pid)
         return found
 
+    def title(self) -> str:
+        return title_of(self.pid)
+
     @property
     def zygote(self) -> int:
         return int(next(iter(self.processes("pgflowd: zygote"))))

@@ -1,0 +1,304 @@
+"""Handlers that go wrong, in every way they can (failures.md, part D). Rules 36 to 38."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from conftest import is_gone
+
+from pgflowd.testing.until import until
+
+ONE_STEP = """
+    import os, signal, subprocess, sys, time
+    from pgflowd import Fail, Flow, RetryAfter
+
+    flow = Flow("flow", max_attempts={attempts}, base_delay=0, timeout={timeout})
+
+    @flow.step
+    def work(run, ctx):
+        {body}
+
+    @flow.step
+    def after(work): return work
+"""
+
+
+def one_step(body: str, attempts: int = 1, timeout: int = 5) -> str:
+    lines = body.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = "\n        ".join(line[indent:] for line in lines)
+    return ONE_STEP.format(body=text, attempts=attempts, timeout=timeout)
+
+
+def failure(worker, run, within_s: float = 12.0):
+    """The outcome and text of the first attempt, once its run has failed."""
+    until(lambda: worker.status(run) == "failed", within_s)
+    _, outcome, text = worker.attempts(run)[0]
+    return outcome, text
+
+
+def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_worker):
+    worker = start_worker(one_step("time.sleep(600)", timeout=1))
+
+    run = worker.start_run()
+    outcome, text = failure(worker, run)
+
+    assert outcome == "timed_out"
+    assert text.startswith("timed out after 1 s; it was at ") and text.endswith(" in work")
+    assert "time.sleep" not in worker.value("select traceback from pgflowd.attempts")
+    assert "in work" in worker.value("select traceback from pgflowd.attempts")
+
+
+def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker):
+    body = """
+        open(run["pid"], "w").write(str(os.getpid()))
+        while True: pass
+    """
+    worker = start_worker(one_step(body, timeout=1))
+    pid_file = f"/tmp/pgflowd-{os.getpid()}.pid"
+
+    run = worker.start_run({"pid": pid_file})
+    until(lambda: worker.status(run) == "failed", 5)
+
+    with open(pid_file) as file:
+        assert is_gone(int(file.read()))
+    assert worker.outcomes(run) == ["timed_out"]
+
+
+def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
+    worker = start_worker(one_step("import re; re.match(r'(a+)+$', 'a' * 40 + 'b')", timeout=1))
+
+    run = worker.start_run()
+
+    assert failure(worker, run)[1].endswith(" in work")
+    assert "Current thread" in worker.value("select traceback from pgflowd.attempts")
+
+
+def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(start_worker):
+    body = """
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            try: signal.signal(number, signal.SIG_IGN)
+            except OSError: pass
+        pids = [os.getpid()]
+        pids.append(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)
+        nested = "sleep 600 & setsid sleep 600 & wait"
+        pids.append(subprocess.Popen(["sh", "-c", nested], process_group=0).pid)
+        open(run["pids"], "w").write(" ".join(map(str, pids)))
+        while True: time.sleep(1)
+    """
+    worker = start_worker(one_step(body, timeout=1))
+    pid_file = f"/tmp/pgflowd-{os.getpid()}.pids"
+
+    run = worker.start_run({"pids": pid_file})
+    until(lambda: worker.status(run) == "failed", 6)
+
+    with open(pid_file) as file:
+        assert all(is_gone(int(pid)) for pid in file.read().split())
+    assert not worker.processes("sleep")
+
+
+def test_row_43_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(start_worker):
+    body = """
+        daemon = subprocess.Popen(["setsid", "sh", "-c", "sleep 600 & sleep 600"])
+        return daemon.pid
+    """
+    worker = start_worker(one_step(body), max_concurrency=1)
+
+    run = worker.start_run()
+    pid = worker.output(run)["after"]
+
+    assert is_gone(pid)
+    assert worker.outcomes(run) == ["completed"] * 2
+    said = [record["error"] for record in worker.records("worker.error")]
+    assert said == ["the task left child processes behind; they are killed with its runner"]
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("os._exit(0)", "it exited with code 0 before its outcome was whole"),
+        ("os._exit(3)", "it exited with code 3"),
+        ("os.abort()", "killed by signal 6, SIGABRT"),
+        ("os.kill(os.getpid(), 11)", "killed by signal 11, SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "killed by signal 9, SIGKILL (out of memory?), peak "),
+        ("import ctypes; ctypes.string_at(0)", "killed by signal 11, SIGSEGV"),
+        ("os.closerange(3, 100); time.sleep(60)", "E903 the runner's socket was closed"),
+    ],
+)
+def test_row_45_p9_rule_38_a_crash_says_how(start_worker, body, text):
+    worker = start_worker(one_step(body))
+
+    outcome, message = failure(worker, worker.start_run())
+
+    assert outcome == "crashed"
+    assert text in message
+
+
+def test_a_segfault_leaves_the_line_it_happened_in(start_worker):
+    worker = start_worker(one_step("import ctypes; ctypes.string_at(0)"))
+
+    assert failure(worker, worker.start_run())[1].endswith(" in work")
+
+
+def test_row_11_p6_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
+    worker = start_worker(one_step("ctx.attempt == 1 and os.kill(os.getpid(), 9)", attempts=2))
+    zygote = worker.zygote
+
+    run = worker.start_run()
+
+    assert worker.completed(run)
+    assert worker.outcomes(run) == ["crashed", "completed", "completed"]
+    assert worker.zygote == zygote
+
+
+RUDE_ERRORS = """
+    class Rude(Exception):
+        def __str__(self): raise RuntimeError("no")
+    raise {error}
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        ("ValueError('no such page')", "ValueError: no such page"),
+        ("Rude()", "Rude: (its text cannot be had: RuntimeError)"),
+        ("ValueError('x' * 20_000_000)", "ValueError: xxx"),
+        ("ValueError('a\\0b\\ud800c')", "ValueError: a\ufffdb\ufffdc"),
+        ("ValueError('\\U0001F600' * 16000)", "ValueError: \U0001f600"),
+        ("SystemExit(3)", "SystemExit: 3"),
+        ("KeyboardInterrupt()", "KeyboardInterrupt"),
+        ("Fail('never')", "never"),
+    ],
+)
+def test_row_46_whatever_is_raised_is_reported_cleaned_and_cut(start_worker, error, text):
+    worker = start_worker(one_step(RUDE_ERRORS.format(error=error)))
+
+    outcome, message = failure(worker, worker.start_run())
+
+    assert outcome == "failed"
+    assert message.startswith(text) and len(message) <= 4000
+
+
+def test_fail_is_not_retried_and_retry_after_chooses_its_time(start_worker):
+    worker = start_worker(one_step("raise Fail('never') if ctx.attempt == 2 else RetryAfter(0)", 3))
+
+    run = worker.start_run()
+    until(lambda: worker.status(run) == "failed")
+
+    assert worker.outcomes(run) == ["failed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("{'items': [1, {1, 2}]}", "E403 output.items[1] is a set"),
+        ("float('nan')", "E403 output is NaN"),
+        ("{(1, 2): 3}", "E403 output has the key (1, 2)"),
+        ("b'x'", "E403 output is a bytes"),
+        ("'a\\0b'", "E403 output contains a NUL"),
+        ("'\\ud800'", "E403 output contains the lone surrogate"),
+        ("[[]] if not [a := [], [a := [a] for _ in range(20000)]] else a", "E403 output is nested"),
+        ("'x' * 300_000_000", "E404 output has 286.1 MiB"),
+    ],
+)
+def test_rows_53_54_an_output_that_is_no_json_is_told_with_its_place(start_worker, value, text):
+    worker = start_worker(one_step(f"return {value}", timeout=30))
+
+    outcome, message = failure(worker, worker.start_run(), 40)
+
+    assert (outcome, message[: len(text)]) == ("failed", text)
+
+
+@pytest.mark.parametrize("value", ["None", "[]", "0", "''", "'\\u2028</script>'", "'x' * 2000000"])
+def test_row_55_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
+    worker = start_worker(one_step(f"return {value}"))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": eval(value)}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "b'rubbish! ' * 10",
+        "b'\\0\\0\\0\\2\\x40\\0\\0\\0{}'",  # announces a gigabyte
+        "b'\\0\\0\\0\\x09\\0\\0\\0\\0not json!'",
+        'b\'\\0\\0\\0\\x0f\\0\\0\\0\\0{"say":"dance"}\'',
+    ],
+)
+def test_row_48_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worker, write):
+    body = f"""
+        import socket
+        names = [int(name) for name in sorted(os.listdir("/proc/self/fd"))[:-1] if int(name) > 2]
+        number = [n for n in names if "socket" in os.readlink(f"/proc/self/fd/{{n}}")][0]
+        os.write(number, {write})
+        time.sleep(600)
+    """
+    worker = start_worker(one_step(body, timeout=3))
+
+    outcome, message = failure(worker, worker.start_run())
+
+    assert outcome in ("crashed", "failed", "timed_out")
+    assert "E90" in message or "E404" in message
+    assert not is_gone(worker.zygote)
+
+
+def test_row_58_handlers_may_use_threads_processes_and_loops(start_worker):
+    body = """
+        import asyncio, multiprocessing, threading
+        async def two(): return 2
+        found = [asyncio.run(two())]
+        thread = threading.Thread(target=found.append, args=(3,)); thread.start(); thread.join()
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            found += pool.map(abs, [-4, -5])
+        found.append(int(subprocess.run(["echo", "6"], capture_output=True).stdout))
+        return found
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": [2, 3, 4, 5, 6]}
+
+
+def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
+    body = """
+        found = {}
+        for name in os.listdir("/proc/self/fd"):
+            try: found[int(name)] = os.readlink(f"/proc/self/fd/{name}").split(":")[0]
+            except OSError: pass
+        return [found[n] for n in sorted(found)]
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": ["/dev/null", "pipe", "pipe", "socket"]}
+
+
+def test_a_copy_of_the_runner_made_by_fork_says_nothing(start_worker):
+    body = """
+        pid = os.fork()
+        if pid:
+            os.waitpid(pid, 0)
+        return "once"
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": "once"}
+    assert worker.outcomes(run) == ["completed"] * 2
+
+
+def test_secrets_of_the_daemon_are_not_in_the_environment(start_worker, monkeypatch):
+    for name in ("PGPASSWORD", "PGFLOWD__DATABASE__URL", "NOTIFY_SOCKET", "WATCHDOG_USEC"):
+        monkeypatch.setenv(name, "canary")
+    worker = start_worker(one_step("return [k for k, v in os.environ.items() if v == 'canary']"))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": []}

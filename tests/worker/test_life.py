@@ -1,0 +1,488 @@
+"""Runners and workers from birth to end: reuse, limits, drains, stops. Rules 33, 36, 39, 40."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from conftest import is_gone
+
+from pgflowd.core.messages import Drain, Failed, Leaving, QuickStop, Ready
+from pgflowd.host.proc import in_session
+from pgflowd.testing.until import until
+
+MODULE = """
+    import os, time, pathlib
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts={attempts}, base_delay=0, timeout=20)
+
+    @flow.map
+    def work(item, ctx):
+        if "touch" in item:
+            pathlib.Path(item["touch"]).touch()
+        if "until" in item:
+            while not os.path.exists(item["until"]):
+                time.sleep(0.005)
+        if item.get("gently"):
+            while not ctx.stopping.is_set():
+                time.sleep(0.005)
+            return "stopped gently"
+        time.sleep(item.get("sleep", 0))
+        return os.getpid()
+"""
+TASKS = MODULE.format(attempts=3)
+ONCE = MODULE.format(attempts=1)
+
+
+def test_row_64_rule_36_a_runner_is_replaced_after_so_many_tasks(start_worker):
+    worker = start_worker(TASKS, max_concurrency=1, max_tasks_per_runner=5)
+
+    run = worker.start_run([{}] * 23)
+
+    pids = worker.output(run)["work"]
+    assert [len({*pids[n : n + 5]}) for n in range(0, 23, 5)] == [1] * 5
+    assert len({*pids}) == 5
+
+
+def test_row_64_rule_36_an_idle_runner_ends(start_worker):
+    worker = start_worker(TASKS, runner_idle_s=0.3)
+
+    worker.output(worker.start_run([{}]))
+
+    until(lambda: not worker.runners, 3)
+
+
+def test_rule_36_with_isolation_task_each_task_has_a_runner_of_its_own(start_worker):
+    worker = start_worker(TASKS, max_concurrency=2, isolation="task")
+
+    pids = worker.output(worker.start_run([{}] * 10))["work"]
+
+    assert len({*pids}) == 10
+
+
+def test_p22_rule_36_never_more_runners_than_allowed_and_short_tasks_pass_a_long_one(
+    start_worker, tmp_path
+):
+    worker = start_worker(TASKS, max_concurrency=4)
+    gate = tmp_path / "gate"
+    most = 0
+
+    long = worker.start_run([{"until": str(gate)}])
+    short = [worker.start_run([{"sleep": 0.02}]) for _ in range(40)]
+
+    def all_short_are_done() -> bool:
+        nonlocal most
+        most = max(most, len(worker.runners))
+        return all(worker.status(run) == "completed" for run in short)
+
+    until(all_short_are_done, 10)
+    assert worker.status(long) == "started"
+    assert most <= 4
+    gate.touch()
+    worker.completed(long)
+
+
+def test_p22_a_map_of_200_fills_runners_as_they_become_free(start_worker):
+    worker = start_worker(TASKS, max_concurrency=4, batch_size=10)
+
+    run = worker.start_run([{"sleep": 0.001}] * 200)
+
+    assert len(worker.output(run)["work"]) == 200
+
+
+RUDE = """
+    import os, signal, threading, time
+    from pgflowd import Flow
+
+    flow = Flow("flow", base_delay=0, timeout=20)
+
+    @flow.step
+    def rude(run):
+        exec(run["do"])
+        return os.getpid()
+
+    @flow.step
+    def look(rude):
+        return [os.getpid() != rude, "RUDE" in os.environ, os.getcwd() == "/",
+                os.umask(0o22) == 0o77, signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN]
+"""
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        "os.environ['RUDE'] = '1'",
+        "os.chdir('/')",
+        "os.umask(0o777)",
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)",
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+    ],
+)
+def test_row_50_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
+    worker = start_worker(RUDE, max_concurrency=1)
+
+    run = worker.start_run({"do": do})
+
+    assert worker.output(run)["look"] == [True, False, False, False, False]
+
+
+def test_row_51_a_runner_that_grows_is_retired(start_worker):
+    module = """
+        import os
+        from pgflowd import Flow
+        flow = Flow("flow", base_delay=0, timeout=20)
+        heap = []
+
+        @flow.map
+        def work(item):
+            heap.append(bytearray(os.urandom(1)) * 100_000_000)
+            return os.getpid()
+    """
+    worker = start_worker(module, max_concurrency=1)
+
+    pids = worker.output(worker.start_run([{}] * 8), 30)["work"]
+
+    assert len({*pids}) == 2  # the first task's memory may stay, and two more fit
+
+
+def test_row_52_the_kernel_chooses_runners_first(start_worker):
+    worker = start_worker(TASKS, oom_score_adj=321)
+    worker.output(worker.start_run([{}]))
+
+    def score(pid: int) -> int:
+        with open(f"/proc/{pid}/oom_score_adj") as file:
+            return int(file.read())
+
+    assert {score(pid) for pid in worker.runners} == {321}
+    assert score(worker.zygote) == score(os.getpid())
+
+
+def test_titles_tell_what_each_process_does(start_worker, tmp_path):
+    worker = start_worker(TASKS, max_concurrency=3)
+    gate = tmp_path / "gate"
+    run = worker.start_run([{"until": str(gate)}])
+
+    until(lambda: worker.processes(f"pgflowd: runner flow/work#0 {run[-8:]}"))
+    until(lambda: worker.title() == "pgflowd: worker flow 1/3")
+    assert worker.processes("pgflowd: zygote flow")
+    gate.touch()
+    worker.completed(run)
+    until(lambda: worker.processes("pgflowd: runner flow idle"))
+
+
+def test_row_12_an_idle_runner_that_dies_is_replaced_without_a_report(start_worker):
+    worker = start_worker(TASKS)
+    worker.output(worker.start_run([{}]))
+
+    for pid in worker.runners:
+        os.kill(pid, signal.SIGKILL)
+    run = worker.start_run([{}])
+
+    worker.completed(run, 2)
+    assert worker.outcomes(run) == ["completed"]
+
+
+def test_p11_rule_33_a_drain_lets_running_tasks_finish_and_claims_nothing(start_worker, tmp_path):
+    worker = start_worker(TASKS, max_concurrency=2)
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    task = {"until": str(gate), "touch": str(begun)}
+    running = worker.start_run([task, task])
+    until(begun.exists)
+    until(lambda: len(worker.outcomes(running)) == 2)
+
+    worker.send(Drain(10))
+    until(lambda: not worker.processes("idle"))
+    waiting = worker.start_run([{}])
+    gate.touch()
+
+    assert worker.ended() == 0
+    assert worker.status(running) == "completed"
+    assert worker.outcomes(waiting) == []
+    assert worker.value("select stopped_at is not null from pgflow.workers")
+
+
+def test_ctx_stopping_is_set_when_the_daemon_drains(start_worker, tmp_path):
+    begun = tmp_path / "begun"
+    worker = start_worker(TASKS)
+    run = worker.start_run([{"gently": True, "touch": str(begun)}])
+    until(begun.exists)
+
+    assert worker.drain() == 0
+
+    assert worker.output(run) == {"work": ["stopped gently"]}
+
+
+def test_p12_row_24_a_task_longer_than_the_drain_is_released_unspent(start_worker, tmp_path):
+    begun = tmp_path / "begun"
+    worker = start_worker(ONCE)
+    run = worker.start_run([{"sleep": 60, "touch": str(begun)}])
+    until(begun.exists)
+
+    assert worker.drain(within_s=0.3) == 0
+
+    assert worker.status(run) == "started"
+    assert worker.outcomes(run) == ["released"]
+    query = "select status, attempts_count from pgflow.step_tasks"
+    assert worker.conn.execute(query).fetchall() == [("queued", 0)]
+    assert worker.value("select count(*) from pgmq.q_flow where vt <= now()") == 1
+
+
+def test_p13_rule_32_a_quick_stop_in_a_drain_is_quick(start_worker, tmp_path):
+    begun = tmp_path / "begun"
+    worker = start_worker(ONCE)
+    run = worker.start_run([{"sleep": 60, "touch": str(begun)}] * 3)
+    until(lambda: len(worker.outcomes(run)) == 3)
+
+    worker.send(Drain(30))
+    worker.send(QuickStop())
+
+    assert worker.ended(within_s=0.5 + 5) == 0
+    assert worker.outcomes(run) == ["released"] * 3
+    assert not in_session(worker.pid)
+
+
+def test_tasks_that_wait_for_a_runner_are_given_back_at_a_stop(start_worker, tmp_path):
+    worker = start_worker(ONCE, max_concurrency=1)
+    begun = tmp_path / "begun"
+    run = worker.start_run([{}] * 300 + [{"sleep": 30, "touch": str(begun)}] + [{}] * 20)
+    until(begun.exists)
+
+    worker.quick_stop()
+
+    assert set(worker.outcomes(run)) <= {"completed", "released"}
+    assert worker.value("select count(*) from pgflow.step_tasks where status = 'started'") == 0
+
+
+def test_row_9_rule_39_when_the_zygote_dies_its_runners_do_and_their_tasks_are_reported(
+    start_worker,
+):
+    worker = start_worker(TASKS)
+    run = worker.start_run([{"sleep": 30}] * 4)
+    until(lambda: len(worker.processes("#")) == 4)
+
+    os.kill(worker.zygote, signal.SIGKILL)
+
+    assert worker.ended(within_s=3) == 1
+    assert worker.outcomes(run) == ["crashed"] * 4
+    text = worker.attempts(run)[0][2]
+    assert "its zygote ended (killed by signal 9, SIGKILL)" in text
+    assert not in_session(worker.pid)
+
+
+def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
+    worker = start_worker(TASKS)
+    worker.output(worker.start_run([{}]))
+
+    os.kill(worker.zygote, signal.SIGSTOP)
+    worker.start_run([{"sleep": 30}] * 4)
+
+    assert worker.ended(within_s=8) == 1
+
+
+def test_row_3_a_killed_worker_takes_everything_along(start_worker, tmp_path):
+    worker = start_worker(TASKS)
+    worker.start_run([{"sleep": 30}] * 3)
+    until(lambda: len(worker.processes("#")) == 3)
+    pids = [*worker.runners, worker.zygote]
+
+    os.kill(worker.pid, signal.SIGKILL)
+
+    until(lambda: all(is_gone(pid) for pid in pids), 1)
+
+
+def test_rule_35_a_worker_whose_channel_ends_kills_its_runners_and_ends(start_worker):
+    worker = start_worker(TASKS)
+    worker.start_run([{"sleep": 30}] * 3)
+    until(lambda: len(worker.processes("#")) == 3)
+
+    worker.child.channel.close()
+
+    until(worker.child.has_ended, 2)
+    assert not in_session(worker.pid)
+
+
+def test_rule_31_a_worker_ignores_sigterm_and_sigint(start_worker):
+    worker = start_worker(TASKS)
+
+    os.kill(worker.pid, signal.SIGTERM)
+    os.kill(worker.pid, signal.SIGINT)
+
+    assert worker.output(worker.start_run([{}]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["update pgflow.workers set deprecated_at = now()", "delete from pgflow.workers"],
+)
+def test_p19_rule_40_a_deprecated_worker_drains_with_beats_and_exits_10(
+    start_worker, tmp_path, change
+):
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    worker = start_worker(TASKS)
+    run = worker.start_run([{"until": str(gate), "touch": str(begun)}])
+    until(begun.exists)
+    worker.conn.execute("update pgflow.step_tasks set last_worker_id = null") if (
+        "delete" in change
+    ) else None
+
+    worker.conn.execute(change)
+    until(lambda: worker.records("worker.deprecated"), 3)
+    gate.touch()
+
+    assert worker.ended() == 10
+    assert isinstance(worker.heard[-1], Leaving)
+    assert worker.status(run) == "completed" or "delete" in change
+
+
+def test_rule_39_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worker):
+    module = """
+        import os, threading, time
+        from pgflowd import Flow
+        if os.path.exists("{gate}"): os._exit(7)
+        threading.Thread(target=time.sleep, args=(0.01,)).start()
+        flow = Flow("flow", max_attempts=1)
+
+        @flow.step
+        def work(run): return 1
+    """
+    gate = f"/tmp/pgflowd-gate-{os.getpid()}"
+    worker = start_worker(module.format(gate=gate))
+    open(gate, "w").close()
+    try:
+        run = worker.start_run()
+        assert worker.ended() == 70
+    finally:
+        os.unlink(gate)
+
+    assert set(worker.outcomes(run)) == {"released"}
+    assert isinstance(worker.heard[-1], Failed)
+
+
+def test_row_61_a_module_with_threads_is_imported_in_each_runner(start_worker):
+    module = """
+        import os, threading, time
+        from pgflowd import Flow
+        flow = Flow("flow")
+        thread = threading.Thread(target=time.sleep, args=(600,), name="pinger", daemon=True)
+        thread.start()
+
+        @flow.step
+        def work(run): return [t.name for t in threading.enumerate()]
+    """
+    worker = start_worker(module)
+
+    assert worker.output(worker.start_run()) == {"work": ["MainThread", "pinger"]}
+    assert "pinger" in worker.records("worker.warning")[0]["text"]
+
+
+def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
+    module = """
+        import socket
+        from pgflowd import Flow
+        flow = Flow("flow")
+        left = socket.socketpair()
+
+        @flow.step
+        def work(run): return 1
+    """
+    worker = start_worker(module)
+
+    assert "2 sockets" in worker.records("worker.warning")[0]["text"]
+    assert worker.output(worker.start_run()) == {"work": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("raise ValueError('bad')", "ValueError: bad"),
+        ("def", "SyntaxError"),
+        ("import sys; sys.exit(3)", "sys.exit()"),
+        ("import os; os.kill(os.getpid(), 11)", "killed by signal 11, SIGSEGV"),
+        ("import os; os._exit(0)", "it exited with code 0"),
+        ("pass", "no flow"),
+    ],
+)
+def test_row_62_rule_24_a_module_that_cannot_be_imported_is_told_and_exits_78(
+    start_worker, line, text
+):
+    worker = start_worker(line, ready=False)
+
+    assert worker.ended() == 78
+    assert worker.heard_of(Failed).code in ("E210", "E212")
+    assert text in worker.heard_of(Failed).text
+
+
+def test_rule_2_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
+    worker = start_worker("import time; time.sleep(60)", ready=False)
+
+    worker.send(QuickStop())
+
+    assert worker.ended(2) == 0
+    assert worker.heard_of(Ready) is None
+
+
+def test_row_49_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_worker):
+    module = """
+        import os
+        from pgflowd import Flow
+        flow = Flow("flow", timeout=60)
+
+        @flow.step
+        def work(run):
+            print("first line")
+            block = b"x" * 99 + b"\\n"
+            for _ in range(2000): os.write(1, block * 1000)
+            return "done"
+    """
+    worker = start_worker(module)
+
+    assert worker.output(worker.start_run(), 30) == {"work": "done"}
+    said = worker.records("task.output")
+    assert said[0]["text"] == "first line" and said[0]["task"] == "work#0"
+    assert 9_000 < len(said) < 12_000
+    assert any("bytes of output more" in record["text"] for record in said[-2:])
+
+
+def test_what_handlers_log_carries_the_task(start_worker):
+    module = """
+        import logging, sys
+        from pgflowd import Flow
+        flow = Flow("flow")
+
+        @flow.step
+        def work(run, ctx):
+            ctx.log.warning("careful with %s", "this")
+            logging.getLogger("mine").info("hello")
+            print("oops", file=sys.stderr)
+    """
+    worker = start_worker(module)
+
+    run = worker.start_run()
+    worker.completed(run)
+
+    logged = [(r["logger"], r["level"], r["text"], r["run"]) for r in worker.records("task.log")]
+    assert logged == [
+        ("pgflowd.flow.work", "warning", "careful with this", run),
+        ("mine", "info", "hello", run),
+    ]
+    assert [(r["stream"], r["text"]) for r in worker.records("task.output")] == [("stderr", "oops")]
+
+
+def test_a_handler_has_a_connection_of_its_own(start_worker, database):
+    database.connect().execute("create table seen (attempt int)")
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=2, base_delay=0)
+
+        @flow.step
+        def work(run, ctx):
+            ctx.conn().execute("insert into seen values (%s)", (ctx.attempt,))
+            if ctx.attempt == 1: raise ValueError("rolled back")
+    """
+    worker = start_worker(module)
+
+    worker.completed(worker.start_run())
+
+    assert worker.conn.execute("select attempt from seen").fetchall() == [(2,)]
