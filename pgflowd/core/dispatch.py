@@ -208,6 +208,7 @@ HANDLERS: dict[type, Callable[[Thought, Any], None]] = {
     on.Asked: runners.asked,
     on.Silent: runners.silent,
     on.Spoilt: runners.spoilt,
+    on.Undelivered: runners.undelivered,
     on.RunnerEnded: runners.ended,
     on.Reaped: runners.reaped,
     on.Connected: calls.connected,

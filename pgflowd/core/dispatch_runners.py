@@ -14,6 +14,7 @@ from pgflowd.core import endings
 from pgflowd.core import happenings as on
 from pgflowd.core.mind import (
     MOVES,
+    NEVER,
     Cause,
     Held,
     Mode,
@@ -98,9 +99,9 @@ def retire(thought: Thought, runner: Runner) -> None:
 
 def peek(thought: Thought, runner: Runner, cause: Cause) -> None:
     """Its task has to end: first look whether it has."""
-    assert runner.task is not None
-    thought.move(runner, Phase.PEEKED, cause=cause)
-    thought.do(on.Peek(runner.id, runner.task.token))
+    if runner.task is not None:  # else it is dying, and its task went elsewhere
+        thought.move(runner, Phase.PEEKED, cause=cause)
+        thought.do(on.Peek(runner.id, runner.task.token))
 
 
 def kill(thought: Thought, runner: Runner, cause: Cause, **changes: Any) -> None:
@@ -200,6 +201,21 @@ def spoilt(thought: Thought, event: on.Spoilt) -> None:
         text = f"{event.code} an idle runner sent {event.text}"
         thought.do(on.Say("warning", "worker.error", {"error": text, "code": event.code}))
     kill(thought, runner, Cause.GARBAGE, code=event.code, detail=event.text)
+
+
+def undelivered(thought: Thought, event: on.Undelivered) -> None:
+    """Its handler never began, so the task may go to another runner."""
+    mind = thought.mind
+    runner = mind.runners.get(event.id)
+    if runner is None or runner.task is None or runner.task.token != event.token:
+        return
+    if runner.phase not in (Phase.BUSY, Phase.PEEKED):
+        return
+    mind.runners[runner.id] = replace(runner, task=None, due_at=NEVER)
+    if mind.mode is Mode.WORKING and runner.cause is None:
+        mind.held = (Held(runner.task, thought.now), *mind.held)
+    else:
+        thought.release(runner.task, "the worker stops")
 
 
 def _next(runner: Runner) -> set[Phase]:

@@ -146,6 +146,14 @@ class Spoilt:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A runner died before it had read its task: the handler never began."""
+
+    id: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunnerEnded:
     """A runner is dead, its socket read to the end, the rest of its tree killed."""
 

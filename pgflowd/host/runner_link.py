@@ -49,6 +49,8 @@ class RunnerLink:
         self._frames = Frames(most_output)
         self._kept = bytearray()
         self._is_spoilt = False
+        self._was_reset = False  # it died with something unread in its socket
+        self._has_only_task = False  # nothing was sent since the task
         self._socket: socket.socket
         self._out: Output
         self._err: Output
@@ -110,14 +112,17 @@ class RunnerLink:
         }
         self._out.begin()
         self._err.begin()
+        self._has_only_task = True
         self._write(pack(head, task.input + (task.flow_input or b"")))
 
     def tell_stopping(self) -> None:
+        self._has_only_task = False
         self._write(pack({"do": "stopping"}))
 
     def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
         """Bring what it asked for, if it still waits for it."""
         if self.task and self.task.token == token:
+            self._has_only_task = False
             self._write(pack({"do": "answer", "problem": problem}, body))
 
     def peek(self, token: int) -> None:
@@ -167,6 +172,8 @@ class RunnerLink:
         while self._read():
             pass
         self._finish_output()
+        if self.task and self._was_reset and self._has_only_task:
+            self._tell(on.Undelivered(self.id, self.task.token))
         self._tell(Dead(self.id))
 
     def _readable(self) -> None:
@@ -181,6 +188,7 @@ class RunnerLink:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
+            self._was_reset = True
             piece = b""
         if not piece:
             self._loop.remove_reader(self._socket)
@@ -267,6 +275,7 @@ class RunnerLink:
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
+                self._was_reset = True
                 return  # it has ended; its pidfd tells
             if sent == len(data):
                 return

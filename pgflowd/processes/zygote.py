@@ -21,7 +21,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from pgflowd.core.served import Served
 from pgflowd.core.spec import StepSpec
@@ -48,6 +48,8 @@ class Brood:
 def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
     prepare(brood.python_path)
+    sys.stdout = sys.__stdout__ = _stream(1)
+    sys.stderr = sys.__stderr__ = _stream(2)
     steps: dict[str, StepSpec] = {}
     if brood.imports:
         try:
@@ -61,10 +63,18 @@ def main(line: ZygoteLine, brood: Brood) -> int:
         if _threads():
             return 0
         steps = flow.steps
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()  # else each runner would print what is left
     gc.collect()
     gc.freeze()
     _serve(line, brood, steps)
     return 0
+
+
+def _stream(number: int) -> TextIO:
+    """A text stream that writes whole lines to a descriptor, whatever they hold."""
+    return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def _definition(flow: Flow) -> dict[str, Any]:
@@ -182,8 +192,5 @@ def _become_runner(
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(brood.oom_score_adj))
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return socket.socket(fileno=number)

@@ -118,8 +118,9 @@ class World:
             report = Report(self.tasks[runner], "completed", b"1")
             wrong = on.Spoilt(runner, "E903", "noise")
             asking = on.Asked(runner, report.task.token, "input")
+            lost = on.Undelivered(runner, report.task.token)
             done = [on.Done(runner, report, left) for left in ((), ("threads",), (CHILDREN,))]
-            return [*done, on.Done(runner, report), wrong, asking, Ending(runner)]
+            return [*done, on.Done(runner, report), wrong, asking, lost, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
 
     # what the worker does
@@ -271,6 +272,10 @@ def into_world(world: World, event: object) -> object | None:
     if isinstance(told, on.Done) and world.alive.get(told.id) == "busy":
         world.alive[told.id] = "idle"
         del world.tasks[told.id]
+    elif isinstance(told, on.Undelivered):
+        world.alive[told.id] = "dying"
+        del world.tasks[told.id]
+        world.soon.append(Ending(told.id))
     elif isinstance(told, on.RunnerReady):
         world.alive[told.id] = "idle"
     elif isinstance(told, on.Turned | on.NextDue):
@@ -285,7 +290,7 @@ def into_world(world: World, event: object) -> object | None:
 steps = st.tuples(st.integers(0, 200), st.sampled_from([0.0, 0.001, 0.1, 0.6, 2.0]))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.lists(steps, min_size=30, max_size=120))
 def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float]]):
     world = World()
@@ -340,4 +345,3 @@ def next_good(world: World) -> object | None:
         return Ending(closed[0])
     waiting = [runner for runner, state in world.alive.items() if state == "starting"]
     return on.RunnerReady(waiting[0]) if waiting else None
-
