@@ -220,13 +220,12 @@ class House:
     def upstream_claim(
         self, flow: str, worker: uuid.UUID, conn: Connection | None = None
     ) -> list[Row]:
-        """Claim as a worker of upstream does: read, start, and no lease."""
-        query = (
-            "select begun.*"
-            " from (select array_agg(msg_id) as ids from pgmq.read(%s, 2, 10)) as read"
-            " cross join lateral pgflow.start_tasks(%s, read.ids, %s) as begun"
+        """Claim as a worker of upstream does: read, commit, start, and no lease."""
+        read = self.rows("select msg_id from pgmq.read(%s, 2, 10)", flow, conn=conn)
+        ids = [message.msg_id for message in read]
+        return self.rows(
+            "select * from pgflow.start_tasks(%s, %s::bigint[], %s)", flow, ids, worker, conn=conn
         )
-        return self.rows(query, flow, flow, worker, conn=conn)
 
     def upstream_complete(self, task: Row, output: Any = 1, conn: Connection | None = None) -> None:
         query = "select pgflow.complete_task(%s, %s, %s, %s::jsonb)"

@@ -9,7 +9,7 @@
 create or replace function pgflowd._give_back(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)
-returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
+returns setof pgflow.step_tasks language plpgsql set search_path = '' set enable_seqscan = off as $$
 declare
   crash_limit int := pgflowd.setting('crash_limit')::int;
   given_back pgflow.step_tasks[];

@@ -11,7 +11,7 @@
 create or replace function pgflowd._pass_over(
   flow_slug text, queue_name text, msg_ids bigint[],
   out given_back bigint[], out young bigint[])
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '' set enable_seqscan = off as $$
 declare
   lapsed record;
   hidden record;

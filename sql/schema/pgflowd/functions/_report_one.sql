@@ -12,7 +12,7 @@ create or replace function pgflowd._report_one(
   output jsonb, error_message text, error_type text, traceback text,
   retry boolean, delay interval, usage jsonb,
   out verdict text, out sqlstate text, out message text)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '' set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   run_status text;

@@ -3,7 +3,7 @@
 -- what was given up once (E408) counts from the beginning when it is tried again.
 -- Called by: recoveries.   Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
-returns int language plpgsql stable set search_path = '' as $$
+returns int language plpgsql stable set search_path = '' set enable_seqscan = off as $$
 begin
   return (
     select count(*)

@@ -1,0 +1,67 @@
+"""
+Stress: whatever happens at once, nothing is lost, nothing is done twice, no counter is off.
+
+PGFLOWD_STRESS_S says how long it goes on (8 s), PGFLOWD_STRESS_SEED repeats the same chances.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+from lease_house import House
+from stress import Stress
+
+
+def test_everybody_at_once_loses_nothing_and_counts_right(any_core: House) -> None:
+    house = any_core
+    seed = int(os.environ.get("PGFLOWD_STRESS_SEED") or random.SystemRandom().getrandbits(32))
+    stress = Stress(house, seed, float(os.environ.get("PGFLOWD_STRESS_S") or 8))
+    print(f"seed {seed}")  # noqa: T201
+
+    stress.go()
+
+    print(_summary(stress))  # noqa: T201
+    assert not stress.open_runs(), "every run ends"
+    assert stress.seen["completed"] > 100
+    assert max(stress.completed.values()) == 1, "nothing is completed twice"
+    for name, query in LOSSES.items():
+        assert not house.rows(query), name
+    for (run, step, index), output in stress.outputs.items():
+        stored = house.value(
+            "select output = %s::jsonb from pgflow.step_tasks"
+            " where (run_id, step_slug, task_index) = (%s, %s, %s)",
+            output,
+            run,
+            step,
+            index,
+        )
+        assert stored, f"the output that was accepted is the one stored: {run} {step} {index}"
+    for flow in stress.flows:
+        assert not house.queue(flow), "no message is left"
+    query = "select deadlocks from pg_stat_database where datname = current_database()"
+    assert house.value(query) == 0
+
+
+def _summary(stress: Stress) -> str:
+    runs = "select status, count(*) from pgflow.runs group by 1 order by 1"
+    outcomes = "select outcome, count(*) from pgflowd.attempt_history group by 1 order by 1"
+    counted = [dict(map(tuple, stress.house.rows(query))) for query in (runs, outcomes)]
+    return f"runs {counted[0]}, attempts {counted[1]}, answers {dict(stress.seen)}"
+
+
+LOSSES = {
+    "a failed run says why": """
+        select r.run_id from pgflow.runs r where r.status = 'failed'
+           and not exists (select from pgflowd.runs c where c.run_id = r.run_id)
+           and not exists (select from pgflow.step_tasks t
+                            where t.run_id = r.run_id and t.status = 'failed'
+                              and starts_with(t.error_message, 'stalled'))""",
+    "a run's steps are counted": """
+        select r.run_id from pgflow.runs r where r.status = 'completed' and (
+               select count(*) from pgflow.step_states s where s.run_id = r.run_id
+                  and s.status = 'completed') <> (
+               select count(*) from pgflow.steps d where d.flow_slug = r.flow_slug)""",
+    "no lease of ours outlives its run": """
+        select run_id from pgflowd.attempt_history where live""",
+}
