@@ -158,3 +158,27 @@ def test_a_wide_fan_of_empty_maps_is_one_round(suite):
 
     assert suite.run(run)["status"] == "completed"
     assert len(suite.run(run)["output"]) == 80
+
+
+def test_a_map_after_any_step_without_tasks_has_none(suite):
+    suite.flow("f", "a", "m*: a", "b: m")
+    run = suite.value(
+        "insert into pgflow.runs (flow_slug, input, remaining_steps) values ('f', '{}', 3)"
+        " returning run_id"
+    )
+    for step, tasks, deps in [("a", 0, 0), ("m", None, 1), ("b", 1, 1)]:
+        suite.do(
+            "insert into pgflow.step_states"
+            " (flow_slug, run_id, step_slug, initial_tasks, remaining_deps)"
+            " values ('f', %s, %s, %s, %s)",
+            run,
+            step,
+            tasks,
+            deps,
+        )
+
+    assert suite.value("select pgflow.cascade_complete_taskless_steps(%s)", run) == 2
+
+    assert suite.statuses(run) == {"a": "completed", "m": "completed", "b": "created"}
+    assert suite.state(run, "m")["output"] == []
+    assert suite.run(run)["remaining_steps"] == 1

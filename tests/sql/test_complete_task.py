@@ -339,3 +339,32 @@ def test_runs_do_not_wait_for_each_other(shared):
     two.conn.commit()
     one.conn.commit()
     assert shared.statuses(first)["b"] == shared.statuses(second)["b"] == "started"
+
+
+def test_a_single_step_with_more_tasks_than_one_ends_with_its_last(suite):
+    suite.flow("f", "a", "b: a")
+    run = suite.start("f")
+    suite.do(
+        "update pgflow.step_states set initial_tasks = 2, remaining_tasks = 2 where step_slug = 'a'"
+    )
+    suite.do(
+        "insert into pgflow.step_tasks"
+        " (flow_slug, run_id, step_slug, task_index, status, started_at)"
+        " values ('f', %s, 'a', 1, 'started', now())",
+        run,
+    )
+    suite.claim("f")
+
+    suite.complete(run, "a", "first")
+    assert (suite.state(run, "a")["status"], suite.state(run, "a")["remaining_tasks"]) == (
+        "started",
+        1,
+    )
+    assert suite.state(run, "b")["remaining_deps"] == 1
+
+    suite.complete(run, "a", "second", 1)
+    assert (suite.state(run, "a")["status"], suite.state(run, "a")["output"]) == (
+        "completed",
+        "second",
+    )
+    assert suite.state(run, "b")["status"] == "started"

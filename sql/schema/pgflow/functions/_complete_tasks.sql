@@ -39,14 +39,17 @@ begin
     returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type
   ), per_step as (
     select done.run_id, done.step_slug, done.step_type, count(*)::int as tasks,
+           case done.step_type when 'single' then count(*) end as single_tasks,
            (array_agg(done.output))[1] as output
       from done group by done.run_id, done.step_slug, done.step_type
   ), counted as (
     update pgflow.step_states as state
        set remaining_tasks = state.remaining_tasks - per_step.tasks,
-           status = case when per_step.step_type = 'single' then 'completed' else state.status end,
-           completed_at = case when per_step.step_type = 'single' then greatest(now(), state.started_at) end,
-           output = case when per_step.step_type = 'single' then per_step.output end
+           status = case when per_step.single_tasks = state.remaining_tasks then 'completed'
+                         else state.status end,
+           completed_at = case when per_step.single_tasks = state.remaining_tasks
+                               then greatest(now(), state.started_at) end,
+           output = case when per_step.single_tasks = state.remaining_tasks then per_step.output end
       from per_step
      where state.run_id = per_step.run_id and state.step_slug = per_step.step_slug
     returning state.run_id, state.step_slug, state.remaining_tasks, per_step.step_type

@@ -1,6 +1,7 @@
 -- _count_down(run_ids, step_slugs): tells the dependents of steps that have just completed or
 -- been skipped. Each loses one remaining_deps per such step; a dependent map learns how many
--- tasks it has: the length of its parent's output, and none after a skipped parent.
+-- tasks it has: the length of its parent's output; none after a parent that was skipped or had
+-- none itself.
 -- Answers which dependents may start at once, and in which runs a ready step has a condition
 -- or no task, so that conditions and cascades must look at the run first.
 -- Called by: _advance, cascade_complete_taskless_steps, cascade_resolve_conditions.
@@ -14,7 +15,7 @@ begin
   with edge as (
     select parent.run_id, child.step_slug, child.step_index, count(*)::int as parents,
            max(case when child.step_type <> 'map' then null
-                    when parent.status = 'skipped' then 0
+                    when parent.status = 'skipped' or parent.initial_tasks = 0 then 0
                     when jsonb_typeof(parent.output) = 'array'
                       then jsonb_array_length(parent.output) end) as task_count,
            coalesce(child.required_input_pattern, child.forbidden_input_pattern) is not null as conditional
