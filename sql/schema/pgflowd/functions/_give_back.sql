@@ -1,9 +1,10 @@
 -- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queue started tasks
 -- again whose worker vanished. The attempt is not spent: it closes as stalled, and the count
 -- goes back. With `only_lapsed` a lease that lives is left alone; it is tested here, under the
--- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit` times in a row is left as well: giving
--- it up needs the lock of its run, see _give_up. With `show` the messages become visible and the
--- workers are told; who is about to claim them himself keeps them hidden.
+-- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit`
+-- times in a row is left as well: giving it up needs the lock of its run, see _give_up. With
+-- `show` the messages become visible and the workers are told; who is about to claim them
+-- himself keeps them hidden.
 -- The caller holds the locks of the tasks. Returns those given back.
 -- Called by: claim, crashed, recover_stalled.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._give_back(

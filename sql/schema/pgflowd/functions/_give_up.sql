@@ -14,7 +14,8 @@ begin
     return false;
   end if;
   update pgflow.step_tasks as task
-     set attempts_count = greatest(task.attempts_count, step.opt_max_attempts, flow.opt_max_attempts, 1),
+     set attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
+                                   flow.opt_max_attempts, 1),
          started_at = greatest(least(task.started_at, now()), task.queued_at)
     from pgflow.steps as step
     join pgflow.flows as flow on flow.flow_slug = step.flow_slug

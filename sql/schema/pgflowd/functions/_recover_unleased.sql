@@ -12,10 +12,10 @@ declare
 begin
   for stale in
     select task.run_id, task.step_slug, task.task_index, task.message_id, task.attempts_count,
-           task.flow_slug, task.last_worker_id, task.started_at, run.status = 'failed' as run_failed,
-           pgflowd._task_queue(task) as queue_name,
-           greatest((to_jsonb(task) ->> 'requeued_count')::int,
-                    pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index)) as times
+           task.flow_slug, task.last_worker_id, task.started_at,
+           run.status = 'failed' as run_failed, pgflowd._task_queue(task) as queue_name,
+           greatest((to_jsonb(task) ->> 'requeued_count')::int, pgflowd._stalled_in_a_row(
+             task.run_id, task.step_slug, task.task_index)) as times
       from pgflowd._started_tasks(null) as started
       join pgflow.step_tasks as task using (run_id, step_slug, task_index)
       join pgflow.runs as run on run.run_id = task.run_id

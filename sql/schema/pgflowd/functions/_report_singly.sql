@@ -1,5 +1,5 @@
--- _report_singly(reports, outputs, patient_until): the same as _report_all, each element in a subtransaction
--- of its own, so that the one that raises is found and the others are recorded.
+-- _report_singly(reports, outputs, patient_until): the same as _report_all, each element in
+-- a subtransaction of its own, so that the one that raises is found and the others are recorded.
 -- All runs are locked first here too: who waits for a run while holding the throttle row of a
 -- queue, which pgmq's insert trigger takes, deadlocks. After `patient_until` it waits no more.
 -- Called by: report.   Locks: as report.

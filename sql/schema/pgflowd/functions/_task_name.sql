@@ -2,6 +2,7 @@
 -- Called by: whatever raises.   Locks: nothing.
 create or replace function pgflowd._task_name(run_id uuid, step_slug text, task_index int)
 returns text language sql immutable set search_path = '' as $$
-  select 'task ' || coalesce(_task_name.step_slug, '?') || '#' || coalesce(_task_name.task_index::text, '?')
+  select 'task ' || coalesce(_task_name.step_slug, '?')
+         || '#' || coalesce(_task_name.task_index::text, '?')
          || ' of run ' || coalesce(_task_name.run_id::text, '?');
 $$;

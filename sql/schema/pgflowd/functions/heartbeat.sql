@@ -9,7 +9,8 @@
 -- messages, skipping locked ones: it waits for nothing.
 create or replace function pgflowd.heartbeat(
   worker_id uuid, tokens bigint[], lease interval default '30 s')
-returns table (token bigint, verdict text) language plpgsql set search_path = '' set enable_seqscan = off as $$
+returns table (token bigint, verdict text) language plpgsql set search_path = ''
+set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   locked bigint[];

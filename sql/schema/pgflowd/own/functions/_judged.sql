@@ -14,8 +14,8 @@ begin
              found.outcome, found.error_message, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
              found.standing = 'live' and found.moved)::pgflowd.element order by found.ord)
-      from (select element.ord, element.run_id, element.step_slug, element.task_index, element.token,
-                   element.outcome, element.error_message, element.error_type,
+      from (select element.ord, element.run_id, element.step_slug, element.task_index,
+                   element.token, element.outcome, element.error_message, element.error_type,
                    element.traceback, element.retry, element.delay, element.usage,
                    task.status = 'queued' or attempt.started_at > now()
                      or task.started_at is distinct from attempt.started_at as moved,
