@@ -50,6 +50,7 @@ COMMANDS = (
     Entry("stop", "pgflowd.cli.stop:stop", "End the daemon; --now is quicker."),
     Entry("reload", "pgflowd.cli.stop:reload", "Read config and flows again."),
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
+    Entry("runs", "pgflowd.cli.runs:runs", "Start runs, look at them, follow, cancel, retry."),
     Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
     Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),
     Entry("version", "pgflowd.cli.version:version", "Print the versions of pgflowd and its parts."),

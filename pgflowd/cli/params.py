@@ -1,0 +1,149 @@
+"""
+Params: the kinds of words that commands take: runs, flows, tasks, durations, JSON.
+
+Each says what was wrong with a word, and completes it where the database knows more. Whether
+a run or flow exists is asked when the command runs; see `cli.reach`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from pgflowd.core.redact import one_line
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class RunParam(click.ParamType):
+    """A run: an id, its last digits, or `@last`."""
+
+    name = "run"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from pgflowd.cli.reach import LAST, completing
+
+        found = completing(_recent_runs, ctx)
+        words = [CompletionItem(LAST, help="the newest run"), *map(_with_help, found)]
+        return [word for word in words if word.value.startswith(incomplete)]
+
+
+class FlowParam(click.ParamType):
+    """A flow's slug."""
+
+    name = "flow"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from pgflowd.cli.reach import completing, flow_slugs
+
+        slugs = completing(flow_slugs, ctx)
+        return [CompletionItem(slug) for slug in slugs if slug.startswith(incomplete)]
+
+
+class TaskParam(click.ParamType):
+    """A stalled task: RUN/STEP#INDEX."""
+
+    name = "task"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from pgflowd.cli.reach import completing
+
+        found = completing(_stalled, ctx)
+        return [CompletionItem(task) for task in found if task.startswith(incomplete)]
+
+
+class DurationParam(click.ParamType):
+    """A duration with a unit; becomes float seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from pgflowd.core.settings_units import parse_duration
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(f"'{one_line(value, 60)}': {error}; write such as 30s or 1h30m", param, ctx)
+
+
+class JsonParam(click.ParamType):
+    """JSON: itself, `-` for standard input, or `@FILE`."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        text, place = self._text(value, param, ctx)
+        try:
+            return json.loads(text, parse_constant=_no_json)
+        except ValueError as error:
+            hint = "" if place else _quoting(value)
+            where = f"{place} " if place else ""
+            self.fail(f"{where}is not JSON: {error}{hint}", param, ctx)
+
+    def _text(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        try:
+            if value == "-":
+                return sys.stdin.read(), "standard input"
+            if value.startswith("@"):
+                return Path(value[1:]).read_text(encoding="utf-8"), value[1:]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            self.fail(f"{value} cannot be read: {reason}", param, ctx)
+        return value, ""
+
+
+RUN, FLOW, TASK = RunParam(), FlowParam(), TaskParam()
+DURATION, JSON = DurationParam(), JsonParam()
+
+
+def _no_json(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _quoting(value: str) -> str:
+    """Say what a shell does to quotes, where that looks like the cause."""
+    looks_bare = value[:1] not in '[{"' or ('"' not in value and len(value) > 2)
+    return "; in a shell, write it in single quotes: '{\"key\": 1}'" if looks_bare else ""
+
+
+def _with_help(word: str) -> CompletionItem:
+    digits, _, told = word.partition(" ")
+    return CompletionItem(digits, help=told)
+
+
+def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.core.brief import short_id
+    from pgflowd.db import overview
+    from pgflowd.db.calls import run
+
+    found = run(conn, overview.list_runs(most=50))
+    return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
+
+
+def _stalled(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.cli.reach import task_name
+    from pgflowd.db import overview
+    from pgflowd.db.calls import run
+
+    found = run(conn, overview.stalled_tasks(60.0))
+    return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]

@@ -1,0 +1,209 @@
+"""
+Run screen: how lists of runs and single runs look, for people and for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pgflowd.cli.app import App
+from pgflowd.cli.marks import mark, plain
+from pgflowd.cli.run_picture import graph_of_run, last_error, painted
+from pgflowd.cli.screen import Cell
+from pgflowd.cli.story import why
+from pgflowd.core.brief import ago, between, brief, cut, lasted, short_id, spoken
+from pgflowd.core.redact import one_line
+
+if TYPE_CHECKING:
+    from pgflowd.cli.run_view import View
+    from pgflowd.db.overview import RunRow, StepTasks
+    from pgflowd.db.runs import Run, RunWithStates, StepState
+
+SCHEMA_VERSION = 1
+_ERROR = 60  # columns of an error in a list
+
+
+def list_screen(app: App, rows: Sequence[RunRow], now: datetime) -> None:
+    """Runs as a table."""
+    if not rows:
+        app.note("there are no such runs")
+        return
+    titles = ("RUN", "FLOW", "STATUS", "STARTED", "TOOK", "STEPS", "ERROR")
+    lines = [_line(app, row, now) for row in rows]
+    losing = ("ERROR", "TOOK", "STEPS", "STARTED")
+    app.table(titles, lines, right={"TOOK", "STEPS"}, losing=losing)
+
+
+def _line(app: App, row: RunRow, now: datetime) -> list[str | Cell]:
+    sign = mark(app.out, row.status)
+    took = between(row.started_at, row.ended_at or now) or 0.0
+    error = cut(app.hide(row.error or ""), _ERROR)
+    return [
+        short_id(row.run_id),
+        row.flow_slug,
+        sign.cell(f" {row.status}"),
+        ago(row.started_at, now),
+        lasted(took),
+        f"{row.steps_done}/{row.steps}",
+        plain(app.out, error),
+    ]
+
+
+def show_screen(app: App, view: View) -> None:
+    """A run: what it is, its picture, its last error, and its attempts if asked for."""
+    for line in _head(app, view):
+        app.say(line)
+    picture = painted(graph_of_run(view.run, view.steps, view.now), app.out)
+    app.say(textwrap.indent(picture, " ") if app.out.width is None else picture)
+    if view.run.has_ended:
+        label = "output" if view.run.status == "completed" else "why"
+        value = brief(view.run.output, _room(app, label)) if label == "output" else why(view.run)
+        _labelled(app, label, value or "")
+    told = last_error(view.run, view.troubles, view.now)
+    if told:
+        text, place = told
+        _labelled(app, "last error", f"{text}   {place}" if place else text)
+    if view.attempts is not None:
+        _attempts(app, view)
+
+
+def show_value(app: App, value: Any) -> None:
+    """An input or output, whole, for people and programs alike."""
+    app.say(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
+
+
+def ended_screen(app: App, ended: Sequence[RunWithStates]) -> None:
+    """The outputs of completed runs, and why the others have none."""
+    for run in ended:
+        which = f"run {short_id(run.run_id)}  " if len(ended) > 1 else ""
+        if run.status == "completed":
+            app.say(f"{which}{json.dumps(run.output, ensure_ascii=not app.out.unicode)}")
+        else:
+            told = one_line(app.hide(why(run) or ""))
+            sign = mark(app.out, run.status)
+            which = f"run {short_id(run.run_id)}  "
+            app.say(f"{which}{sign.painted(f' {run.status}')}  {told}".rstrip())
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run for programs."""
+    return {
+        "run_id": str(run.run_id),
+        "flow": run.flow_slug,
+        "status": run.status,
+        "input": run.input,
+        "output": run.output,
+        "error": run.error,
+        "started_at": run.started_at,
+        "ended_at": run.completed_at or run.failed_at,
+        "cancelled_by": run.cancelled_by,
+        "cancel_reason": run.cancel_reason,
+    }
+
+
+def row_json(row: RunRow) -> dict[str, Any]:
+    """A run in a list, for programs."""
+    return {
+        "run_id": str(row.run_id),
+        "flow": row.flow_slug,
+        "status": row.status,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "steps": row.steps,
+        "steps_done": row.steps_done,
+        "error": row.error,
+    }
+
+
+def show_json(view: View) -> dict[str, Any]:
+    """Everything of a run, for programs."""
+    steps = [_step_json(step, view.run.steps.get(step.step_slug)) for step in view.steps]
+    whole = {"schema_version": SCHEMA_VERSION, **run_json(view.run), "steps": steps}
+    return whole if view.attempts is None else {**whole, "attempts": view.attempts}
+
+
+def _step_json(step: StepTasks, state: StepState | None) -> dict[str, Any]:
+    return {
+        "step": step.step_slug,
+        "type": step.step_type,
+        "deps": step.deps,
+        "status": state.status if state else "created",
+        "output": state.output if state else None,
+        "error": state.error if state else None,
+        "skip_reason": state.skip_reason if state else None,
+        "started_at": state.started_at if state else None,
+        "ended_at": (state.completed_at or state.failed_at or state.skipped_at) if state else None,
+        "tasks": step.tasks,
+        "queued": step.queued,
+        "running": step.running,
+        "completed": step.completed,
+        "failed": step.failed,
+        "attempts": step.attempts,
+        "max_attempts": step.max_attempts,
+        "timeout_s": step.timeout_s,
+        "next_at": step.next_at,
+    }
+
+
+def _head(app: App, view: View) -> list[str]:
+    """Who the run is, how it is, and what it was given; on several lines where it is narrow."""
+    run = view.run
+    assert run.started_at is not None
+    sign = mark(app.out, run.status)
+    ended_at = run.completed_at or run.failed_at
+    took = f" after {spoken(between(run.started_at, ended_at) or 0.0)}" if run.has_ended else ""
+    state = f" {run.status}{took}, started {ago(run.started_at, view.now)}"
+    if not run.has_ended:
+        state = f" {run.status} {ago(run.started_at, view.now)}"
+    parts = [f"run {run.run_id}", run.flow_slug, sign.text + state]
+    told = one_line(app.hide(brief(run.input, 60)))
+    whole = "   ".join([*parts, f"input {told}"])
+    painted_parts = [*parts[:2], sign.painted(state)]
+    if app.out.width is None or len(whole) <= app.out.width:
+        return [plain(app.out, "   ".join([*painted_parts, f"input {told}"]))]
+    told = one_line(app.hide(brief(run.input, _room(app, "input"))))
+    return [
+        painted_parts[0],
+        "  ".join(painted_parts[1:]),
+        plain(app.out, f"input {told}"),
+    ]
+
+
+def _attempts(app: App, view: View) -> None:
+    titles = ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR")
+    lines = []
+    for one in view.attempts or []:
+        outcome = one["outcome"] or "started"
+        took = between(one["started_at"], one["ended_at"] or view.now) or 0.0
+        error = cut(app.hide(one["error"] or ""), _ERROR)
+        lines.append([
+            one["step"], str(one["task"]), str(one["attempt"]),
+            mark(app.out, outcome).cell(f" {outcome.replace('_', ' ')}"),
+            ago(one["started_at"], view.now), lasted(took), plain(app.out, error),
+        ])  # fmt: skip
+    app.table(
+        titles,
+        lines,
+        right={"TASK", "ATTEMPT", "TOOK"},
+        losing=("STARTED", "ERROR", "TASK", "TOOK"),
+    )
+
+
+def _labelled(app: App, label: str, text: str) -> None:
+    """A text with its name before it, whole, wrapped under itself where it is long."""
+    text = plain(app.out, one_line(app.hide(text)))
+    head = f" {label}  "
+    if app.out.width is None or len(head) + len(text) <= app.out.width:
+        app.say(f"{head}{text}")
+        return
+    app.say(head.rstrip())
+    for line in textwrap.wrap(text, max(app.out.width - 3, 20)):
+        app.say(f"   {line}")
+
+
+def _room(app: App, label: str) -> int:
+    return 200 if app.out.width is None else max(app.out.width - len(label) - 3, 10)

@@ -1,0 +1,136 @@
+"""
+Telling: prints the story of runs as lines, or as one JSON object per line.
+
+A line has the time since the run's start, the step, what became of it, and its output as far
+as there is room; texts of errors are never cut, but wrapped. With several runs each line names
+its run.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from datetime import datetime
+from typing import Any
+
+from pgflowd.cli.app import App
+from pgflowd.cli.marks import mark, plain
+from pgflowd.cli.story import Happening
+from pgflowd.core.brief import brief, lasted, short_id, spoken
+from pgflowd.core.redact import one_line
+
+SCHEMA_VERSION = 1
+_QUIET = {"step:started"}
+_LONGEST_SLUG = 24
+_OUTPUT = 100  # columns, where there is no terminal
+
+
+class Teller:
+    """Prints happenings as they come."""
+
+    def __init__(self, app: App, *, many: bool = False) -> None:
+        self.app, self.many = app, many
+        self._slug_width = 10
+
+    def tell(self, happening: Happening) -> None:
+        if self.app.json:
+            self.app.stream_json({"schema_version": SCHEMA_VERSION, **as_json(happening)})
+        elif happening.event == "run:started":
+            self._say(f"{self._run(happening)}  {happening.flow_slug}  started", None)
+        elif happening.is_end:
+            self._end(happening)
+        elif happening.event not in _QUIET or self.app.verbose:
+            self._step(happening)
+
+    def _step(self, happening: Happening) -> None:
+        slug = happening.step or ""
+        if happening.task is not None and (happening.task or (happening.tasks or 1) > 1):
+            slug += f"#{happening.task}"
+        self._slug_width = min(max(self._slug_width, len(slug)), _LONGEST_SLUG)
+        took = "" if happening.took_s is None else f" {lasted(happening.took_s)}"
+        sign = mark(self.app.out, happening.event.partition(":")[2])
+        which = f"{short_id(happening.run_id)} " if self.many else ""
+        head = f"{which}{lasted(happening.since_start_s):>7}  {slug:<{self._slug_width}}  "
+        shown = f"{head}{sign.painted(took)}"
+        taken = len(head) + len(sign.text) + len(took)
+        if happening.error or happening.event.startswith("task:"):
+            self._wrapped(shown, taken, _trouble(happening))
+        else:
+            self._fitting(shown, taken, happening)
+
+    def _end(self, happening: Happening) -> None:
+        word = happening.event.partition(":")[2]
+        sign = mark(self.app.out, word)
+        head = f"{self._run(happening)}  "
+        after = f" {word} {'in' if word == 'completed' else 'after'} "
+        took = spoken(happening.took_s or 0.0)
+        taken = len(head) + len(sign.text) + len(after) + len(took)
+        shown = f"{head}{sign.painted(after + took)}"
+        if happening.error:
+            self._wrapped(shown, taken, happening.error)
+        else:
+            self._fitting(shown, taken, happening)
+
+    def _fitting(self, shown: str, taken: int, happening: Happening) -> None:
+        """A line with as much of the output as there is room for."""
+        told = f"{happening.tasks} tasks  " if (happening.tasks or 0) > 1 else ""
+        width = self.app.out.width
+        room = _OUTPUT if width is None else width - taken - 3 - len(told)
+        if happening.event.endswith(":started"):
+            output = ""
+        else:
+            output = one_line(brief(happening.output, room)) if room >= 8 else ""
+        self._say(shown, f"{told}{output}")
+
+    def _wrapped(self, shown: str, taken: int, text: str) -> None:
+        """A line with all of a text, which goes on below where it is too long."""
+        text, width = one_line(text), self.app.out.width
+        if width is None or taken + 3 + len(text) <= width:
+            self._say(shown, text)
+            return
+        self._say(shown, None)
+        pad = "    " if width < 60 else " " * 11
+        for line in textwrap.wrap(text, max(width - len(pad), 20)):
+            self._say(f"{pad}{line}", None)
+
+    def _say(self, shown: str, more: str | None) -> None:
+        text = f"{shown}   {more}" if more else shown
+        self.app.say(plain(self.app.out, self.app.hide(text)).rstrip())
+
+    def _run(self, happening: Happening) -> str:
+        return f"run {short_id(happening.run_id)}"
+
+
+def as_json(happening: Happening) -> dict[str, Any]:
+    """A happening for programs."""
+    return {
+        "event": happening.event,
+        "run_id": happening.run_id,
+        "flow": happening.flow_slug,
+        "at": happening.at,
+        "since_start_s": happening.since_start_s,
+        "step": happening.step,
+        "task": happening.task,
+        "tasks": happening.tasks,
+        "attempt": happening.attempt,
+        "max_attempts": happening.max_attempts,
+        "took_s": happening.took_s,
+        "output": happening.output,
+        "error": happening.error,
+        "next_at": happening.next_at,
+    }
+
+
+def _trouble(happening: Happening) -> str:
+    if happening.attempt is None:
+        return happening.error or ""
+    told = happening.event.partition(":")[2].replace("_", " ")
+    text = happening.error or told
+    which = f"attempt {happening.attempt} of {happening.max_attempts}"
+    return f"{which}: {text}{_again(happening.at, happening.next_at)}"
+
+
+def _again(at: datetime, next_at: datetime | None) -> str:
+    if next_at is None:
+        return ""
+    wait_s = round((next_at - at).total_seconds())
+    return f"; next in {spoken(wait_s)}" if wait_s > 0 else "; next at once"

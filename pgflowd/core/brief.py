@@ -1,0 +1,100 @@
+"""
+Brief: values, times and names in few words, for lines on a screen.
+
+`brief` shows a JSON value as far as there is room, and says how much it left out; `lasted` and
+`ago` say durations as people do; `short_id` gives the last digits of a run's id, which differ
+most. Pure: now is an argument.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+CUT = "…"
+_MOST_ELEMENTS = 20
+_MOST_DEPTH = 4
+_LONG_TEXT = 60
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def brief(value: Any, width: int = 200) -> str:
+    """The value as JSON on one line, of at most `width` characters."""
+    return cut(json.dumps(_pruned(value, 0), ensure_ascii=False, default=str), width)
+
+
+def cut(text: str, width: int) -> str:
+    """The text, or its beginning and a sign that there was more."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + CUT
+
+
+def short_id(run_id: UUID | str) -> str:
+    """The last eight digits, as screens show them and commands take them."""
+    return str(run_id)[-8:]
+
+
+def lasted(seconds: float) -> str:
+    """A duration without blanks, for columns: `0.30s`, `12s`, `2m05s`, `3h20m`, `4d2h`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.2f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def spoken(seconds: float) -> str:
+    """A duration for sentences: `2.75 s`, `12 s`, `2 m 5 s`, `4 d 2 h`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.2f}".rstrip("0").rstrip(".") + " s"
+    left = round(seconds)
+    parts = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """How long since, in words: `4 s ago`. Clocks differ, so nothing is in the future."""
+    return f"{spoken(float(round(max((now - moment).total_seconds(), 0.0))))} ago"
+
+
+def between(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds from one to the other, where both are known."""
+    return None if start is None or end is None else max((end - start) / timedelta(seconds=1), 0.0)
+
+
+def size(count: int) -> str:
+    """A number of characters or bytes: `812 B`, `1.2 kB`, `15 MB`."""
+    if count < 1000:
+        return f"{count} B"
+    number, unit = (count / 1000, "kB") if count < 1_000_000 else (count / 1_000_000, "MB")
+    return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
+
+
+def _pruned(value: Any, depth: int) -> Any:
+    """The value without what no line has room for."""
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return f"{value[:40]}{CUT} {size(len(value))}"
+    if isinstance(value, list):
+        if depth >= _MOST_DEPTH and value:
+            return [CUT]
+        kept = [_pruned(element, depth + 1) for element in value[:_MOST_ELEMENTS]]
+        more = len(value) - len(kept)
+        return [*kept, f"{CUT} {more} more"] if more else kept
+    if isinstance(value, dict):
+        if depth >= _MOST_DEPTH and value:
+            return {CUT: CUT}
+        items = list(value.items())[:_MOST_ELEMENTS]
+        kept_items = {key: _pruned(element, depth + 1) for key, element in items}
+        more = len(value) - len(kept_items)
+        return {**kept_items, CUT: f"{more} more"} if more else kept_items
+    return value

@@ -1,0 +1,193 @@
+"""
+Overview: what operators look at: runs and their steps, troubles, flows, stalled tasks.
+
+Each function returns a `Call` of a function in schema `pgflowd`, which `db.calls.run` performs.
+They need the rights of a viewer. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.jsonvalue import decode
+from pgflowd.db.calls import Call, Rows, only
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in a list."""
+
+    run_id: UUID
+    flow_slug: str
+    status: str  # started, completed, failed, cancelled
+    started_at: datetime
+    ended_at: datetime | None
+    steps: int
+    steps_done: int
+    error: str | None
+
+
+@dataclass(frozen=True)
+class StepTasks:
+    """A step of a run, and its tasks by status."""
+
+    step_slug: str
+    step_type: str
+    deps: list[str]
+    tasks: int
+    queued: int
+    running: int
+    completed: int
+    failed: int
+    attempts: int  # the most of the tasks that are open, else of all
+    max_attempts: int
+    timeout_s: int
+    running_since: datetime | None
+    next_at: datetime | None  # when the first waiting task may be claimed
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An attempt that ended without an output."""
+
+    step_slug: str
+    task_index: int
+    token: int
+    attempt: int
+    max_attempts: int
+    outcome: str
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    started_at: datetime
+    ended_at: datetime
+    next_at: datetime | None
+
+
+@dataclass(frozen=True)
+class FlowRow:
+    """A flow in the database, and its work."""
+
+    flow_slug: str
+    steps: int
+    queue_name: str
+    is_watched: bool
+    queued: int
+    oldest_queued_at: datetime | None
+    running: int
+    active_runs: int
+    workers: int
+    last_run_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class StalledTask:
+    """A task that nobody works on any more."""
+
+    run_id: UUID
+    step_slug: str
+    task_index: int
+    flow_slug: str
+    worker_id: UUID | None
+    attempt: int
+    started_at: datetime
+    stalled_at: datetime
+    times: int
+    reason: str
+
+
+def now() -> Call[datetime]:
+    """The database's clock, by which its times are told."""
+    return Call("select clock_timestamp()", (), only)
+
+
+def find_runs(digits: str, most: int = 2) -> Call[list[tuple[UUID, str]]]:
+    """Runs whose id ends with these digits, newest first."""
+    sql = "select run_id, flow_slug from pgflowd.find_runs(%s, %s)"
+    return Call(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
+
+
+def list_runs(
+    flow_slug: str | None = None,
+    statuses: Sequence[str] = (),
+    since_s: float | None = None,
+    most: int = 20,
+) -> Call[list[RunRow]]:
+    """The newest runs."""
+    since = None if since_s is None else timedelta(seconds=since_s)
+    params = (flow_slug, list(statuses) or None, since, most)
+    return Call(_LIST_RUNS, params, lambda rows: [RunRow(*row) for row in rows])
+
+
+def run_steps(run_id: UUID) -> Call[list[StepTasks]]:
+    """The steps of a run in topological order."""
+    return Call(_RUN_STEPS, (run_id,), lambda rows: [StepTasks(*row) for row in rows])
+
+
+def run_troubles(run_id: UUID, after: datetime | None = None) -> Call[list[Trouble]]:
+    """The attempts of a run that ended without an output, oldest first."""
+    return Call(_RUN_TROUBLES, (run_id, after), lambda rows: [Trouble(*row) for row in rows])
+
+
+def attempts(run_id: UUID) -> Call[list[dict[str, Any]]]:
+    """All attempts of a run that are kept, as documents for programs and tables alike."""
+    return Call(_ATTEMPTS, (run_id,), _documents)
+
+
+def list_flows() -> Call[list[FlowRow]]:
+    """All flows in the database."""
+    return Call(_LIST_FLOWS, (), lambda rows: [FlowRow(*row) for row in rows])
+
+
+def flow_shape(flow_slug: str) -> Call[dict[str, Any] | None]:
+    """The shape of a flow, with the options in force; None for an unknown flow."""
+    return Call("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
+
+
+def stalled_tasks(stale_threshold_s: float) -> Call[list[StalledTask]]:
+    """The tasks that nobody works on any more, oldest first."""
+    params = (timedelta(seconds=stale_threshold_s),)
+    return Call(_STALLED, params, lambda rows: [StalledTask(*row) for row in rows])
+
+
+def _documents(rows: Rows) -> list[dict[str, Any]]:
+    keys = ("step", "task", "token", "attempt", "outcome", "started_at", "ended_at",
+            "error_type", "error", "traceback", "exit_code", "exit_signal", "cpu_s", "peak_kb",
+            "worker_id")  # fmt: skip
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+_LIST_RUNS = """
+select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message
+  from pgflowd.list_runs(%s, %s, %s, %s)
+"""
+_RUN_STEPS = """
+select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
+       max_attempts, timeout_s, running_since, next_at
+  from pgflowd.run_steps(%s)
+"""
+_RUN_TROUBLES = """
+select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
+       traceback, started_at, ended_at, next_at
+  from pgflowd.run_troubles(%s, %s)
+"""
+_ATTEMPTS = """
+select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
+       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id
+  from pgflowd.attempt_history where run_id = %s order by token
+"""
+_LIST_FLOWS = """
+select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
+       workers, last_run_at, created_at
+  from pgflowd.list_flows()
+"""
+_STALLED = """
+select run_id, step_slug, task_index, flow_slug, worker_id, attempt, started_at, stalled_at,
+       times, reason
+  from pgflowd.stalled_tasks(%s)
+"""
