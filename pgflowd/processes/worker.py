@@ -183,6 +183,7 @@ class _Worker:
         self._send(Ready(str(self._worker_id)))
         self._log.info("worker.started", zygote=self._hatched.zygote.pid)
         self._beat()
+        self._mailbox.put(on.Woken())  # what was queued before we came, nobody tells us of
         await self._turn()
         assert self._left is not None
         return await self._end(self._left.code)
