@@ -10,6 +10,7 @@ one. JSON comes back as the bytes the server sent; nobody parses what is only pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -54,30 +55,38 @@ async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
 
 def together(conn: SyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
     """Perform both, in this order, in one round trip and one transaction."""
-    with (
-        translated(conn),
-        conn.cursor(row_factory=tuple_row) as one,
-        conn.cursor(row_factory=tuple_row) as two,
-    ):
-        _leave_json_alone(two)
-        with conn.pipeline():
-            one.execute(first.sql.encode(), first.params)
-            two.execute(second.sql.encode(), second.params)
-        return first.read(one.fetchall()), second.read(two.fetchall())
+    one, two = all_together(conn, [first, second])
+    return one, two
 
 
 async def together_async(conn: AsyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
     """Do what `together` does, for those who await."""
+    one, two = await all_together_async(conn, [first, second])
+    return one, two
+
+
+def all_together(conn: SyncConnection, calls: Sequence[Call[Any]]) -> list[Any]:
+    """Perform all, in this order, in one round trip and one transaction."""
+    with translated(conn), ExitStack() as stack:
+        cursors = [stack.enter_context(conn.cursor()) for _ in calls]
+        with conn.pipeline():
+            for cursor, call in zip(cursors, calls, strict=True):
+                _leave_json_alone(cursor)
+                cursor.execute(call.sql.encode(), call.params)
+        return [call.read(cursor.fetchall()) for cursor, call in zip(cursors, calls, strict=True)]
+
+
+async def all_together_async(conn: AsyncConnection, calls: Sequence[Call[Any]]) -> list[Any]:
+    """Do what `all_together` does, for those who await."""
     with translated(conn):
-        async with (
-            conn.cursor(row_factory=tuple_row) as one,
-            conn.cursor(row_factory=tuple_row) as two,
-        ):
-            _leave_json_alone(two)
+        async with AsyncExitStack() as stack:
+            cursors = [await stack.enter_async_context(conn.cursor()) for _ in calls]
             async with conn.pipeline():
-                await one.execute(first.sql.encode(), first.params)
-                await two.execute(second.sql.encode(), second.params)
-            return first.read(await one.fetchall()), second.read(await two.fetchall())
+                for cursor, call in zip(cursors, calls, strict=True):
+                    _leave_json_alone(cursor)
+                    await cursor.execute(call.sql.encode(), call.params)
+            pairs = zip(cursors, calls, strict=True)
+            return [call.read(await cursor.fetchall()) for cursor, call in pairs]
 
 
 def only(rows: Rows) -> Any:
