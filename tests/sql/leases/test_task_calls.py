@@ -1,0 +1,169 @@
+"""
+The calls of `db.tasks`: what a worker says in Python, and what comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+import pytest
+from lease_house import House
+
+from pgflowd.db.calls import all_together, run, run_async, together, together_async
+from pgflowd.db.connection import connect, connect_async
+from pgflowd.db.tasks import (
+    MAX_REPORTS,
+    ClaimedTask,
+    Report,
+    claim,
+    complete,
+    crashed,
+    fail,
+    heartbeat,
+    recover_stalled,
+    release,
+    report,
+)
+from pgflowd.errors import LeaseLost, NotFound
+
+
+def done(task: ClaimedTask, output: bytes = b"1") -> Report:
+    return Report(
+        task.run_id, task.step_slug, task.task_index, task.token, "completed", output, cpu_s=0.5
+    )
+
+
+def test_inputs_come_as_the_bytes_the_server_wrote(own: House) -> None:
+    flow = own.flow("a", "b:a")
+    own.start(flow, {"umlaut": "ä", "quote": '"'})
+    conn = connect(own.dsn)
+
+    (task,) = run(conn, claim(flow, own.worker(flow), 5))
+
+    assert task.flow_input == '{"quote": "\\"", "umlaut": "ä"}'.encode()
+    assert (task.input, task.attempt, task.timeout_s) == (b"{}", 1, 60)
+
+
+@pytest.mark.parametrize(
+    "output", [b'{"a": "\xc3\xa4\\n\\\\"}', b"null", b'""', b'"{}"', b'"\\",NULL"', b"[1, 2.50]"]
+)
+def test_outputs_arrive_unchanged(own: House, output: bytes) -> None:
+    flow = own.flow("a", "b:a")
+    own.start(flow)
+    conn = connect(own.dsn)
+    worker = own.worker(flow)
+    tasks = run(conn, claim(flow, worker, 5))
+
+    answers, (then,) = together(conn, report([done(tasks[0], output)]), claim(flow, worker, 5))
+
+    assert [answer.verdict for answer in answers] == ["completed"]
+    assert then.input == b'{"a": ' + output + b"}"
+
+
+def test_report_and_claim_are_one_transaction(own: House) -> None:
+    flow = own.flow()
+    run_id = own.start(flow)
+    conn = connect(own.dsn)
+    (task,) = run(conn, claim(flow, own.worker(flow), 5))
+
+    with pytest.raises(NotFound, match="there is no flow 'nobody_knows'"):
+        together(conn, report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5))
+
+    assert own.task(run_id).status == "started"
+    assert run(conn, complete(run_id, "a", 0, task.token, b"1")) == "completed"
+
+
+def test_many_reports_go_in_one_trip(own: House) -> None:
+    flow = own.flow("m*")
+    own.start(flow, list(range(120)))
+    conn = connect(own.dsn)
+    worker = own.worker(flow)
+    tasks = [done(task) for task in run(conn, claim(flow, worker, 120))]
+    assert len(tasks) == 120
+
+    chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 120, MAX_REPORTS)]
+    answers = all_together(conn, [report(chunk) for chunk in chunks])
+
+    assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 120
+    with pytest.raises(ValueError, match="up to 50 reports, not 120"):
+        report(tasks)
+
+
+def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
+    flow = own.flow("m*", max_attempts=2)
+    own.start(flow, [1, 2, 3, 4])
+    conn = connect(own.dsn)
+    tasks = run(conn, claim(flow, own.worker(flow), 5, lease_s=2.5))
+    make: list[Callable[..., Report]] = [
+        lambda *name: Report(*name, "failed", error_message="boom", error_type="E", retry=False),
+        lambda *name: Report(*name, "timed_out", error_message="slow", delay_s=0.5),
+        lambda *name: Report(*name, "crashed", error_message="gone", exit_signal=9, peak_kb=7),
+        lambda *name: Report(*name, "released", error_message="stop"),
+    ]
+
+    reports = [
+        one(task.run_id, task.step_slug, task.task_index, task.token)
+        for one, task in zip(make[1:], tasks[1:], strict=True)
+    ]
+    first = tasks[0]
+    last = make[0](first.run_id, first.step_slug, first.task_index, first.token)
+
+    assert [answer.verdict for answer in run(conn, report(reports))] == ["queued"] * 3
+    assert [answer.verdict for answer in run(conn, report([last]))] == ["failed"]
+    kept = own.rows("select outcome, exit_signal, peak_kb from pgflowd.attempts order by token")
+    assert [tuple(row) for row in kept] == [
+        ("failed", None, None),
+        ("timed_out", None, None),
+        ("crashed", 9, 7),
+        ("released", None, None),
+    ]
+
+
+def test_single_reports_raise_what_has_a_meaning(own: House) -> None:
+    flow = own.flow()
+    run_id = own.start(flow)
+    conn = connect(own.dsn)
+    worker = own.worker(flow)
+    (task,) = run(conn, claim(flow, worker, 1))
+
+    assert run(conn, release(run_id, "a", 0, task.token)) == "queued"
+    with pytest.raises(LeaseLost, match=f"token {task.token} holds no live lease"):
+        run(conn, complete(run_id, "a", 0, task.token, b"1"))
+    (task,) = run(conn, claim(flow, worker, 1))
+    assert run(conn, fail(run_id, "a", 0, task.token, "boom")) == "queued"
+    with pytest.raises(NotFound, match="there is no task x#0"):
+        run(conn, release(run_id, "x", 0, task.token))
+
+
+def test_beats_and_recoveries(own: House) -> None:
+    flow = own.flow()
+    own.start(flow)
+    conn = connect(own.dsn)
+    worker = own.worker(flow)
+    (task,) = run(conn, claim(flow, worker, 1, lease_s=None))
+
+    beats = run(conn, heartbeat(worker, [task.token, 4711], 0.5))
+
+    assert [(beat.token, beat.verdict) for beat in beats] == [(task.token, "ok"), (4711, "lost")]
+    assert run(conn, recover_stalled(0.0)) == 0
+    assert run(conn, crashed(worker, "killed by signal 9")) == 1
+
+
+def test_whoever_awaits_gets_the_same(own: House) -> None:
+    flow = own.flow("a", "b:a")
+    own.start(flow)
+    worker = own.worker(flow)
+
+    async def work() -> tuple[list[str], list[ClaimedTask]]:
+        conn = await connect_async(own.dsn)
+        async with conn:
+            (task,) = await run_async(conn, claim(flow, worker, 5))
+            answers, then = await together_async(conn, report([done(task)]), claim(flow, worker, 5))
+            return [answer.verdict for answer in answers], then
+
+    verdicts, then = asyncio.run(work())
+
+    assert verdicts == ["completed"]
+    assert [task.input for task in then] == [b'{"a": 1}']
