@@ -4,7 +4,7 @@
 -- because somebody may have started a task by hand. Tasks without a message have an index.
 -- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
-returns setof pgflow.step_tasks language plpgsql stable set search_path = '' as $$
+returns setof pgflow.step_tasks language plpgsql stable set search_path = '' set jit = off as $$
 declare
   queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
 begin
