@@ -21,7 +21,7 @@ from pgflowd.core.messages import Failed, Garbage, Leaving, Message
 from pgflowd.core.served import Served
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
-from pgflowd.host.proc import in_session, look
+from pgflowd.host.proc import Seen, everyone, look
 from pgflowd.host.sessions import kill_session, send
 from pgflowd.host.spawn import Child, fork
 from pgflowd.host.tree import children, kill_adopted
@@ -58,6 +58,8 @@ class Offspring:
     def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
         self.alive: dict[str, Process] = {}
         self.dying: list[Process] = []
+        self._strays = 0
+        self._logged: set[int] = set()
         self._log = log
         self._selector = selector
 
@@ -128,13 +130,14 @@ class Offspring:
 
     def bury(self) -> Iterator[Process]:
         """Kill whom the dead left behind; give those of whom nothing is left."""
+        if not self.dying:
+            return
+        left = self._left_behind(list(everyone()))
         for process in list(self.dying):
-            kill_session(process.pid)
-            self.kill_strays()
-            left = in_session(process.pid)
-            if left and time.monotonic() < process.bury_until:
+            mine = [seen for seen in left if seen.session == process.pid]
+            if (mine or self._strays) and time.monotonic() < process.bury_until:
                 continue
-            for each in left:
+            for each in mine:
                 self._log.error(
                     "child.unkillable", child=process.id, name=each.name, child_pid=each.pid
                 )
@@ -144,16 +147,28 @@ class Offspring:
             yield process
 
     def kill_strays(self) -> int:
-        """Kill descendants that left their session and came to us; log each once."""
+        """Kill descendants that left their session and came to us; return how many there are."""
+        self._left_behind(list(everyone()))
+        return self._strays
+
+    def _left_behind(self, everybody: list[Seen]) -> list[Seen]:
+        """Kill the sessions of the dying, and strays, which are logged once; return the former."""
         known = {process.pid for process in [*self.alive.values(), *self.dying]}
-        sessions = known
-        for pid in children():
-            seen = look(pid) if pid not in known else None
-            if seen and not seen.is_zombie and seen.session not in sessions:
+        sessions = {process.pid for process in self.dying}
+        left = [each for each in everybody if each.session in sessions and not each.is_zombie]
+        left = [each for each in left if each.pid not in sessions]
+        for session in {each.session for each in left}:
+            kill_session(session)
+        adopted = [each for each in everybody if each.parent == os.getpid()]
+        strays = [each for each in adopted if each.pid not in known and not each.is_zombie]
+        for each in strays:
+            if each.session not in sessions and each.pid not in self._logged:
+                self._logged.add(each.pid)
                 self._log.warning(
-                    "child.stray", name=seen.name, child_pid=pid, session=seen.session
+                    "child.stray", name=each.name, child_pid=each.pid, session=each.session
                 )
-        return kill_adopted(known)
+        self._strays = kill_adopted(known) if strays else 0
+        return left
 
     def reap_strangers(self) -> None:
         """Collect ended processes that are nobody's child any more; rule 10."""

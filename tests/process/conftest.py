@@ -1,0 +1,18 @@
+"""The daemon's house: `house.flow("a")`, `house.serve()`; all of it ends with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon_house import House
+
+from pgflowd.testing.scratch import ScratchDatabase
+
+
+@pytest.fixture
+def house(tmp_path: Path, database: ScratchDatabase) -> Iterator[House]:
+    house = House(tmp_path, database.dsn)
+    yield house
+    house.close()

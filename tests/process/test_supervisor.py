@@ -1,0 +1,446 @@
+"""The supervisor from outside: start, crashes, budgets. Rules by number; P1 to P5, P15 to P17."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from daemon_house import is_gone, marks, passed
+
+from pgflowd.host.proc import command_line
+from pgflowd.testing.until import until
+
+KILL_GRACE_S = 0.5
+W_S = 3.0  # the bound after a worker's death
+
+
+def start_run(database, slug, **input_):
+    return database.client.start_flow(slug, input_).run_id
+
+
+def is_completed(database, run_id):
+    return database.client.get_run(run_id).status == "completed"
+
+
+def test_p1_rules_4_and_7_it_is_ready_when_all_are_up_in_this_order(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.serve()
+
+    ready = [record["child"] for record in daemon.events("child.ready")]
+    assert ready[0] == "listener"
+    assert sorted(ready[1:3]) == ["worker alpha", "worker beta"]
+    assert ready[3] == "sweeper"
+    assert command_line(daemon.pid) == "t: supervisor"
+    titles = daemon.titles()
+    assert {"t: listener", "t: sweeper"} <= set(titles)
+    assert any("worker alpha" in title for title in titles)
+    said = daemon.ask()
+    assert said["state"] == "healthy"
+    assert [flow["slug"] for flow in said["flows"]] == ["alpha", "beta"]
+    assert all(flow["pid"] and flow["worker_id"] for flow in said["flows"])
+
+
+def test_p2_rules_13_to_16_a_dead_listener_takes_all_after_it_along(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.serve()
+    before = daemon.pids()
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=1, marks=str(path))
+    until(lambda: marks(path))
+    killed = time.monotonic()
+
+    daemon.kill("listener")
+    daemon.until("child.ready", child="sweeper", count=2)
+    took_s = passed(killed)
+
+    after = daemon.pids()
+    assert took_s < KILL_GRACE_S + 5
+    assert not set(before.values()) & set(after.values())
+    started = [record["child"] for record in daemon.events("child.started")][4:]
+    assert started[0] == "listener"
+    assert started[-1] == "sweeper"
+    assert len(daemon.events("child.restarted")) == 1
+    assert daemon.ask()["supervisor"]["restarts"] == 1
+    until(lambda: is_completed(database, run_id), 10)
+    run = database.client.get_run_with_states(run_id)
+    assert run.status == "completed"
+    assert attempts(database, run_id) == [1]  # the interrupted attempt was given back
+
+    again = time.time()
+    start_run(database, "alpha", marks=str(path))
+    until(lambda: any(at > again for what, _, at in marks(path) if what == "start"), 5)
+    woken_s = min(at for what, _, at in marks(path) if what == "start" and at > again) - again
+    assert woken_s < 0.2
+
+
+def attempts(database, run_id):
+    query = "select attempts_count from pgflow.step_tasks where run_id = %s"
+    return [row[0] for row in database.connect().execute(query, (run_id,))]
+
+
+def test_p3_rules_11_and_12_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(
+    house, database
+):
+    for slug in ("alpha", "beta", "gamma"):
+        house.flow(slug)
+    daemon = house.serve()
+    before = daemon.pids()
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=0.6, marks=str(path))
+    until(lambda: marks(path))
+    below = [seen for seen in daemon.family() if seen.session == before["alpha"]]
+    killed = time.monotonic()
+
+    daemon.kill("alpha")
+    until(lambda: all(is_gone(seen) for seen in below), 1)
+    daemon.until("child.ready", child="worker alpha", count=2, within_s=1.5)
+    until(lambda: [what for what, _, _ in marks(path)].count("start") == 2, W_S)
+    again_s = passed(killed)
+
+    after = daemon.pids()
+    assert again_s < W_S
+    assert after["alpha"] != before["alpha"]
+    assert {k: v for k, v in after.items() if k != "alpha"} == {
+        k: v for k, v in before.items() if k != "alpha"
+    }
+    until(lambda: is_completed(database, run_id), 5)
+    assert attempts(database, run_id) == [1]
+
+
+def test_p4_rule_14_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=0.7, marks=str(path))
+    until(lambda: marks(path))
+
+    daemon.kill("sweeper")
+    daemon.until("child.ready", child="sweeper", count=2)
+
+    after = daemon.pids()
+    assert after.pop("sweeper") != before.pop("sweeper")
+    assert after == before
+    until(lambda: is_completed(database, run_id))
+    assert len({pid for _, pid, _ in marks(path)}) == 1
+
+
+def test_rule_12_the_dead_are_remembered_through_a_restart_of_the_sweeper(house, database):
+    house.flow("alpha")
+    daemon = house.serve(recovery={"lease": "1m", "recovery_interval": "1m"})
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=0.5, marks=str(path))
+    until(lambda: marks(path))
+
+    daemon.kill("sweeper", signal.SIGSTOP)
+    daemon.kill("alpha")
+    daemon.until("child.ready", child="worker alpha", count=2)
+    daemon.kill("sweeper")
+
+    until(lambda: is_completed(database, run_id), 6)
+
+
+def test_p5_rule_35_a_dead_supervisor_leaves_nobody_behind(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=1, marks=str(path))
+    until(lambda: marks(path))
+    family = daemon.family()
+    assert len(family) >= 5
+
+    daemon.send(signal.SIGKILL)
+    until(lambda: all(is_gone(seen) for seen in family), 2)
+
+    house.serve()
+    until(lambda: is_completed(database, run_id), 10)
+
+
+DETACHING = """
+import os, subprocess, time
+from pgflowd import Flow
+flow = Flow("leaver", max_attempts=1)
+
+@flow.step
+def work(run):
+    plain = subprocess.Popen(["sleep", "1000"])
+    away = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        pid = os.fork()
+        if pid == 0:
+            os.execvp("sleep", ["sleep", "1000"])
+        os.write(writes, str(pid).encode())
+        os._exit(0)
+    twice = int(os.read(reads, 20))
+    with open(run["pids"], "w") as file:
+        file.write(f"{plain.pid} {away.pid} {twice} .")
+    time.sleep(1000)
+"""
+
+
+def detached(house, database):
+    """Start a handler with children that flee in all ways; return them."""
+    from pgflowd.host.proc import look
+
+    path = house.directory / "pids"
+    start_run(database, "leaver", pids=str(path))
+    until(lambda: path.exists() and path.read_text().endswith("."))
+    return [look(int(pid)) for pid in path.read_text().split()[:3]]
+
+
+def test_rules_34_and_35_nothing_that_fled_outlives_a_killed_supervisor(house, database):
+    house.module("leaver", DETACHING)
+    daemon = house.serve()
+    fled = detached(house, database)
+    family = daemon.family()
+
+    daemon.send(signal.SIGKILL)
+
+    until(lambda: all(is_gone(seen) for seen in [*fled, *family]), 2)
+
+
+def test_rule_11_nothing_that_fled_outlives_a_killed_worker(house, database):
+    house.module("leaver", DETACHING)
+    daemon = house.serve()
+    fled = detached(house, database)
+
+    daemon.kill("leaver")
+
+    until(lambda: all(is_gone(seen) for seen in fled), 1)
+
+
+def test_rule_34_nothing_that_fled_outlives_a_stop(house, database):
+    house.module("leaver", DETACHING)
+    daemon = house.serve()
+    fled = detached(house, database)
+    family = daemon.family()
+
+    daemon.send(signal.SIGTERM)
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended(KILL_GRACE_S + 5) == 0
+    assert all(is_gone(seen) for seen in [*fled, *family])
+
+
+def test_rule_35_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_start(
+    house, database
+):
+    house.module("leaver", DETACHING)
+    daemon = house.serve()
+    fled = detached(house, database)
+    known = daemon.control.with_name("control.processes")
+    until(lambda: all(str(seen.pid) in known.read_text() for seen in fled), 8)
+    worker = daemon.pid_of("leaver")
+    ours = [seen for seen in daemon.family() if seen.session == worker]
+    handlers = [seen for seen in ours if seen.name != "sleep"]
+
+    os.kill(daemon.pid, signal.SIGKILL)
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: all(is_gone(seen) for seen in handlers), 2)
+    house.serve()
+
+    assert all(is_gone(seen) for seen in fled)
+
+
+def test_p15_rule_23_a_worker_that_dies_six_times_is_parked_and_tried_again_later(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.serve(worker={"parked_retry": "1s", "backoff_max": "100ms"})
+
+    for count in range(1, 7):
+        daemon.until("child.ready", child="worker alpha", count=count)
+        until(lambda: daemon.state_of("alpha") == "up")
+        daemon.kill("alpha")
+
+    daemon.until("child.parked", child="worker alpha")
+    assert len(daemon.events("child.restarted", child="worker alpha")) == 5
+    assert daemon.ask()["state"] == "degraded"
+    assert daemon.ask()["problems"][0]["flow"] == "alpha"
+    daemon.until("child.ready", child="worker alpha", count=7, within_s=4)
+
+
+def test_p15_rule_26_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(house, database):
+    house.flow("alpha")
+    daemon = house.serve(worker={"backoff_max": "100ms"})
+
+    for count in range(1, 7):
+        daemon.until("child.ready", child="worker alpha", count=count)
+        until(lambda: daemon.pid_of("alpha"))
+        daemon.kill("alpha")
+
+    assert daemon.ended() == 1
+    assert daemon.events("supervisor.gave_up")[0]["child"] == "worker alpha"
+
+
+def test_p15_rules_20_and_27_the_root_gives_up_at_the_21st_restart_in_reverse_order(
+    house, database
+):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"backoff_min": "1ms", "backoff_max": "1ms", "max_restarts": 4})
+
+    for count in range(1, 6):
+        daemon.until("child.ready", child="sweeper", count=count)
+        daemon.kill("listener")
+
+    assert daemon.ended() == 1
+    assert len(daemon.events("child.restarted", child="listener")) == 4
+    gave_up = daemon.events("supervisor.gave_up")
+    assert [record["child"] for record in gave_up] == ["listener"]
+    last = [record["child"] for record in daemon.events("child.exited")][-2:]
+    assert last == ["sweeper", "worker alpha"]
+
+
+def test_p16_rule_21_as_many_kills_over_more_than_the_period_are_forgiven(house, database):
+    house.flow("alpha")
+    daemon = house.serve(
+        worker={"max_restarts": 1, "backoff_max": "100ms"},
+        supervisor={"max_period": "700ms", "backoff_min": "1ms", "backoff_max": "1ms"},
+    )
+
+    for count in range(1, 5):
+        ready = daemon.until("child.ready", child="worker alpha", count=count)[-1]["time"]
+        until(lambda ready=ready: _age_s(ready) > 0.8)
+        daemon.kill("alpha")
+
+    daemon.until("child.ready", child="worker alpha", count=5)
+    assert daemon.events("child.parked") == []
+
+
+def _age_s(moment):
+    from datetime import UTC, datetime
+
+    return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+
+
+def test_p17_rules_3_and_24_a_module_that_raises_is_parked_and_the_others_work(house, database):
+    house.flow("alpha")
+    house.module("broken", "import no_such_module\n")
+    house.flow("beta")
+    daemon = house.serve()
+
+    said = daemon.ask()
+
+    states = {flow["slug"]: flow["state"] for flow in said["flows"]}
+    assert states == {"alpha": "up", "beta": "up", "broken": "failed"}
+    problem = said["problems"][0]
+    assert (problem["code"], problem["flow"]) == ("E210", "broken")
+    assert "broken.py:1" in problem["text"]
+    assert is_completed_soon(database, start_run(database, "beta"))
+    assert len(daemon.events("child.started")) == 4
+
+
+def is_completed_soon(database, run_id):
+    return until(lambda: is_completed(database, run_id), 5)
+
+
+def test_rule_3_modules_that_die_or_hang_at_import_hide_no_other(house, database):
+    house.module("dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    house.module("hangs", "import time\ntime.sleep(1000)\n")
+    house.module("leaves", "raise SystemExit(3)\n")
+    house.module("garbled", "def f(:\n")
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"start_timeout": "1500ms"})
+
+    flows = {flow["slug"]: flow for flow in daemon.ask()["flows"]}
+
+    assert flows["alpha"]["state"] == "up"
+    assert "SIGSEGV" in flows["dies"]["error"]["text"]
+    assert flows["hangs"]["error"]["code"] == "E211"
+    assert "leaves.py:1" in flows["leaves"]["error"]["text"]
+    assert "garbled.py:1" in flows["garbled"]["error"]["text"]
+
+
+def test_rule_7_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, database):
+    house.module("empty", "x = 1\n")
+    house.module("broken", "import no_such_module\n")
+    house.entries.append("not_there:flow")
+    daemon = house.start()
+
+    assert daemon.ended() == 78
+    problems = daemon.events("supervisor.problem")
+    assert [record["code"] for record in problems] == ["E212", "E210", "E210"]
+    assert daemon.events("child.started") == []
+
+
+def test_rule_8_a_second_daemon_exits_75_and_starts_nothing(house, database):
+    house.flow("alpha")
+    first = house.serve()
+
+    second = house.start()
+
+    assert second.ended(5) == 75
+    assert second.events("child.started") == []
+    assert first.ask()["state"] == "healthy"
+
+
+def test_rule_8_with_another_name_both_work_and_a_stale_socket_is_replaced(house, database):
+    house.flow("alpha")
+    first, second = house.serve("one"), house.serve("two")
+    ids = {daemon.ask()["flows"][0]["worker_id"] for daemon in (first, second)}
+    assert len(ids) == 2
+
+    first.send(signal.SIGKILL)
+    first.process.wait()
+    again = house.serve("one")
+
+    assert again.ask()["state"] == "healthy"
+
+
+def test_rule_9_an_exit_nobody_asked_for_is_a_crash_and_rule_10_strangers_are_ignored(
+    house, database
+):
+    house.flow("alpha")
+    daemon = house.serve()
+
+    daemon.kill("sweeper", signal.SIGKILL)
+    exited = daemon.until("child.exited", child="sweeper")
+
+    assert exited[0]["reason"].startswith("killed by SIGKILL")
+    daemon.until("child.ready", child="sweeper", count=2)
+
+
+def test_rule_31_children_ignore_int_and_term(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+
+    for pid in before.values():
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+    run_id = start_run(database, "alpha")
+
+    assert is_completed_soon(database, run_id)
+    assert daemon.pids() == before
+
+
+def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
+    house.flow("alpha")
+    daemon = house.serve(
+        supervisor={"hang_timeout": "7s"},
+        database={"statement_timeout": "1s", "connect_timeout": "1s"},
+    )
+    daemon.kill("alpha", signal.SIGSTOP)
+
+    killed = daemon.until("child.killed", child="worker alpha", within_s=14)
+
+    assert killed[0]["reason"] == "said nothing for 7 s"
+    daemon.until("child.ready", child="worker alpha", count=2)
+
+
+def test_rule_49_every_step_of_a_child_is_a_record(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    pid = daemon.kill("alpha")
+    daemon.until("child.ready", child="worker alpha", count=2)
+
+    exited = daemon.events("child.exited", child="worker alpha")[0]
+    restarted = daemon.events("child.restarted", child="worker alpha")[0]
+
+    assert exited["child_pid"] == pid
+    assert "SIGKILL" in exited["reason"]
+    assert (restarted["count"], restarted["delay_s"]) == (1, 0.0)
