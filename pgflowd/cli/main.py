@@ -51,6 +51,7 @@ COMMANDS = (
     Entry("reload", "pgflowd.cli.stop:reload", "Read config and flows again."),
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
     Entry("runs", "pgflowd.cli.runs:runs", "Start runs, look at them, follow, cancel, retry."),
+    Entry("flows", "pgflowd.cli.flows:flows", "Show, compare, deploy and delete flows."),
     Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
     Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),
     Entry("version", "pgflowd.cli.version:version", "Print the versions of pgflowd and its parts."),
