@@ -54,7 +54,9 @@ async function compile(slug) {
 
 async function work(slug, worker, runs) {
   const handled = [];
+  const deadline = Date.now() + 60_000;
   for (;;) {
+    if (Date.now() > deadline) throw new Error('the runs did not end within 60 s');
     const [{ left }] = await sql`
       select count(*)::int as left from pgflow.runs
        where run_id = any(${runs}::uuid[]) and status = 'started'`;

@@ -41,13 +41,13 @@ BELOW: dict[str, set[str]] = {
 
 IMPURE_MODULES = {
     *("asyncio", "io", "multiprocess", "multiprocessing", "os", "random", "secrets", "select"),
-    *("selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "threading"),
-    "time",
+    *("selectors", "shutil", "socket", "ssl", "subprocess", "tempfile", "threading", "time"),
 }
 IMPURE_NAMES = {"open", "print", "input", "now", "utcnow", "today", "uuid1", "uuid4", "Path"}
 
-MODULE_LINES = 350  # the style says about 200: this is where "about" ends
-FUNCTION_LINES = 50  # and about 25
+# twice what the style calls about right; here "about" ends
+MODULE_LINES = 400
+FUNCTION_LINES = 50
 
 
 class Import(NamedTuple):
