@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,6 +131,7 @@ def room_of(module: str) -> str:
     return f"{module}.".split(".")[1]
 
 
+@cache
 def tree_of(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text())
 
