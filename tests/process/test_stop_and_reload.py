@@ -1,0 +1,535 @@
+"""Stops, signals, waiting for the database, and reloads, from outside. P14, P18, P19, P24."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from daemon_house import FLOW, PGFLOWD, is_gone, marks, passed
+from test_supervisor import attempts, is_completed, is_completed_soon, start_run
+
+from pgflowd.testing.until import until
+
+KILL_GRACE_S = 0.5
+
+
+def start_marked(house, database, slug="alpha", **input_):
+    """Start a run and wait until its handler runs."""
+    path = house.directory / "marks"
+    run_id = start_run(database, slug, marks=str(path), **input_)
+    until(lambda: marks(path))
+    return run_id
+
+
+def unreachable_url():
+    """A server that accepts nobody: a port that is bound and not listened to."""
+    line = socket.socket()
+    line.bind(("127.0.0.1", 0))
+    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
+
+
+def black_hole():
+    """A server that accepts everybody and never says a word."""
+    line = socket.socket()
+    line.bind(("127.0.0.1", 0))
+    line.listen(100)
+    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
+
+
+# Stop
+
+
+def test_rules_28_and_32_term_drains_in_reverse_order_and_exits_0(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    family = daemon.family()
+    run_id = start_marked(house, database, s=0.5)
+
+    daemon.send(signal.SIGTERM)
+    code = daemon.ended(3)
+
+    assert code == 0
+    assert is_completed(database, run_id)
+    exited = [record["child"] for record in daemon.events("child.exited")]
+    assert exited[-3:] == ["sweeper", "worker alpha", "listener"]
+    assert all(is_gone(seen) for seen in family)
+    assert not daemon.control.exists()
+
+
+def test_an_idle_daemon_ends_within_a_second(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert passed(told) < 1
+
+
+def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, database):
+    house.flow("alpha", attempts=1)
+    daemon = house.serve(supervisor={"drain_timeout": "500ms"})
+    run_id = start_marked(house, database, s=20)
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended(0.5 + KILL_GRACE_S + 5) == 0
+    assert database.client.get_run(run_id).status == "started"
+    assert attempts(database, run_id) == [0]
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"drain_timeout": "1m"})
+    run_id = start_marked(house, database, s=30)
+    daemon.send(signal.SIGINT)
+    daemon.until("child.exited", child="sweeper")
+
+    told = time.monotonic()
+    daemon.send(second)
+
+    assert daemon.ended() == 0
+    assert passed(told) < KILL_GRACE_S + 5
+    assert attempts(database, run_id) == [0]
+
+
+def test_rule_32_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    start_marked(house, database, s=30)
+
+    daemon.send(signal.SIGQUIT)
+
+    assert daemon.ended(KILL_GRACE_S + 5) == 0
+    assert daemon.events("supervisor.stack")
+    assert daemon.events("supervisor.dump")[0]["signal"] == "SIGQUIT"
+
+
+def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+
+    daemon.send(signal.SIGUSR1)
+
+    daemon.until("supervisor.stack")
+    until(
+        lambda: (
+            {each["process"] for each in daemon.events("child.stack")}
+            >= {"listener", "sweeper", "worker"}
+        )
+    )
+    assert {"alpha"} <= {
+        each["slug"] for each in daemon.events("supervisor.tree") if "slug" in each
+    }
+    assert daemon.pids() == before
+
+
+def test_rule_32_drain_by_command_waits_for_as_long_as_the_task_takes(house, database):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"drain_timeout": "100ms"})
+    run_id = start_marked(house, database, s=1.2)
+
+    done = daemon.command("drain", "--wait")
+
+    assert done.returncode == 0
+    assert daemon.ended(1) == 0
+    assert is_completed(database, run_id)
+
+
+def test_rule_32_stop_now_is_a_quick_stop(house, database):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"drain_timeout": "1m"})
+    run_id = start_marked(house, database, s=30)
+
+    done = daemon.command("stop", "--now", "--wait")
+
+    assert done.returncode == 0
+    assert daemon.ended(1) == 0
+    assert attempts(database, run_id) == [0]
+
+
+def test_rule_30_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database):
+    for slug in ("alpha", "beta"):
+        house.flow(slug)
+    daemon = house.serve()
+    start_marked(house, database, s=0.6)
+    beta = daemon.pid_of("beta")
+
+    daemon.send(signal.SIGTERM)
+    os.kill(beta, signal.SIGKILL)
+
+    assert daemon.ended(3) == 0
+    assert len(daemon.events("child.started", child="worker beta")) == 1
+
+
+def test_rule_29_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    daemon.kill("listener", signal.SIGSTOP)
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert 4 < passed(told) < 7
+    assert daemon.events("child.killed", child="listener")
+
+
+# The database is not there
+
+
+@pytest.mark.parametrize("kind", [unreachable_url, black_hole])
+def test_p14_rule_2_a_stop_while_the_database_is_unreachable_at_the_start(house, kind):
+    line, url = kind()
+    house.flow("alpha")
+    daemon = house.start(database={"url": url})
+    daemon.until("child.started", child="listener")
+    until(lambda: daemon.ask()["state"] == "starting")
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert passed(told) < KILL_GRACE_S + 2
+    assert "Traceback" not in daemon.log.read_text()
+    line.close()
+
+
+def test_rule_2_a_stop_during_discovery_ends_at_once(house):
+    house.module("slow", "import time\ntime.sleep(1000)\n")
+    daemon = house.start()
+    until(daemon.control.exists)
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert passed(told) < KILL_GRACE_S + 2
+    assert daemon.events("child.started") == []
+
+
+def test_rule_5_after_startup_wait_the_exit_is_69(house):
+    line, url = unreachable_url()
+    house.flow("alpha")
+    daemon = house.start(database={"url": url, "startup_wait": "1s"})
+
+    assert daemon.ended(8) == 69
+    assert daemon.events("child.restarted") == []
+    line.close()
+
+
+def test_rule_5_it_waits_for_a_database_that_comes_later(house, database):
+    line, url = unreachable_url()
+    port = line.getsockname()[1]
+    house.flow("alpha")
+    daemon = house.start(database={"url": url.replace("/none", f"/{database.name}")})
+    daemon.until("child.waiting", child="listener")
+    assert daemon.ask()["database"]["state"] == "down"
+    line.close()
+
+    with forwarding(port, database):
+        daemon.until("supervisor.ready", within_s=8)
+        assert daemon.events("child.restarted") == []
+        daemon.send(signal.SIGTERM)
+        assert daemon.ended() == 0
+
+
+class forwarding:
+    """Forward a port to the database's server; closing it cuts every connection."""
+
+    def __init__(self, port, database):
+        self.server = socket.socket()
+        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.server.bind(("127.0.0.1", port))
+        self.server.listen(50)
+        info = database.connect().info
+        self.target = (info.host, info.port)
+        self.lines = []
+        self.is_silent = False
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.server.close()
+        self.cut()
+
+    def cut(self):
+        for line in self.lines:
+            try:
+                line.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                line.close()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            host, port = self.target
+            if host.startswith("/"):
+                other = socket.socket(socket.AF_UNIX)
+                other.connect(f"{host}/.s.PGSQL.{port}")
+            else:
+                other = socket.create_connection((host, port))
+            self.lines += [client, other]
+            for one, two in ((client, other), (other, client)):
+                threading.Thread(target=self.pump, args=(one, two), daemon=True).start()
+
+    def pump(self, source, target):
+        try:
+            while data := source.recv(65536):
+                if not self.is_silent:
+                    target.sendall(data)
+            target.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+
+@pytest.fixture
+def proxy(database):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with forwarding(port, database) as line:
+        line.url = f"postgresql://postgres@127.0.0.1:{port}/{database.name}"
+        yield line
+
+
+def terminate_all(database, like="t: %"):
+    query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like %s"
+    return database.connect().execute(query, (like,)).rowcount
+
+
+def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+    run_id = start_marked(house, database, s=0.7)
+
+    for _ in range(5):
+        assert terminate_all(database)
+        until(lambda: connected(database) >= 3)
+
+    until(lambda: is_completed(database, run_id), 6)
+    assert attempts(database, run_id) == [1]
+    until(lambda: connected(database) >= 3)
+    again = start_run(database, "alpha", marks=str(house.directory / "marks"))
+    assert is_completed_soon(database, again)
+    assert daemon.pids() == before
+    assert daemon.ask()["supervisor"]["restarts"] == 0
+
+
+def connected(database):
+    query = "select count(*) from pg_stat_activity where application_name like 't: %'"
+    return database.connect().execute(query).fetchone()[0]
+
+
+# Exit 10 and 78
+
+
+def test_p19_rules_25_and_40_a_deprecated_worker_is_replaced_and_costs_nothing(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    first = daemon.ask()["flows"][0]["worker_id"]
+    conn = database.connect()
+
+    conn.execute("update pgflow.workers set deprecated_at = now() where worker_id = %s", (first,))
+    exited = daemon.until("child.exited", child="worker alpha", within_s=20)
+    daemon.until("child.ready", child="worker alpha", count=2)
+    second = daemon.ask()["flows"][0]
+    conn.execute("delete from pgflow.workers where worker_id = %s", (second["worker_id"],))
+    daemon.until("child.ready", child="worker alpha", count=3, within_s=20)
+    third = daemon.ask()["flows"][0]
+
+    assert exited[0]["status"] == 10
+    assert len({first, second["worker_id"], third["worker_id"]}) == 3
+    assert daemon.events("child.restarted") == []
+    assert third["restarts"] == 0
+
+
+def test_p24_rule_24_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(
+    house, database
+):
+    house.flow("alpha")
+    house.flow("beta")
+    first = house.serve()
+    run_id = start_run(database, "alpha")
+    assert is_completed_soon(database, run_id)
+    first.send(signal.SIGTERM)
+    first.ended()
+    more = "\n@flow.step\ndef more(work):\n    return work\n"
+
+    house.module("flow_alpha", FLOW.format(slug="alpha", attempts=3) + more)
+    daemon = house.serve()
+
+    flow = daemon.ask()["flows"][0]
+    assert (flow["slug"], flow["state"], flow["error"]["code"]) == ("alpha", "failed", "E306")
+    assert "Step count differs" in flow["error"]["text"]
+    assert database.client.get_run(run_id).status == "completed"
+    assert daemon.ask()["problems"][0]["next"] == "pgflowd reload"
+
+
+def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_database):
+    house.flow("alpha")
+    daemon = house.start(database={"url": empty_database.dsn})
+
+    assert daemon.ended() == 78
+    assert "pgflowd db migrate" in daemon.log.read_text()
+
+
+# Reload
+
+
+def test_rules_43_and_45_a_reload_replaces_what_changed_and_nothing_else(house, database):
+    for slug in ("alpha", "beta", "gamma"):
+        house.flow(slug)
+    house.module("broken", "import no_such_module\n")
+    daemon = house.serve()
+    before = daemon.pids()
+    house.flow("beta", attempts=3)
+    house.module("flow_beta", FLOW.format(slug="beta", attempts=3) + "\n# newer\n")
+    house.module("broken", FLOW.format(slug="mended", attempts=3))
+    house.flow("delta")
+    house.entries.remove("flow_gamma")
+    house.config()
+
+    done = daemon.command("reload", "--json")
+    daemon.until("child.ready", child="worker beta", count=2)
+    daemon.until("child.ready", child="worker mended")
+    daemon.until("child.ready", child="worker delta")
+    until(lambda: "gamma" not in daemon.pids())
+
+    said = json.loads(done.stdout)
+    assert said["kept"] == ["alpha"]
+    assert said["changed"] == ["beta"]
+    assert sorted(said["new"]) == ["delta", "mended"]
+    assert said["gone"] == ["gamma"]
+    after = daemon.pids()
+    assert after["beta"] != before["beta"]
+    assert {k: after[k] for k in ("alpha", "listener", "sweeper")} == {
+        k: before[k] for k in ("alpha", "listener", "sweeper")
+    }
+    assert set(after) == {"alpha", "beta", "delta", "mended", "listener", "sweeper"}
+
+
+def test_rule_43_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+    good = daemon.config.read_text()
+
+    daemon.config.write_text(good.replace("[worker]", "[worker]\nmax_concurency = 3"))
+    refused = daemon.ask("reload")
+    daemon.config.write_text(good)
+    house.module("flow_alpha", "import no_such_module\n")
+    daemon.send(signal.SIGHUP)
+    reloaded = daemon.until("supervisor.reloaded")
+
+    assert [problem["code"] for problem in refused["problems"]] == ["E102"]
+    assert daemon.events("supervisor.problem", code="E102")
+    assert reloaded[0]["broken"] == ["flow_alpha"]
+    assert daemon.pids() == before
+
+
+def test_rule_44_what_needs_a_restart_is_told(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+    house.config(database={"connect_timeout": "2s"})
+
+    done = daemon.command("reload")
+
+    assert "E113" in done.stderr
+    assert "[database] connect_timeout" in done.stderr
+    assert daemon.pids() == before
+
+
+def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.serve()
+    before = daemon.pids()
+    house.config(**{"flows.beta": {"max_concurrency": 3}})
+
+    daemon.send(signal.SIGHUP)
+    daemon.until("child.ready", child="worker beta", count=2)
+
+    after = daemon.ask()["flows"]
+    assert [flow["max_concurrency"] for flow in after] == [10, 3]
+    assert daemon.pids()["alpha"] == before["alpha"]
+
+
+def test_flows_that_nobody_serves_are_refused(house, database):
+    house.flow("alpha")
+    daemon = house.start(**{"flows.typo": {"max_concurrency": 3}})
+
+    assert daemon.ended() == 78
+    assert daemon.events("supervisor.problem")[0]["code"] == "E108"
+
+
+def test_serve_flow_serves_these_alone(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.start("t", "--flow", "beta")
+    daemon.until("supervisor.ready")
+
+    assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["beta"]
+
+
+def test_a_disabled_flow_is_shown_and_not_started(house, database):
+    house.flow("alpha")
+    house.flow("beta")
+    daemon = house.serve(**{"flows.beta": {"enabled": False}})
+
+    assert daemon.state_of("beta") == "disabled"
+    assert daemon.ask()["state"] == "healthy"
+
+
+# Pid 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
+def test_as_pid_1_of_a_container_it_reaps_strangers_and_obeys_term(house, database):
+    house.flow("alpha")
+    config = house.config()
+    log = (house.directory / "one.log").open("wb")
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *PGFLOWD]
+    process = subprocess.Popen(
+        [*command, "serve", "-c", str(config)], stderr=log, env=house.environ
+    )
+    try:
+        text = (house.directory / "one.log").read_text
+        until(lambda: "supervisor.ready" in text(), 15)
+        inside = int(
+            subprocess.check_output(["pgrep", "-P", str(process.pid)], text=True).split()[0]
+        )
+        orphan = "import os; os._exit(0) if os.fork() else os._exit(0)"
+        subprocess.run(
+            ["nsenter", "--target", str(inside), "--pid", "--mount", sys.executable, "-c", orphan],
+            check=True,
+        )
+        until(lambda: not zombies_of(inside))
+
+        os.kill(inside, signal.SIGTERM)
+        assert process.wait(8) == 0
+    finally:
+        process.kill()
+
+
+def zombies_of(pid):
+    from pgflowd.host.proc import everyone
+
+    return [seen for seen in everyone() if seen.parent == pid and seen.is_zombie]
