@@ -47,10 +47,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
             known = _value(conn, "select pgflow._get_flow_shape(%s)", (slug,))
             found = differences(shape, known)
             if not found:
-                return [
-                    Problem("W310", f"{slug}: {text}", "database")
-                    for text in option_differences(shape, known)
-                ]
+                return _other_options(conn, slug, shape)
             if mode != "recreate":
                 raise _mismatch(slug, found)
         elif mode == "verify":
@@ -71,6 +68,26 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
         code="E306",
         next=f"see `pgflowd flows diff {slug}`; a new shape needs a new slug, such as {slug}_2",
     )
+
+
+def _other_options(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
+    """Warn of each option that the database has otherwise."""
+    known = _value(conn, _OPTIONS, (slug,))
+    found = option_differences(shape, known)
+    return [Problem("W310", f"{slug}: {text}", "database") for text in found]
+
+
+_OPTIONS = """
+select jsonb_build_object(
+         'options', jsonb_build_object('maxAttempts', flow.opt_max_attempts,
+                      'baseDelay', flow.opt_base_delay, 'timeout', flow.opt_timeout),
+         'steps', (select jsonb_agg(jsonb_build_object('slug', step.step_slug,
+                      'options', jsonb_build_object('maxAttempts', step.opt_max_attempts,
+                         'baseDelay', step.opt_base_delay, 'timeout', step.opt_timeout,
+                         'startDelay', step.opt_start_delay)))
+                     from pgflow.steps as step where step.flow_slug = flow.flow_slug))
+  from pgflow.flows as flow where flow.flow_slug = %s
+"""
 
 
 def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:

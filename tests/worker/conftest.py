@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,6 +23,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import conninfo
 
 from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
 from pgflowd.core.served import Served
@@ -233,3 +236,39 @@ def _end(running: RunningWorker) -> None:
     running.child.collect()
     until(lambda: not in_session(running.pid), 5)
     running.child.close()
+
+
+class ProxyProcess:
+    """The proxy of proxy.py: `dsn` leads through it, `do` tells it how to misbehave."""
+
+    def __init__(self, dsn: str) -> None:
+        parts = conninfo.conninfo_to_dict(dsn)
+        script = Path(__file__).parent / "proxy.py"
+        target = [str(parts.get("host", "127.0.0.1")), str(parts.get("port", 5432))]
+        self._process = subprocess.Popen(
+            [sys.executable, script, *target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.dsn = conninfo.make_conninfo(
+            dsn, host="127.0.0.1", port=self._said(), sslmode="disable"
+        )
+
+    def do(self, mode: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{mode}\n".encode())
+        self._process.stdin.flush()
+        assert self._said() == "ok"
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
+    running = ProxyProcess(database.dsn)
+    yield running
+    running.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from conftest import is_gone
@@ -61,8 +62,7 @@ def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker):
     run = worker.start_run({"pid": pid_file})
     until(lambda: worker.status(run) == "failed", 5)
 
-    with open(pid_file) as file:
-        assert is_gone(int(file.read()))
+    assert is_gone(int(Path(pid_file).read_text()))
     assert worker.outcomes(run) == ["timed_out"]
 
 
@@ -93,8 +93,7 @@ def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(s
     run = worker.start_run({"pids": pid_file})
     until(lambda: worker.status(run) == "failed", 6)
 
-    with open(pid_file) as file:
-        assert all(is_gone(int(pid)) for pid in file.read().split())
+    assert all(is_gone(int(pid)) for pid in Path(pid_file).read_text().split())
     assert not worker.processes("sleep")
 
 

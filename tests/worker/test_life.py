@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from conftest import is_gone
@@ -152,8 +153,7 @@ def test_row_52_the_kernel_chooses_runners_first(start_worker):
     worker.output(worker.start_run([{}]))
 
     def score(pid: int) -> int:
-        with open(f"/proc/{pid}/oom_score_adj") as file:
-            return int(file.read())
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
     assert {score(pid) for pid in worker.runners} == {321}
     assert score(worker.zygote) == score(os.getpid())
@@ -349,12 +349,12 @@ def test_rule_39_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worke
     """
     gate = f"/tmp/pgflowd-gate-{os.getpid()}"
     worker = start_worker(module.format(gate=gate))
-    open(gate, "w").close()
+    Path(gate).touch()
     try:
         run = worker.start_run()
         assert worker.ended() == 70
     finally:
-        os.unlink(gate)
+        Path(gate).unlink()
 
     assert set(worker.outcomes(run)) == {"released"}
     assert isinstance(worker.heard[-1], Failed)

@@ -1,0 +1,374 @@
+"""A worker whose database is slow, away, or wrong (failures.md, A, E and G). Rule 41."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from pgflowd.core.messages import Failed, QuickStop, Ready, Waiting
+from pgflowd.testing.until import until
+
+MODULE = """
+    import os, time, pathlib
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
+
+    @flow.step
+    def work(run, ctx):
+        if "begun" in run:
+            with open(run["begun"], "a") as file: file.write(f"{{ctx.token}}\\n")
+        while "until" in run and not os.path.exists(run["until"]):
+            time.sleep(0.005)
+        return ctx.attempt
+
+    @flow.step
+    def after(work): return work
+"""
+FLOW = MODULE.format(timeout=20)
+
+
+def test_row_66_rule_41_outcomes_wait_while_the_database_is_away(start_worker, proxy, tmp_path):
+    worker = start_worker(FLOW, dsn=proxy.dsn)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    given = {"begun": str(begun), "until": str(gate)}
+    runs = [worker.start_run(given) for _ in range(3)]
+    until(lambda: begun.exists() and len(begun.read_text().split()) == 3)
+
+    proxy.do("refuse")
+    gate.touch()
+    until(lambda: len(worker.processes("idle")) == 3)
+    assert {worker.status(run) for run in runs} == {"started"}
+    proxy.do("pass")
+
+    for run in runs:
+        worker.completed(run, 3)
+        assert worker.outcomes(run) == ["completed"] * 2
+
+
+def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_worker):
+    worker = start_worker(FLOW)
+    others = """
+        select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid()
+    """
+
+    for _ in range(10):
+        run = worker.start_run()
+        worker.conn.execute(others)
+        worker.completed(run, 5)
+
+    assert not worker.child.has_ended()
+
+
+def test_row_70_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tmp_path):
+    worker = start_worker(FLOW, dsn=proxy.dsn)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    run = worker.start_run({"begun": str(begun), "until": str(gate)})
+    until(begun.exists)
+
+    proxy.do("hold")
+    gate.touch()
+    until(lambda: worker.records("worker.error"), 10)
+    proxy.do("cut")
+
+    worker.completed(run, 5)
+    assert worker.outcomes(run) == ["completed"] * 2
+
+
+def test_row_70_a_deadline_holds_while_the_database_hangs(start_worker, proxy, tmp_path):
+    worker = start_worker(MODULE.format(timeout=1), dsn=proxy.dsn)
+    begun = tmp_path / "begun"
+    worker.start_run({"begun": str(begun), "until": "/nowhere"})
+    until(begun.exists)
+
+    proxy.do("hold")
+
+    until(lambda: not worker.runners, 1 + 0.5 + 1)
+
+
+def test_row_5_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy, tmp_path):
+    worker = start_worker(FLOW, dsn=proxy.dsn)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    run = worker.start_run({"begun": str(begun), "until": str(gate)})
+    until(begun.exists)
+
+    proxy.do("mute")
+    gate.touch()
+    until(lambda: "completed" in worker.outcomes(run))
+    proxy.do("cut")
+
+    worker.completed(run, 5)
+    assert len(begun.read_text().split()) == 1
+    verdicts = [record["verdict"] for record in worker.records("task.completed")]
+    assert "repeated" in verdicts
+
+
+def test_row_74_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_path):
+    worker = start_worker(FLOW)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    run = worker.start_run({"begun": str(begun), "until": str(gate)})
+    until(begun.exists)
+    beaten = worker.value("select last_heartbeat_at from pgflow.workers")
+
+    with worker.conn.transaction():
+        worker.conn.execute("lock pgflow.runs in exclusive mode")
+        gate.touch()
+        query = "select count(*) from pg_locks where not granted"
+        until(lambda: worker.value(query))
+        query = "select last_heartbeat_at > %s from pgflow.workers"
+        other = psycopg.connect(worker.conn.info.dsn, autocommit=True)
+        until(lambda: other.execute(query, (beaten,)).fetchone() == (True,), 3)
+        other.close()
+
+    worker.completed(run, 8)
+    assert worker.outcomes(run) == ["completed"] * 2
+
+
+REFUSING_TRIGGER = """
+    create function refuse() returns trigger language plpgsql as $$
+    begin
+      {what}
+      return new;
+    end $$;
+    create sequence tries;
+    create trigger refuse before update on pgflow.step_tasks for each row
+      when (new.status = 'completed') execute function refuse();
+"""
+
+
+@pytest.mark.parametrize("state", ["40001", "40P01", "53200", "58030", "XX000", "57014"])
+def test_rows_76_to_79_a_report_that_failed_is_sent_again(start_worker, state):
+    worker = start_worker(FLOW)
+    no = f"raise exception 'no' using errcode = '{state}'"
+    what = f"if nextval('public.tries') <= 2 then {no}; end if;"
+    worker.conn.execute(REFUSING_TRIGGER.format(what=what))
+
+    run = worker.start_run()
+
+    worker.completed(run, 10)
+    assert worker.outcomes(run) == ["completed"] * 2
+
+
+def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1)
+
+        @flow.step
+        def work(run): return 1e400 if run.get("huge") else 1
+    """
+    worker = start_worker(module)
+    what = "raise exception 'too large' using errcode = '54000';"
+    worker.conn.execute(REFUSING_TRIGGER.format(what=what))
+
+    run = worker.start_run()
+    until(lambda: worker.status(run) == "failed", 5)
+
+    assert "the database refused the report: too large (54000)" in worker.attempts(run)[0][2]
+
+
+def test_row_81_rule_24_an_empty_database_is_told_with_the_command(start_worker, empty_database):
+    worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)
+
+    assert worker.ended() == 78
+    assert worker.heard_of(Failed).code == "E302"
+    assert "pgflowd db migrate" in worker.heard_of(Failed).text
+
+
+def test_row_65_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy):
+    proxy.do("refuse")
+    worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
+    until(lambda: worker.heard_of(Waiting))
+
+    proxy.do("pass")
+
+    until(lambda: worker.heard_of(Ready), 5)
+    worker.completed(worker.start_run(), 3)
+
+
+@pytest.mark.parametrize("mode", ["refuse", "hold"])
+def test_p14_rule_2_a_stop_is_obeyed_while_the_database_cannot_be_reached(
+    start_worker, proxy, mode
+):
+    proxy.do(mode)
+    worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
+    if mode == "refuse":
+        until(lambda: worker.heard_of(Waiting))
+    else:
+        until(lambda: worker.processes("zygote"))
+
+    worker.send(QuickStop())
+
+    assert worker.ended(within_s=0.5 + 2) == 0
+
+
+def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, tmp_path):
+    worker = start_worker(FLOW, dsn=proxy.dsn)
+    begun = tmp_path / "begun"
+    worker.start_run({"begun": str(begun), "until": "/nowhere"})
+    until(begun.exists)
+    proxy.do("hold")
+
+    worker.send(QuickStop())
+
+    assert worker.ended(within_s=0.5 + 5) == 0
+
+
+def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
+    worker = start_worker(FLOW)
+    begun = tmp_path / "begun"
+    run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
+    until(begun.exists)
+
+    for table in ("step_tasks", "step_states", "runs"):
+        worker.conn.execute(f"delete from pgflow.{table} where run_id = %s", (run,))
+
+    until(lambda: not worker.processes("#"), 3)
+    until(lambda: any(r.get("code") == "E407" for r in worker.records("worker.error")))
+    assert worker.completed(worker.start_run())
+
+
+def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
+    worker = start_worker(FLOW)
+    begun = tmp_path / "begun"
+    run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
+    until(begun.exists)
+
+    worker.conn.execute("select pgflowd.cancel(%s, 'wrong', 'me')", (run,))
+
+    until(lambda: not worker.processes("#"), 3)
+    until(lambda: worker.outcomes(run) == ["late"])
+
+
+def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
+    worker = start_worker(FLOW)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    run = worker.start_run({"begun": str(begun), "until": str(gate)})
+    until(begun.exists)
+    frozen = [worker.pid, *worker.runners]
+
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: worker.value("select pgflowd.recover_stalled('2 s')"), 5)
+    gate.touch()
+    other = start_worker(FLOW)
+    other.completed(run, 5)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+
+    until(lambda: any(r.get("code") == "E407" for r in worker.records("worker.error")), 5)
+    assert worker.outcomes(run).count("completed") == 2
+    assert worker.completed(worker.start_run())
+
+
+@pytest.mark.parametrize("message", ["{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}'])
+def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
+    worker = start_worker(FLOW)
+    worker.conn.execute("select pgmq.send('flow', %s::jsonb)", (message,))
+
+    worker.completed(worker.start_run(), 5)
+
+    until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
+
+
+def test_row_97_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):
+    first = start_worker(FLOW)
+    first.completed(first.start_run())
+
+    second = start_worker(FLOW + "\n    @flow.step\n    def more(work): pass\n", ready=False)
+
+    assert second.ended() == 78
+    assert second.heard_of(Failed).code == "E306"
+    assert "Step count differs" in second.heard_of(Failed).text
+    assert first.value("select count(*) from pgflow.runs") == 1
+
+
+def test_p24_other_options_are_warned_about(start_worker):
+    first = start_worker(FLOW)
+    assert first.drain() == 0
+
+    second = start_worker(MODULE.format(timeout=7))
+
+    [warning] = second.records("worker.warning")
+    assert warning["code"] == "W310" and "timeout is 7 in the code, 20 in" in warning["text"]
+
+
+def test_verify_creates_nothing(start_worker):
+    worker = start_worker(FLOW, definitions="verify", ready=False)
+
+    assert worker.ended() == 78
+    assert worker.heard_of(Failed).code == "E308"
+
+
+def test_recreate_deletes_a_changed_flow_with_its_runs(start_worker):
+    first = start_worker(FLOW)
+    first.completed(first.start_run())
+    first.drain()
+
+    more = FLOW + "\n    @flow.step\n    def more(work): pass\n"
+    second = start_worker(more, definitions="recreate")
+
+    assert second.value("select count(*) from pgflow.runs") == 0
+    assert second.completed(second.start_run())
+
+
+def test_row_98_a_step_that_the_code_does_not_know_is_given_back(start_worker):
+    worker = start_worker(FLOW)
+    worker.conn.execute("select pgflow.add_step('flow', 'unknown')")
+
+    run = worker.start_run()
+
+    until(lambda: "released" in worker.outcomes(run), 5)
+    assert any(record.get("code") == "E406" for record in worker.records("worker.error"))
+    query = "select vt > now() + interval '20 s' from pgmq.q_flow"
+    until(lambda: worker.value(query) is True)
+
+
+def test_row_92_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
+    module = """
+        from pgflowd import Flow, RetryAfter
+        flow = Flow("flow", max_attempts=2)
+
+        @flow.step
+        def work(run, ctx):
+            if ctx.attempt == 1: raise RetryAfter(1)
+    """
+    worker = start_worker(module)
+
+    run = worker.start_run()
+    worker.completed(run, 3)
+
+    query = "select max(started_at) - min(ended_at) < '1.5 s' from pgflowd.attempts"
+    assert worker.value(query)
+
+
+def test_row_6_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
+    module = """
+        import os, signal
+        from pgflowd import Flow
+        flow = Flow("flow", base_delay=0, timeout=20)
+
+        @flow.map
+        def work(item, ctx):
+            if item == 3 and ctx.attempt == 1 and not os.path.exists("{gate}"):
+                open("{gate}", "w").close()
+                os.kill(os.getsid(0), signal.SIGKILL)
+            return item
+    """
+    gate = f"/tmp/pgflowd-kill-{os.getpid()}"
+    Path(gate).unlink(missing_ok=True)
+    worker = start_worker(module.format(gate=gate), max_concurrency=2)
+    run = worker.start_run(list(range(10)))
+    assert worker.ended() == -9
+    worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
+
+    other = start_worker(module.format(gate=gate))
+    other.completed(run, 5)
+
+    assert other.output(run) == {"work": list(range(10))}
+    assert other.outcomes(run).count("completed") == 10
