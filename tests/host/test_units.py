@@ -1,0 +1,83 @@
+"""The systemd units: hardened, and saying what surface.md asks for."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from configparser import ConfigParser
+
+import pytest
+
+from pgflowd.shipped import shipped
+
+UNITS = ("pgflowd.service", "pgflowd@.service")
+MOST_EXPOSED = 2.0
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="systemd-analyze comes with systemd"
+)
+
+
+def service_of(name):
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(shipped("systemd") / name)
+    return parser
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_exposed_2_0_at_most(unit):
+    path = shipped("systemd") / unit
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(path)]
+
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", text)
+    assert float(found[1]) <= MOST_EXPOSED
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("Type", "notify"),
+        ("NotifyAccess", "main"),
+        ("ExecReload", "/bin/kill -HUP $MAINPID"),
+        ("Restart", "on-failure"),
+        ("RestartPreventExitStatus", "2 77 78"),
+        ("KillMode", "mixed"),
+        ("TimeoutStartSec", "30"),
+        ("TimeoutStopSec", "20"),
+        ("WatchdogSec", "30"),
+        ("TimeoutAbortSec", "10"),
+        ("OOMPolicy", "continue"),
+        ("UMask", "0077"),
+    ],
+)
+def test_a_unit_says_what_the_daemon_relies_on(unit, key, value):
+    assert service_of(unit)["Service"][key] == value
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_has_nothing_that_breaks_numeric_libraries(unit):
+    service = service_of(unit)["Service"]
+
+    assert not {"MemoryDenyWriteExecute", "PrivateUsers", "ProcSubset"} & set(service)
+    assert "ExecStartPre" not in service
+
+
+def test_an_instance_has_directories_of_its_own():
+    service = service_of("pgflowd@.service")["Service"]
+
+    assert service["ExecStart"].endswith("--instance %i")
+    assert service["RuntimeDirectory"] == "pgflowd/%i"
+    assert service["StateDirectory"] == "pgflowd/%i"
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("notify-reload", "Type"), ("restart-steps", "RestartSteps")]
+)
+def test_drop_ins_hold_what_older_systemd_does_not_know(name, key):
+    assert key in service_of(f"drop-ins/{name}.conf")["Service"]
