@@ -26,6 +26,7 @@ from pgflowd.core.redact import one_line, redact, secrets_in
 
 if TYPE_CHECKING:
     from pgflowd.core.settings import Settings
+    from pgflowd.errors import Problem
 
 
 class App:
@@ -47,11 +48,24 @@ class App:
         from pgflowd.cli.complaints import complain
         from pgflowd.host.config import load
 
-        flags = {"--database-url": (("database", "url"), self.flag_database_url)}
-        settings = load(config=self.config, instance=self.instance, flags=flags)
+        settings = load(config=self.config, instance=self.instance, flags=self._flags)
         if settings.warnings and not self.quiet:
             complain(self, settings.warnings)
         return settings
+
+    def look_at_settings(self) -> list[Problem]:
+        """Return all that keeps a daemon from serving with them; go on with what is right."""
+        from pgflowd.host.config import look
+
+        settings, problems = look(
+            config=self.config, instance=self.instance, flags=self._flags, serving=True
+        )
+        self.__dict__["settings"] = settings
+        return problems
+
+    @property
+    def _flags(self) -> dict[str, tuple[tuple[str, ...], str | None]]:
+        return {"--database-url": (("database", "url"), self.flag_database_url)}
 
     @property
     def database_url(self) -> str:

@@ -54,8 +54,15 @@ def complain_usage(app: App, error: click.ClickException) -> None:
         emit(f"see {help_}", sys.stderr)
 
 
-def as_json(problem: Problem) -> dict[str, str | None]:
-    """Return a problem as the object that `--json` prints."""
+def in_columns(app: App, problems: Sequence[Problem], screen: Screen) -> list[str]:
+    """Return problems as lines, for a command whose result they are."""
+    return laid_out([_cleaned(app, problem) for problem in problems], screen)
+
+
+def as_json(problem: Problem, app: App | None = None) -> dict[str, str | None]:
+    """Return a problem as the object that `--json` prints; with `app` without secrets."""
+    if app is not None:
+        problem = _cleaned(app, problem)
     return {
         "code": problem.code,
         "place": problem.place,

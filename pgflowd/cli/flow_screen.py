@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.cli.app import App
 from pgflowd.cli.run_picture import painted
 from pgflowd.cli.screen import Cell
-from pgflowd.core.brief import ago, between, lasted
+from pgflowd.core.brief import ago, between, counted, lasted
 from pgflowd.core.graph import Graph, as_json, graph_of, mermaid
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def show_screen(app: App, row: FlowRow, shape: Mapping[str, Any], now: datetime)
         f"max_attempts {options.get('maxAttempts')}, base_delay {options.get('baseDelay')} s, "
         f"timeout {options.get('timeout')} s"
     )
-    state = f"{row.queued} queued, {row.running} running, {row.workers} workers"
+    state = f"{row.queued} queued, {row.running} running, {counted(row.workers, 'worker')}"
     last = "no runs yet" if row.last_run_at is None else f"last run {ago(row.last_run_at, now)}"
     for text in (row.flow_slug, limits, f"{state}, {last}"):
         for line in _folded(app, text):

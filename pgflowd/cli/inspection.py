@@ -146,7 +146,7 @@ def _read_line(descriptor: int, until: float) -> bytes | None:
 
 
 def _failed(code: str, entry: str, text: str) -> dict[str, Any]:
-    problem = {"code": code, "text": f"{entry} {text}", "place": entry, "next": None}
+    problem = {"code": code, "text": text, "place": entry, "next": None}
     return {"flows": [], "problems": [problem]}
 
 

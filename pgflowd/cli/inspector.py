@@ -3,8 +3,8 @@ Inspector: imports one entry of the config in a process of its own, and tells wh
 
 `cli.inspection` starts it as `python -m pgflowd.cli.inspector FD`, with entry and import path
 as JSON on standard input; the answer is one line on the descriptor FD, so whatever user code
-prints disturbs nobody. User code never runs in a command's own process: an import may hang, crash or
-leave threads behind.
+prints disturbs nobody. User code never runs in a command's own process: an import may hang,
+crash or leave threads behind.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def _told(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _left_open(
-    entry: str, threads: set[threading.Thread], sockets: set[int]
-) -> list[Problem]:
+def _left_open(entry: str, threads: set[threading.Thread], sockets: set[int]) -> list[Problem]:
     """W222 for what a fork would lose, or share with its parent."""
     found = []
     if threads:
@@ -78,10 +76,10 @@ def _sockets() -> set[int]:
     """The descriptors of ours that are sockets."""
     descriptors = Path("/proc/self/fd")
     found = set()
-    for name in os.listdir(descriptors) if descriptors.exists() else []:
+    for entry in descriptors.iterdir() if descriptors.exists() else []:
         try:
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                found.add(int(name))
+            if stat.S_ISSOCK(os.fstat(int(entry.name)).st_mode):
+                found.add(int(entry.name))
         except OSError:
             continue
     return found

@@ -52,6 +52,11 @@ COMMANDS = (
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
     Entry("runs", "pgflowd.cli.runs:runs", "Start runs, look at them, follow, cancel, retry."),
     Entry("flows", "pgflowd.cli.flows:flows", "Show, compare, deploy and delete flows."),
+    Entry("check", "pgflowd.cli.check:check", "Check config, flows and database."),
+    Entry(
+        "stalled", "pgflowd.cli.stalled:stalled", "List, requeue and fail tasks nobody works on."
+    ),
+    Entry("doctor", "pgflowd.cli.doctor:doctor", "Look at the database from all sides."),
     Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
     Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),
     Entry("version", "pgflowd.cli.version:version", "Print the versions of pgflowd and its parts."),

@@ -20,8 +20,12 @@ from pgflowd.core.redact import one_line
 if TYPE_CHECKING:
     import psycopg
 
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # no generic class in older releases of click
 
-class RunParam(click.ParamType):
+
+class RunParam(ParamType):
     """A run: an id, its last digits, or `@last`."""
 
     name = "run"
@@ -36,7 +40,7 @@ class RunParam(click.ParamType):
         return [word for word in words if word.value.startswith(incomplete)]
 
 
-class FlowParam(click.ParamType):
+class FlowParam(ParamType):
     """A flow's slug."""
 
     name = "flow"
@@ -50,7 +54,7 @@ class FlowParam(click.ParamType):
         return [CompletionItem(slug) for slug in slugs if slug.startswith(incomplete)]
 
 
-class TaskParam(click.ParamType):
+class TaskParam(ParamType):
     """A stalled task: RUN/STEP#INDEX."""
 
     name = "task"
@@ -64,7 +68,7 @@ class TaskParam(click.ParamType):
         return [CompletionItem(task) for task in found if task.startswith(incomplete)]
 
 
-class DurationParam(click.ParamType):
+class DurationParam(ParamType):
     """A duration with a unit; becomes float seconds."""
 
     name = "duration"
@@ -82,7 +86,7 @@ class DurationParam(click.ParamType):
             self.fail(f"'{one_line(value, 60)}': {error}; write such as 30s or 1h30m", param, ctx)
 
 
-class JsonParam(click.ParamType):
+class JsonParam(ParamType):
     """JSON: itself, `-` for standard input, or `@FILE`."""
 
     name = "json"

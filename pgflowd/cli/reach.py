@@ -123,7 +123,9 @@ def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
         return []
 
 
-def completing(ask: Callable[[psycopg.Connection[Any]], list[str]], ctx: click.Context) -> list[str]:
+def completing(
+    ask: Callable[[psycopg.Connection[Any]], list[str]], ctx: click.Context
+) -> list[str]:
     """What a shell may suggest from the database: soon, or nothing at all."""
     from pgflowd.db.connection import Limits, connect
 

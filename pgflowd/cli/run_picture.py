@@ -44,7 +44,7 @@ def painted(graph: Graph, screen: Screen) -> str:
 
 def place_of(traceback: str | None) -> str | None:
     """Where in the user's own code an error was raised."""
-    frames = [match for match in _OWN_FRAME.finditer(traceback or "")]
+    frames = list(_OWN_FRAME.finditer(traceback or ""))
     own = [match for match in frames if not _LIBRARY.search(match["file"])]
     return f"{own[-1]['file']}:{own[-1]['line']}" if own else None
 
@@ -123,4 +123,3 @@ def _in_colour(signs: str, line: str, screen: Screen) -> str:
         shown += screen.paint(line[match.start() : match.end()], colour)
         at = match.end()
     return shown + line[at:]
-

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pgflowd.db import overview, scripts
-from pgflowd.db.calls import all_together
+from pgflowd.db.calls import Call, all_together
 from pgflowd.db.overview import StepTasks, Trouble
 from pgflowd.db.play import play
 from pgflowd.db.runs import RunWithStates
@@ -30,12 +30,14 @@ class View:
     now: datetime
 
 
-def view_of(
-    conn: psycopg.Connection[Any], run_id: UUID, *, with_attempts: bool = False
-) -> View:
+def view_of(conn: psycopg.Connection[Any], run_id: UUID, *, with_attempts: bool = False) -> View:
     """Look at a run. NotFound."""
     run = play(conn, scripts.get_with_states(run_id))
-    calls = [overview.run_steps(run_id), overview.run_troubles(run_id), overview.now()]
+    calls: list[Call[Any]] = [
+        overview.run_steps(run_id),
+        overview.run_troubles(run_id),
+        overview.now(),
+    ]
     if with_attempts:
         calls.append(overview.attempts(run_id))
     steps, troubles, now, *attempts = all_together(conn, calls)

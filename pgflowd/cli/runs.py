@@ -140,9 +140,7 @@ def list_(
 @click.option("--output", "with_output", is_flag=True, help="Print its whole output, and no more.")
 @click.option("--attempts", "with_attempts", is_flag=True, help="List every attempt that is kept.")
 @pass_app
-def show(
-    app: App, run: str, with_input: bool, with_output: bool, with_attempts: bool
-) -> None:
+def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts: bool) -> None:
     """Show a run: the picture of its flow, with the state of each step.
 
     \b

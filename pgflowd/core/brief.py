@@ -80,6 +80,11 @@ def size(count: int) -> str:
     return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
 
 
+def counted(number: int, word: str) -> str:
+    """A number and its noun: `1 run`, `3 runs`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def _pruned(value: Any, depth: int) -> Any:
     """The value without what no line has room for."""
     if isinstance(value, str) and len(value) > _LONG_TEXT:

@@ -37,6 +37,31 @@ def load(
     etc: Path = ETC,
 ) -> Settings:
     """Return the settings, or raise ConfigError with everything that is wrong."""
+    settings, problems = look(
+        config=config,
+        instance=instance,
+        flags=flags,
+        serving=serving,
+        environ=environ,
+        cwd=cwd,
+        etc=etc,
+    )
+    if any(not problem.is_warning for problem in problems):
+        raise ConfigError(problems)
+    return settings
+
+
+def look(
+    *,
+    config: str | None = None,
+    instance: str | None = None,
+    flags: Flags | None = None,
+    serving: bool = False,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    etc: Path = ETC,
+) -> tuple[Settings, list[Problem]]:
+    """Return the settings, with the default for what is wrong, and everything that is wrong."""
     environ = os.environ if environ is None else environ
     cwd = (cwd or Path.cwd()).absolute()
     file = read_config(config, instance, environ, cwd, etc)
@@ -57,9 +82,7 @@ def load(
     if serving and ("pgflowd", "flows") not in built.broken and _is_readable(file):
         problems += missing_flows(settings, file.shown or _searched(etc))
     problems.sort(key=_place_and_line)
-    if any(not problem.is_warning for problem in problems):
-        raise ConfigError(problems)
-    return replace(settings, warnings=tuple(problems))
+    return replace(settings, warnings=tuple(each for each in problems if each.is_warning)), problems
 
 
 def control_path(settings: Settings, environ: Mapping[str, str] | None = None) -> str:

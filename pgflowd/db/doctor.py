@@ -1,0 +1,294 @@
+"""
+Doctor: looks at a database from all sides, and says what is well and what is not.
+
+Each examination returns findings; one that may not look says so and keeps no other from it.
+Everything is read only. What must never be is told by `pgflowd.violations`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from pgflowd.core.brief import counted, lasted, short_id, spoken
+from pgflowd.db import overview, schema
+from pgflowd.db.calls import run
+from pgflowd.db.connection import translated
+from pgflowd.errors import PgflowdError
+
+Connection = psycopg.Connection[Any]
+
+CLOCK_S = 1.0  # further apart than this is told
+OLD_TRANSACTION_S = 300.0
+MOST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look has shown; state is ok, warning or error."""
+
+    check: str
+    state: str
+    text: str
+    code: str | None = None
+    next: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What examinations need to know."""
+
+    stale_threshold_s: float
+    has_listen_url: bool
+
+
+Examination = Callable[[Connection, Asked], Iterator[Finding]]
+
+
+def examine(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    """Look at everything. Without a schema of ours only at the server."""
+    usable = True
+    for name, look in EXAMINATIONS.items():
+        if not usable and name not in _OF_THE_SERVER:
+            continue
+        try:
+            with translated(conn):
+                for finding in look(conn, asked):
+                    usable = usable and finding.code not in _UNUSABLE
+                    yield finding
+        except (PgflowdError, psycopg.Error) as error:
+            code = error.code if isinstance(error, PgflowdError) else None
+            text = error.text if isinstance(error, PgflowdError) else str(error).splitlines()[0]
+            remedy = error.next if isinstance(error, PgflowdError) else None
+            yield Finding(name, "warning", f"could not be looked at: {text}", code, remedy)
+
+
+def _server(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    began = time.perf_counter()
+    conn.execute("select 1")
+    rtt_s = time.perf_counter() - began
+    status = schema.status(conn)
+    yield Finding("server", "ok", f"PostgreSQL {status.state.server}, {rtt_s * 1000:.1f} ms away")
+    state, problem = status.state, status.problem
+    if problem:
+        yield Finding("schema", "error", problem.text, problem.code, problem.next)
+        return
+    core = "our own core" if state.core == "own" else f"beside pgflow {state.core}"
+    yield Finding("schema", "ok", f"version {state.version}, {core}, pgmq {state.pgmq}")
+    if status.functions_differ:
+        text = "the functions are of another pgflowd than this one"
+        yield Finding("schema", "warning", text, None, "run `pgflowd db migrate`")
+
+
+def _clock(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    before = time.time()
+    theirs = run(conn, overview.now()).timestamp()
+    after = time.time()
+    skew_s = theirs - (before + after) / 2
+    if abs(skew_s) <= CLOCK_S + (after - before):
+        yield Finding(
+            "clocks", "ok", f"ours and the database's differ by {round(skew_s * 1000):+} ms"
+        )
+        return
+    text = f"the database's clock is {spoken(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'}"
+    yield Finding("clocks", "warning", f"{text} ours", "W312", "see that both follow a time server")
+
+
+def _pooler(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    """A pooler tells its clients another process id than the server does."""
+    real = {_one(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
+    if real == {conn.info.backend_pid}:
+        yield Finding("pooler", "ok", "none in between")
+    elif asked.has_listen_url:
+        yield Finding("pooler", "ok", "one stands in between; listen_url goes past it")
+    else:
+        text = "a pooler stands before the database, so notifications may not arrive"
+        yield Finding(
+            "pooler", "warning", text, "W314", "set [database] listen_url, past the pooler"
+        )
+
+
+def _rights(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    row = conn.execute(_RIGHTS).fetchone()
+    assert row is not None
+    role, *rights = row
+    names = ("view", "start", "serve", "deploy")
+    can = [name for name, right in zip(names, rights, strict=True) if right]
+    cannot = [name for name in names if name not in can]
+    text = f"{role} may {', '.join(can) or 'nothing'}" + (
+        f"; not {', '.join(cannot)}" if cannot else ""
+    )
+    state = "ok" if can else "error"
+    remedy = None if can else f"give {role} a role of `pgflowd db sql roles`"
+    yield Finding("rights", state, text, None if can else "E305", remedy)
+
+
+def _durability(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    if _one(conn, "select current_setting('synchronous_commit')") != "off":
+        yield Finding("durability", "ok", "what is committed stays")
+        return
+    text = "synchronous_commit is off: a crash of the server loses the last commits"
+    remedy = "set it to on for this database or role"
+    yield Finding("durability", "warning", text, "W315", remedy)
+
+
+def _transactions(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MOST_ROWS}).fetchall()
+    if not rows:
+        yield Finding("transactions", "ok", f"none is open for {spoken(OLD_TRANSACTION_S)}")
+    for who, state, age_s in rows:
+        text = f"{who} {state} for {lasted(age_s)}: dead rows stay, and claims slow down"
+        yield Finding(
+            "transactions", "warning", text, None, "end it: `select pg_terminate_backend(PID)`"
+        )
+
+
+def _recovery(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    """Jobs of pg_cron that recover tasks as well. The one our own migrate made is meant to."""
+    if _one(conn, "select pg_catalog.to_regclass('cron.job')") is None:
+        yield Finding("recovery", "ok", "by the daemon's sweeper alone")
+        return
+    own = schema.status(conn).state.core == "own"
+    jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
+    known = "pgflow_requeue_stalled_tasks"
+    for job in jobs:
+        if own and job == known:
+            continue
+        text = f"pg_cron job {job} recovers tasks as well as the sweeper"
+        yield Finding("recovery", "warning", text, "W313", "unschedule one of them")
+    if all(own and job == known for job in jobs):
+        text = "by pg_cron as well, while no daemon lives" if jobs else "by the sweeper alone"
+        yield Finding("recovery", "ok", text)
+
+
+def _flows(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    flows = run(conn, overview.list_flows())
+    now = run(conn, overview.now())
+    fine = True
+    for flow in flows:
+        if not flow.is_watched:
+            text = f"{flow.flow_slug}: its queue has no notification trigger, so workers poll"
+            remedy = f"run `pgflowd flows deploy {flow.flow_slug}`"
+            yield Finding("flows", "warning", text, "W311", remedy)
+            fine = False
+        if flow.workers == 0 and flow.active_runs:
+            waits = _waits(flow.oldest_queued_at, now)
+            work = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}{waits}"
+            text = f"{work}, and no worker serves it"
+            yield Finding("flows", "warning", text, None, "run `pgflowd serve`")
+            fine = False
+    if fine:
+        yield Finding("flows", "ok", f"{len(flows)} in the database, none left alone")
+
+
+def _stalled(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    found = run(conn, overview.stalled_tasks(asked.stale_threshold_s))
+    if not found:
+        yield Finding("stalled", "ok", "no task is")
+        return
+    oldest = found[0]
+    text = f"{counted(len(found), 'task')}, the oldest {short_id(oldest.run_id)}/{oldest.step_slug}"
+    yield Finding("stalled", "warning", text, None, "see `pgflowd stalled list`")
+
+
+def _orphans(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    queues = [name for (name,) in conn.execute(_STRANGE_QUEUES, (MOST_ROWS,)).fetchall()]
+    gone = _one(conn, _GONE_WORKERS)
+    parts = []
+    if queues:
+        parts.append(f"queues of no flow: {', '.join(queues)}")
+    if gone:
+        parts.append(f"{counted(gone, 'worker')} vanished without a word")
+    yield Finding("orphans", "ok", "; ".join(parts) or "none")
+
+
+def _invariants(conn: Connection, asked: Asked) -> Iterator[Finding]:
+    rows = conn.execute(_VIOLATIONS, (MOST_ROWS,)).fetchall()
+    if not rows:
+        yield Finding("invariants", "ok", "I2 to I8 hold for the runs of the last day")
+    for number, flow, run_id, step, index, detail in rows:
+        task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
+        where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
+        remedy = "if nobody changed tables by hand, please tell us"
+        yield Finding("invariants", "error", f"{number} {where}: {detail}", None, remedy)
+
+
+EXAMINATIONS: dict[str, Examination] = {
+    "server": _server,
+    "clocks": _clock,
+    "pooler": _pooler,
+    "durability": _durability,
+    "transactions": _transactions,
+    "rights": _rights,
+    "recovery": _recovery,
+    "flows": _flows,
+    "stalled": _stalled,
+    "orphans": _orphans,
+    "invariants": _invariants,
+}
+_OF_THE_SERVER = {"server", "clocks", "pooler", "durability", "transactions"}
+_UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
+
+_RIGHTS = """
+select current_user,
+       has_table_privilege('pgflow.runs', 'select'),
+       has_function_privilege('pgflow.start_flow_with_states(text, jsonb, uuid)', 'execute'),
+       has_table_privilege('pgflow.workers', 'insert')
+         and has_table_privilege('pgflowd.attempts', 'insert')
+         and has_table_privilege('pgflow.step_tasks', 'update'),
+       has_table_privilege('pgflow.flows', 'insert')
+"""
+_TRANSACTIONS = """
+select 'pid ' || pid || coalesce(', ' || nullif(application_name, ''), '')
+         || coalesce(', ' || usename, '') as who,
+       coalesce(state, 'open') as state,
+       extract(epoch from clock_timestamp() - xact_start)::float8 as age_s
+  from pg_catalog.pg_stat_activity
+ where datname = current_database() and pid <> pg_backend_pid()
+   and backend_type = 'client backend'
+   and xact_start < clock_timestamp() - make_interval(secs => %(old)s)
+union all
+select 'prepared transaction ' || gid, 'waits', extract(epoch from clock_timestamp() - prepared)
+  from pg_catalog.pg_prepared_xacts
+ where database = current_database()
+   and prepared < clock_timestamp() - make_interval(secs => %(old)s)
+ order by 3 desc limit %(most)s
+"""
+_CRON_JOBS = """
+select coalesce(to_jsonb(job) ->> 'jobname', 'number ' || job.jobid) from cron.job as job
+ where job.active and job.command ~* '(requeue_stalled|recover_stalled)'
+   and coalesce(to_jsonb(job) ->> 'database', current_database()) = current_database()
+"""
+_STRANGE_QUEUES = """
+select queue.queue_name from pgmq.list_queues() as queue
+ where not exists (
+   select from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as known
+    where known.queue_name = queue.queue_name)
+ order by 1 limit %s
+"""
+_GONE_WORKERS = """
+select count(*) from pgflow.workers as worker
+ where worker.stopped_at is null and worker.last_heartbeat_at < now() - interval '5 minutes'
+"""
+_VIOLATIONS = """
+select invariant, flow_slug, run_id, step_slug, task_index, detail
+  from pgflowd.violations(max_rows => %s)
+"""
+
+
+def _waits(since: datetime | None, now: datetime) -> str:
+    return (
+        ""
+        if since is None
+        else f", the oldest task waits for {lasted((now - since).total_seconds())}"
+    )
+
+
+def _one(conn: Connection, query: str) -> Any:
+    row = conn.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
