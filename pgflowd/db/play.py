@@ -7,6 +7,7 @@ is decided here.
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
 from typing import Any, Generic, TypeVar
@@ -28,14 +29,20 @@ MOST_KEPT = 4
 
 
 class Connections(Generic[AnyConnection]):
-    """Connections that wait for the next call. List operations are atomic among threads."""
+    """Connections that wait for the next call. List operations are atomic among threads.
+
+    After a fork they are the parent's: the child forgets them, without a word to the server.
+    """
 
     def __init__(self) -> None:
         self.idle: list[AnyConnection] = []
         self.closed = False
+        self._process = os.getpid()
 
     def take(self) -> AnyConnection | None:
         """A connection whose other end is still there, if one is idle."""
+        if self._process != os.getpid():
+            self.idle, self._process = [], os.getpid()
         while True:
             try:
                 conn = self.idle.pop()
