@@ -95,6 +95,12 @@ def own(request: pytest.FixtureRequest) -> Iterator[House]:
     yield from _opened(request, "own", "all")
 
 
+@pytest.fixture
+def foreign(request: pytest.FixtureRequest) -> Iterator[House]:
+    """Our own core, seen through the adapters for upstream's."""
+    yield from _opened(request, "foreign", "all")
+
+
 def _opened(request: pytest.FixtureRequest, core: str, history: str) -> Iterator[House]:
     if core == "own":
         database: ScratchDatabase = request.getfixturevalue("pgflow_db")
