@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from pgflowd.errors import OutputError
@@ -24,8 +26,7 @@ MAX_DEPTH = 1000  # about where the encoder's recursion ends
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _REMEDIES = {
-    "set": "return a list",
-    "frozenset": "return a list",
+    "DataFrame": "return its to_dict('records')",
     "bytes": "decode it, or encode it with base64",
     "bytearray": "decode it, or encode it with base64",
     "Decimal": "return str(…) or float(…)",
@@ -34,8 +35,6 @@ _REMEDIES = {
     "time": "return its isoformat()",
     "timedelta": "return its total_seconds()",
     "UUID": "return str(…)",
-    "generator": "return a list",
-    "coroutine": "await it",
 }
 
 
@@ -72,15 +71,33 @@ def _dump(value: Any) -> tuple[str | None, str | None]:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode("utf-8")
-        if "\\u0000" in text:
-            return text, "contains a NUL character"
-        if json.loads(text) != value:  # keys that became strings; tuples, which are welcome
-            return text, "changes on the way to JSON"
     except RecursionError:
         return None, "is nested too deeply"
     except (TypeError, ValueError, OverflowError) as error:  # surrogates and cycles, too
         return None, f"is no JSON: {error}"
+    if "\\u0000" in text:
+        return text, "contains a NUL character"
+    if _is_odd(value):
+        return text, "changes on the way to JSON"
     return text, None
+
+
+def _is_odd(root: Any) -> bool:
+    """Whether some keys would become strings, or it is deeper than all can read."""
+    level = [root]
+    for _ in range(MAX_DEPTH + 1):
+        inside: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                if not all(isinstance(key, str) for key in value):
+                    return True
+                inside.extend(value.values())
+            elif isinstance(value, list | tuple):
+                inside.extend(value)
+        if not inside:
+            return False
+        level = inside
+    return True
 
 
 def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
@@ -90,7 +107,7 @@ def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
         value, place, above = pending.pop()
         if not isinstance(value, dict | list | tuple):
             if fault := _scalar_fault(value):
-                yield f"{place} {fault}", _REMEDIES.get(type(value).__name__)
+                yield f"{place} {fault}", _remedy(value)
             continue
         if id(value) in above:
             yield f"{place} contains itself", None
@@ -123,7 +140,7 @@ def _dotted(key: str) -> str:
 def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:
     for key in value:
         if not isinstance(key, str):
-            text = f"{place} has the key {key!r}, which is {_article(type(key).__name__)}"
+            text = f"{place} has the key {repr(key)[:60]}, which is {_article(type(key).__name__)}"
             yield text, "keys must be strings"
         elif fault := _text_fault(key):
             yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
@@ -139,6 +156,28 @@ def _scalar_fault(value: Any) -> str | None:
     if isinstance(value, float):
         return _float_fault(value)
     return f"is {_article(type(value).__name__)}, which JSON does not know"
+
+
+def _remedy(value: Any) -> str | None:
+    """What its author may return instead, if that can be told."""
+    if isinstance(value, str | float | int):
+        return None
+    if (name := type(value).__name__) in _REMEDIES:
+        return _REMEDIES[name]
+    for method in ("model_dump", "tolist"):  # of pydantic, and of numpy
+        if hasattr(type(value), method):
+            return f"return its {method}()"
+    if isinstance(value, Enum):
+        return "return its value"
+    if is_dataclass(value):
+        return "return dataclasses.asdict(…)"
+    if hasattr(value, "__fspath__"):
+        return "return str(…)"
+    if isinstance(value, Awaitable):
+        return "await it"
+    if isinstance(value, Mapping):
+        return "return dict(…)"
+    return "return a list" if isinstance(value, Iterable) else None
 
 
 def _float_fault(value: float) -> str | None:
