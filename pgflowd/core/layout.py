@@ -28,7 +28,7 @@ class Box:
     note: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class Cell:
     """A place in a column: a box, or a lane that an edge passes through."""
 
@@ -41,7 +41,7 @@ class Cell:
     entries: dict[int, int] = field(default_factory=dict)  # id of a source: row it comes in on
 
 
-@dataclass
+@dataclass(eq=False)
 class Net:
     """All lines from one source to its targets in the next column."""
 

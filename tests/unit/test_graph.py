@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgflowd.core.graph import Graph, Node, as_json, draw, mermaid, with_states
+from pgflowd.core.layout import Cell, Net
 
 WAYS = {  # from a sign, where a line may go on
     "─": "lr", "│": "ud", "┌": "dr", "┐": "dl", "└": "ur", "┘": "ul",
@@ -155,6 +156,11 @@ def arrivals(grid, boxes, start, heading) -> set[str]:
             step = STEPS[onward]
             pending.append(((at[0] + step[0], at[1] + step[1]), onward))
     return found
+
+
+def test_cells_are_told_apart_by_identity_so_that_large_flows_are_drawn_at_once():
+    assert Cell("a", []) != Cell("a", [])
+    assert Net(Cell("a", []), []) != Net(Cell("a", []), [])
 
 
 @settings(max_examples=300, deadline=None)
