@@ -49,6 +49,7 @@ COMMANDS = (
     Entry("drain", "pgflowd.cli.stop:drain", "Let running tasks finish, then end the daemon."),
     Entry("stop", "pgflowd.cli.stop:stop", "End the daemon; --now is quicker."),
     Entry("reload", "pgflowd.cli.stop:reload", "Read config and flows again."),
+    Entry("new", "pgflowd.cli.new:new", "Write a new project: a flow, its tests, a config."),
     Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
     Entry("runs", "pgflowd.cli.runs:runs", "Start runs, look at them, follow, cancel, retry."),
     Entry("flows", "pgflowd.cli.flows:flows", "Show, compare, deploy and delete flows."),
