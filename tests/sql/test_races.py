@@ -9,7 +9,6 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-import psycopg
 import pytest
 
 from pgflowd.testing.until import until
@@ -249,19 +248,51 @@ def test_a_run_cannot_start_in_a_flow_that_is_being_deleted(shared, one, two):
     assert shared.value("select count(*) from pgflow.runs where flow_slug = 'g'") == 0
 
 
-def test_a_flow_is_not_deleted_under_a_run_that_is_starting(shared, one, two):
+def test_a_flow_is_deleted_with_the_run_that_was_starting(shared, one, two):
     shared.flow("g", "a")
-    run = one.start("g")
+    one.start("g")
 
-    def delete(two):
-        with two.conn.transaction():
-            two.do("select pgflow.delete_flow_and_data('g')")
-
-    with pytest.raises(psycopg.errors.ForeignKeyViolation), meanwhile(shared, two, delete):
+    with meanwhile(shared, two, lambda two: two.do("select pgflow.delete_flow_and_data('g')")):
         one.conn.commit()
 
-    assert shared.run(run)["status"] == "started"
-    assert shared.claim("g")
+    for table in ("flows", "steps", "runs", "step_states", "step_tasks"):
+        assert shared.value(f"select count(*) from pgflow.{table}") == 0
+    assert shared.rows("select * from pgmq.list_queues()") == []
+
+
+def test_a_start_and_a_deletion_do_not_deadlock_over_the_rows_of_the_flow(shared, one, two):
+    shared.flow("g", "a")
+    one.do("select pgflow._lock_starts('g')")
+    one.do("select from pgflow.flows where flow_slug = 'g' for key share")
+
+    with meanwhile(shared, two, lambda two: two.do("select pgflow.delete_flow_and_data('g')")):
+        one.start("g")
+        one.conn.commit()
+
+    assert shared.value("select count(*) from pgflow.runs") == 0
+
+
+def test_a_worker_starts_while_a_run_is_starting(shared, one, two):
+    shared.do("""select pgflow.ensure_flow_compiled('g', '{"steps": []}')""")
+    one.start("g")
+    two.do("set local lock_timeout = '500ms'")
+
+    found = two.value("""select pgflow.ensure_flow_compiled('g', '{"steps": []}')""")
+
+    assert found["status"] == "verified"
+
+
+def test_a_step_added_during_a_start_is_in_no_run(shared, one, two):
+    shared.flow("g", "a")
+    one.do("select from pgflow.flows where flow_slug = 'g' for update")
+    one.step("g", "m*")
+
+    with meanwhile(shared, two, lambda two: two.start("g")) as start:
+        one.conn.commit()
+
+    run = start.result()
+    assert shared.statuses(run) == {"a": "started"}
+    assert shared.run(run)["remaining_steps"] == 1
 
 
 def test_a_report_ends_before_its_flow_is_deleted(shared, run, one, two):

@@ -1,13 +1,15 @@
 -- delete_flow_and_data(p_flow_slug): the flow, its runs and its queue are gone. No guard:
--- our commands ask before they call it. Runs are locked first, so that a report under way
--- ends before its rows go.
--- Called by: ensure_flow_compiled, operators.   Locks: the definition, then the flow's runs.
+-- our commands ask before they call it. Runs are locked first, so that a start or a report
+-- under way ends before its rows go.
+-- Called by: ensure_flow_compiled, operators.
+-- Locks: the definition, the starts (_lock_starts), then the flow's runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void language plpgsql set search_path = '' as $$
 declare
   queue constant text := pgflow._queue_name(p_flow_slug);
 begin
   perform pgflow._lock_flow(p_flow_slug);
+  perform pgflow._lock_starts(p_flow_slug, to_delete => true);
   perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id for update;
   delete from pgflow.step_tasks as task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states as state where state.flow_slug = p_flow_slug;

@@ -1,7 +1,8 @@
 -- start_flows(flow_slug, inputs, run_ids): starts one run for each input, in one go.
 -- Steps that can start at once are inserted as started; only a flow whose root steps have
--- conditions, and a run whose root map is empty, go through the general pipeline.
--- Called by: start_flow, clients.   Locks: nothing but the new rows.
+-- conditions, and a run whose root map is empty, go through the general pipeline. The steps are
+-- listed once, so that one which is added meanwhile is in none of the runs.
+-- Called by: start_flow, clients.   Locks: the flow against deletion (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(
   flow_slug text, inputs jsonb[], run_ids uuid[] default null)
 returns setof pgflow.runs language plpgsql set search_path = ''
@@ -13,15 +14,19 @@ declare
   unsettled uuid[];
   started_runs uuid[];
   started_steps text[];
+  the_steps text[];
   an_id uuid;
 begin
+  perform pgflow._lock_starts(start_flows.flow_slug);
+  the_steps := array(
+    select step.step_slug from pgflow.steps as step where step.flow_slug = start_flows.flow_slug);
   perform pgflow._check_map_input(start_flows.flow_slug, given.input)
      from unnest(inputs) as given (input);
 
   with made as (
     insert into pgflow.runs as run (run_id, flow_slug, input, remaining_steps)
     select coalesce(given.run_id, gen_random_uuid()), start_flows.flow_slug, given.input,
-           (select count(*) from pgflow.steps as step where step.flow_slug = start_flows.flow_slug)
+           cardinality(the_steps)
       from unnest(inputs, start_flows.run_ids) with ordinality as given (input, run_id, ord)
      order by given.ord
     returning run.run_id
@@ -37,7 +42,8 @@ begin
      cross join lateral (
        select one.run_id, one.input from pgflow.runs as one where one.run_id = fresh.run_id
        offset 0) as run
-      join pgflow.steps as step on step.flow_slug = start_flows.flow_slug
+      join pgflow.steps as step
+        on step.flow_slug = start_flows.flow_slug and step.step_slug = any (the_steps)
   ), judged as materialized (
     select root.*, bool_or(root.deps_count = 0 and (root.conditional or root.task_count = 0))
                      over (partition by root.run_id) as held
