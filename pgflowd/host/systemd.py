@@ -3,16 +3,18 @@ Systemd: tells the service manager how we are, and feeds its watchdog.
 
 Everything is silent without a service manager. The variables of the protocol are taken out of
 the environment when a Notifier is made, before any child starts, so no child can speak in our
-name. Nothing here waits: a message that finds no room is lost, and the next one follows.
+name. Nothing here waits: what finds no room is told by the next `flush`.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import deque
 
 import sdnotify  # type: ignore[import-untyped]
 
+MOST_UNTOLD = 32
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -23,6 +25,8 @@ class Notifier:
         self._systemd = sdnotify.SystemdNotifier()
         if self._systemd.socket is not None:
             self._systemd.socket.setblocking(False)
+            self._systemd.debug = True  # it raises what it cannot send
+        self._untold: deque[str] = deque(maxlen=MOST_UNTOLD)
         self.watchdog_s = _watchdog_s()
         for name in _VARIABLES:
             os.environ.pop(name, None)
@@ -48,8 +52,22 @@ class Notifier:
         """Ask for more time to start, reload or stop."""
         self._tell(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}")
 
+    def flush(self) -> None:
+        """Tell what could not be told before, in order."""
+        while self._untold:
+            try:
+                self._systemd.notify(self._untold[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._untold.clear()
+                return
+            self._untold.popleft()
+
     def _tell(self, *lines: str) -> None:
-        self._systemd.notify("\n".join(line.replace("\n", " ") for line in lines))
+        if self._systemd.socket is not None:
+            self._untold.append("\n".join(line.replace("\n", " ") for line in lines))
+            self.flush()
 
 
 def _watchdog_s() -> float | None:

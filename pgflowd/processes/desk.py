@@ -75,6 +75,7 @@ class Desk:
 
     def turn(self, now: float) -> None:
         """The loop has just looked at every child: say so to those who want to know."""
+        self._notifier.flush()
         watchdog_s = self._notifier.watchdog_s
         if watchdog_s is not None and self._feed_at <= now:
             self._notifier.alive()

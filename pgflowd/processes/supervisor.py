@@ -285,6 +285,7 @@ class Supervisor:
     def _discover(self) -> None:
         """Read the file (again), and ask what is in the flows' modules."""
         if self.tree.phase is not Phase.DISCOVERING:
+            self.desk.reloading()
             try:
                 self._next_settings = self._kept(self._start.reread())
             except ConfigError as error:

@@ -68,12 +68,12 @@ def test_a_unit_has_nothing_that_breaks_numeric_libraries(unit):
     assert "ExecStartPre" not in service
 
 
-def test_an_instance_has_directories_of_its_own():
+def test_an_instance_has_a_state_of_its_own_and_its_socket_where_commands_look():
     service = service_of("pgflowd@.service")["Service"]
 
     assert service["ExecStart"].endswith("--instance %i")
-    assert service["RuntimeDirectory"] == "pgflowd/%i"
     assert service["StateDirectory"] == "pgflowd/%i"
+    assert (service["RuntimeDirectory"], service["RuntimeDirectoryPreserve"]) == ("pgflowd", "yes")
 
 
 @pytest.mark.parametrize(

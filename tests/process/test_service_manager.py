@@ -1,0 +1,150 @@
+"""
+The service manager's view: ready, status, reload, stop, watchdog. Rules 7 and 48, P25.
+
+A socket of the test's own stands in for systemd and keeps what it is told.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_stop_and_reload import start_marked, unreachable_url
+from test_supervisor import is_completed_soon
+
+from pgflowd.testing.until import until
+
+
+class Manager:
+    """What the daemon has told the service manager, and when."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "notify"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(self.path))
+        self.told: list[str] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            self.told += self.socket.recv(65536).decode().splitlines()
+
+    def hear(self) -> list[str]:
+        return list(self.told)
+
+    def count(self, line: str) -> int:
+        return sum(each.startswith(line) for each in self.hear())
+
+
+@pytest.fixture
+def manager(house):
+    manager = Manager(house.directory)
+    house.environ |= {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "300000"}
+    return manager
+
+
+def test_rule_7_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, manager):
+    house.flow("alpha")
+    daemon = house.start()
+    daemon.until("child.started", child="worker alpha")
+    if not daemon.events("child.ready", child="sweeper"):
+        assert "READY=1" not in manager.told
+    daemon.until("supervisor.ready")
+    until(lambda: manager.count("READY=1") == 1)
+    assert manager.count("EXTEND_TIMEOUT_USEC=") >= 1
+    assert "STATUS=healthy: 1 of 1 workers up" in manager.hear()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert manager.count("STOPPING=1") == 1
+
+
+def test_a_reload_is_told_from_its_beginning_to_its_end(house, manager):
+    house.flow("alpha")
+    daemon = house.serve()
+
+    daemon.send(signal.SIGHUP)
+
+    daemon.until("supervisor.reloaded")
+    until(lambda: manager.count("READY=1") == 2)
+    told = manager.hear()
+    assert told.index("RELOADING=1") < len(told) - 1 - told[::-1].index("READY=1")
+    assert manager.count("MONOTONIC_USEC=") == 1
+
+
+def test_while_it_waits_for_the_database_it_says_so_and_extends_its_time(house, manager):
+    line, url = unreachable_url()
+    house.flow("alpha")
+    house.start(database={"url": url})
+
+    until(lambda: "STATUS=starting: waiting for the database" in manager.hear())
+    until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= 2, 8)
+    assert manager.count("READY=1") == 0
+    line.close()
+
+
+def test_a_long_drain_extends_its_time(house, manager, database):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"drain_timeout": "1m"})
+    start_marked(house, database, s=7)
+    manager.hear()
+    before = manager.count("EXTEND_TIMEOUT_USEC=")
+
+    daemon.send(signal.SIGTERM)
+
+    until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= before + 2, 8)
+    daemon.send(signal.SIGTERM)
+    assert daemon.ended() == 0
+
+
+def test_rule_48_p25_the_watchdog_is_fed_by_the_loop_alone(house, manager):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = manager.count("WATCHDOG=1")
+    until(lambda: manager.count("WATCHDOG=1") >= before + 3, 2)
+
+    daemon.send(signal.SIGSTOP)
+    manager.hear()
+    fed = manager.count("WATCHDOG=1")
+    resumes = time.monotonic() + 1
+    until(lambda: time.monotonic() > resumes)
+
+    assert manager.count("WATCHDOG=1") == fed
+    daemon.send(signal.SIGCONT)
+    until(lambda: manager.count("WATCHDOG=1") > fed, 2)
+
+
+def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    run_id = start_marked(house, database, s=0.5)
+
+    daemon.send(signal.SIGSTOP)
+
+    assert is_completed_soon(database, run_id)
+    daemon.send(signal.SIGCONT)
+
+
+def test_no_child_can_speak_to_the_service_manager(house, manager, database):
+    source = """
+import os
+from pgflowd import Flow
+flow = Flow("looks")
+
+@flow.step
+def work(run):
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "PGPASSWORD")
+    return [name for name in names if name in os.environ]
+"""
+    house.module("looks", source)
+    house.environ["PGPASSWORD"] = "canary"
+    house.serve()
+
+    run = database.client.start_flow_sync("looks", {}, timeout=10)
+
+    assert run.output == {"work": []}
