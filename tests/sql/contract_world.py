@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -324,6 +326,15 @@ class Shared(World):
     def close(self) -> None:
         for conn in self.sessions:
             conn.close()
+
+
+def while_open(world: World, runs: list[Any], within_s: float = 30) -> Iterator[None]:
+    """Go round as long as one of these runs is open; AssertionError when time is up."""
+    open_runs = "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'"
+    deadline = time.monotonic() + within_s
+    while world.value(open_runs, runs):
+        assert time.monotonic() < deadline, "runs are still open"
+        yield
 
 
 INVARIANTS = {

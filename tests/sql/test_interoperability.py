@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from contract_world import broken_invariants
+from contract_world import broken_invariants, while_open
 from psycopg import conninfo
 
 NPM = Path(__file__).parents[1] / "npm"
@@ -183,9 +183,7 @@ def test_a_falsy_output_reaches_the_next_step_as_null(shared, peer):
 def plain_worker(shared, slug, runs, handlers):
     """A worker of the present generation, in plain SQL, until these runs have ended."""
     world, me, count = shared.session(autocommit=True), worker(shared, slug), 0
-    while world.value(
-        "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'", runs
-    ):
+    for _ in while_open(world, runs):
         for record in world.start_tasks(slug, world.read(slug, qty=2), me):
             count += 1
             output = handlers[record["step_slug"]](record["input"], record["flow_input"])

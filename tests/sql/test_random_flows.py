@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from contract_world import World, broken_invariants, stub_platform
+from contract_world import World, broken_invariants, stub_platform, while_open
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
@@ -194,9 +194,7 @@ def test_a_root_map_without_an_array_is_refused_by_both(suite):
 def work(shared, flow, slug, runs):
     """A worker of its own connection: claim, handle, report, until all runs have ended."""
     world = shared.session(autocommit=True)
-    while world.value(
-        "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'", runs
-    ):
+    for _ in while_open(world, runs):
         for record in world.start_tasks(slug, world.read(slug, qty=3, vt=60)):
             key = (record["step_slug"], record["task_index"])
             attempt = world.task(record["run_id"], *key)["attempts_count"]

@@ -204,6 +204,18 @@ def test_the_claim_hides_the_message_for_the_timeout_and_two_seconds(
     assert wanted - 1 < suite.delay("f", suite.task(run, "a")["message_id"]) <= wanted
 
 
+def test_a_changed_timeout_takes_effect_at_the_next_claim(suite):
+    suite.flow("f", "a", ("b", {"timeout": 10}))
+    run = suite.start("f")
+    suite.do("update pgflow.flows set opt_timeout = 200")
+    suite.do("update pgflow.steps set opt_timeout = 400 where step_slug = 'b'")
+
+    suite.claim("f")
+
+    seconds = [suite.delay("f", suite.task(run, slug)["message_id"]) for slug in "ab"]
+    assert [round(second) for second in seconds] == [202, 402]
+
+
 def test_each_message_gets_its_own_step_s_timeout(suite):
     suite.flow("f", ("a", {"timeout": 10}), ("b", {"timeout": 100}), "c")
     run = suite.start("f")
