@@ -19,7 +19,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import (
     Any,
     Generic,
@@ -157,14 +159,31 @@ class Flow:
             self._spec = None
             return function
 
-        if handler is not None and not callable(handler):
-            self._complain(handler, "over" if is_map else "slug")
+        if handler is None:
             return decorate
-        return decorate if handler is None else decorate(handler)
+        if callable(handler) and not self._has(handler):
+            return decorate(handler)
+        self._complain(handler, is_map)
+        return decorate
 
-    def _complain(self, argument: object, meant: str) -> None:
-        text = f"{self.slug}: a decorator takes options by name only, not {argument!r}"
-        self._complaints.append(Problem("E209", text, _caller(4), f"write {meant}={argument!r}"))
+    def _has(self, handler: object) -> bool:
+        return any(note.handler is handler for note in self._notes)
+
+    def _complain(self, argument: Any, is_map: bool) -> None:
+        """Tell of `@flow.map("items")`, `@flow.map(items)` and what is no function at all."""
+        if isinstance(argument, str):
+            shown, option = repr(argument), "slug"
+        elif self._has(argument):
+            shown, option = getattr(argument, "__name__", "…"), "depends_on"
+        else:
+            text = (
+                f"{self.slug}: a handler is a function, and not of type {type(argument).__name__}"
+            )
+            self._complaints.append(Problem("E209", text, _caller()))
+            return
+        text = f"{self.slug}: a decorator takes options by name only, not {shown}"
+        remedy = f"write {'over' if is_map else option}={shown}"
+        self._complaints.append(Problem("E209", text, _caller(), remedy))
 
 
 class Job(Protocol, Generic[P, R_co]):
@@ -177,6 +196,8 @@ class Job(Protocol, Generic[P, R_co]):
 
 def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]], Job[P, R_co]]:
     """Make a function a flow with one step, named `perform`; the flow is its `.flow`."""
+    if callable(slug):
+        return cast("Callable[[Callable[P, R_co]], Job[P, R_co]]", _job_without_slug(slug, options))
     of_flow = {name: value for name, value in options.items() if name != "start_delay"}
     flow = Flow(slug, **cast(FlowOptions, of_flow))
     flow.place = _caller()
@@ -190,6 +211,15 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
     return decorate
 
 
+def _job_without_slug(function: Any, options: JobOptions) -> Job[..., Any]:
+    """What `@job` alone makes: a job all the same, whose check tells what is missing."""
+    name = getattr(function, "__name__", "my_flow")
+    made: Job[..., Any] = job(name, **options)(function)
+    text = f"job {name} was given no slug"
+    made.flow._complaints.append(Problem("E203", text, made.flow.place, f"write @job('{name}')"))
+    return made
+
+
 def _line(problem: Problem) -> int:
     return int((problem.place or ":0").rpartition(":")[2])
 
@@ -200,17 +230,19 @@ def _set(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _place_of(handler: Callable[..., Any]) -> str:
     code = getattr(inspect.unwrap(handler), "__code__", None)
-    if code is None:
-        return _caller(3)
-    return _shown(code.co_filename, code.co_firstlineno)
+    return _caller() if code is None else _shown(code.co_filename, code.co_firstlineno)
 
 
-def _caller(depth: int = 2) -> str:
-    frame = sys._getframe(depth)
-    return _shown(frame.f_code.co_filename, frame.f_lineno)
+def _caller() -> str:
+    """The line outside of this module that called into it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return _shown(frame.f_code.co_filename, frame.f_lineno) if frame else "?:0"
 
 
 def _shown(filename: str, line: int) -> str:
     path = Path(filename)
-    here = Path.cwd()
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"
+    with suppress(ValueError, OSError):  # elsewhere, or the working directory is gone
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{line}"

@@ -86,15 +86,25 @@ def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
         name = parameter.name
         if not parameter.is_named:
             text = f"step {step.slug}: parameter '{name}' cannot be passed by name"
-            yield Problem("E206", text, step.place, "handlers take named parameters only")
+            remedy = "handlers take named parameters only"
+            if name.startswith("*"):
+                remedy += "; in a decorator, functools.wraps keeps them"
+            yield Problem("E206", text, step.place, remedy)
         elif name not in slugs and name not in RESERVED:
-            allowed = (ITEM, CTX) if step.is_map else (RUN, CTX, INPUT)
             text = f"step {step.slug}: parameter '{name}' is no step of {flow.slug}"
-            remedy = did_you_mean(name, {*slugs - {step.slug}, *allowed})
-            yield Problem("E201", text, step.place, remedy)
+            yield Problem("E201", text, step.place, _instead_of(name, step, slugs))
         elif reason := _why_not_allowed(step, parameter):
             text = f"step {step.slug}: parameter '{name}' is not allowed here"
             yield Problem("E206", text, step.place, reason)
+
+
+def _instead_of(name: str, step: StepSpec, slugs: set[str]) -> str:
+    if name in ("self", "cls"):
+        return "a handler is a plain function, no method"
+    allowed = (ITEM, CTX) if step.is_map else (RUN, CTX, INPUT)
+    others = {*allowed} if step.is_map else {*slugs - {step.slug}, *allowed}
+    rule = "a map takes item and ctx" if step.is_map else "a step takes run, ctx, input and deps"
+    return did_you_mean(name, others) or rule
 
 
 def _why_not_allowed(step: StepSpec, parameter: Parameter) -> str | None:

@@ -219,3 +219,43 @@ def test_options_tuned_in_the_database_are_told_where_the_code_sets_others():
 
 def test_jsonb_is_printed_with_short_keys_first():
     assert jsonb_text({"bb": "ä", "a": {}, "c": 1.5}) == '{"a": {}, "c": 1.5, "bb": "ä"}'
+
+
+def test_a_pattern_is_as_the_database_gives_it_back():
+    flow = Flow("orders")
+    flow.step(slug="ship", if_={"kinds": ("a", "b")})(lambda run: run)
+
+    assert flow.shape()["steps"][0]["requiredInputPattern"]["value"] == {"kinds": ["a", "b"]}
+
+
+def test_a_step_given_to_a_decorator_is_not_called():
+    flow = Flow("orders")
+    called = []
+
+    @flow.step
+    def items(run):
+        called.append(run)
+
+    @flow.map(items)
+    def store(item): ...
+
+    assert not called
+    assert [problem.next for problem in flow.check()] == ["write over=items"]
+
+
+def test_a_job_without_its_slug_is_found_and_complained_of():
+    @job
+    def send_email(run): ...
+
+    assert send_email.flow.slug == "send_email"
+    assert [problem.next for problem in send_email.flow.check()] == ["write @job('send_email')"]
+
+
+def test_flows_can_be_defined_where_the_working_directory_is_gone(tmp_path):
+    code = "import os; from pgflowd import Flow; os.rmdir(os.getcwd()); print(Flow('f').place)"
+
+    said = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == "<string>:1\n"

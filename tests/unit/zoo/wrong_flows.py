@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from pgflowd.flow import Flow, job
 
 order = Flow("process_order", timeout=0, max_attemps=3)
@@ -145,5 +147,46 @@ analyze = Flow("Analyze")
 analyse_again = Flow("analyze")
 analyse_once_more = Flow("Analyze")
 
-FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow]
+habits = Flow("import-orders")  # what one writes who comes from elsewhere
+
+
+@habits.step
+def fetch_items(run):
+    return list(range(run))
+
+
+@habits.map(fetch_items)
+def store_item(item): ...
+
+
+@habits.step(fetch_items)
+def report(input): ...
+
+
+class Steps:
+    @habits.step
+    def method(self, run): ...
+
+    @habits.step
+    @classmethod
+    def of_class(cls, run): ...
+
+
+@habits.map(over=fetch_items)
+def send_item(element): ...
+
+
+@habits.step
+def tuned(run, retries=3): ...
+
+
+habits.step(functools.partial(tuned, retries=4))
+habits.step(42)
+
+
+@job
+def send_bill(run): ...
+
+
+FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow]
 TWINS = [analyze, analyse_again, analyse_once_more]
