@@ -62,6 +62,11 @@ def decode(text: str | bytes | None) -> Any:
         return json.loads(text, parse_int=_long_int)
 
 
+def copied(value: Any) -> Any:
+    """A copy of a JSON value, to which anything may be done."""
+    return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+
+
 def _long_int(digits: str) -> int:
     return int(Decimal(digits))
 

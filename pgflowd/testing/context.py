@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.context import Context
+from pgflowd.core.jsonvalue import copied
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -41,10 +42,10 @@ class FakeContext:
     connection: Connection[Any] | None = None  # what conn() gives
 
     def flow_input(self) -> Any:
-        return self.run_input
+        return copied(self.run_input)
 
     def step_output(self, slug: str) -> Any:
-        return self.step_outputs.get(slug)
+        return copied(self.step_outputs.get(slug))
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:

@@ -7,7 +7,8 @@ Run flow: a whole flow in this process, without database, daemon or waiting.
 The engine decides as the SQL does; time is virtual, so a retry in an hour is at once, and no
 timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
 called instead of its handler; `fail` gives what its attempts raise, None for none: a list
-for the first ones, or one exception for all.
+for the first ones, or one exception for all. As from the database, everybody gets values of
+their own: what a handler does to its arguments, nobody else sees.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any, Protocol
 
 from pgflowd.core.arguments import arguments_for
 from pgflowd.core.failure import failure_of
-from pgflowd.core.jsonvalue import decode, encode
-from pgflowd.core.spec import StepSpec
+from pgflowd.core.jsonvalue import copied, decode, encode
+from pgflowd.core.spec import CTX, StepSpec
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext
@@ -29,6 +31,8 @@ from pgflowd.testing.engine import Engine, Key, Record
 from pgflowd.testing.result import FlowRun, remember, result_of
 
 Raised = BaseException | type[BaseException] | None
+
+MOST_ATTEMPTS = 100_000  # of one task; whoever wants more has a loop without an end
 
 
 class Machine(Protocol):
@@ -54,7 +58,8 @@ def run_flow(
         flow = _flow_of_job(flow)
     engine = Engine(flow.shape(), flow.slug)
     row = engine.start(decode(encode(input, what="input")))
-    drive(engine, Actors(flow, row.input, mock or {}, fail or {}))
+    actors = Actors(flow, row.input, {} if mock is None else mock, {} if fail is None else fail)
+    drive(engine, actors)
     return remember(result_of(flow.slug, engine, row))
 
 
@@ -65,7 +70,8 @@ def drive(machine: Machine, actors: Actors) -> None:
         for record in records:
             try:
                 output = actors.act(record)
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit, asyncio.CancelledError) as error:
+                _refuse_endless(record)
                 failure = failure_of(error)
                 machine.fail(
                     record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s
@@ -90,14 +96,17 @@ class Actors:
         self.mock, self.fail = mock, fail
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
+        for slug, told in fail.items():
+            _refuse_what_cannot_be_raised(slug, told)
 
     def act(self, record: Record) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
         context = self._context(record)
         arguments = arguments_for(step, record, lambda: self.run_input, context)
+        own = {name: value if name == CTX else copied(value) for name, value in arguments.items()}
         self._raise_as_told(record)
-        output = self._called(step, arguments)
+        output = self._called(step, own)
         return decode(encode(output))
 
     def _called(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
@@ -105,7 +114,7 @@ class Actors:
         if not callable(stand_in):
             return stand_in
         output = stand_in(**arguments)
-        return _awaited(output) if inspect.isawaitable(output) else output
+        return _awaited(output) if inspect.iscoroutine(output) else output
 
     def _raise_as_told(self, record: Record) -> None:
         told = self.fail.get(record.step_slug)
@@ -127,12 +136,31 @@ class Actors:
             step_outputs=record.input if isinstance(record.input, dict) else {},
         )
 
-    def _refuse_unknown(self, what: str, names: Iterable[str]) -> None:
-        for name in names:
+    def _refuse_unknown(self, what: str, by_slug: Mapping[str, Any]) -> None:
+        if not isinstance(by_slug, Mapping):
+            raise TypeError(f"{what} is a dict by the slugs of steps, not {by_slug!r}")
+        for name in by_slug:
+            if not isinstance(name, str):
+                raise TypeError(f"{what} names {name!r}; write the slug of the step")
             if name not in self.steps:
                 hint = did_you_mean(name, self.steps)
                 text = f"{what} names '{name}', which is no step of {self.flow.slug}"
                 raise ValueError(f"{text}; {hint}" if hint else text)
+
+
+def _refuse_what_cannot_be_raised(slug: str, told: Raised | Sequence[Raised]) -> None:
+    for one in told if isinstance(told, Sequence) and not isinstance(told, str) else [told]:
+        is_type = isinstance(one, type) and issubclass(one, BaseException)
+        if one is not None and not is_type and not isinstance(one, BaseException):
+            raise TypeError(f"fail has {one!r} for step {slug}; give exceptions, or None for none")
+
+
+def _refuse_endless(record: Record) -> None:
+    if record.attempt >= MOST_ATTEMPTS:
+        raise RuntimeError(
+            f"step {record.step_slug} has failed {record.attempt} attempts of"
+            f" {record.max_attempts}; let one succeed, by mock= or a list in fail="
+        )
 
 
 def _flow_of_job(function: Any) -> Flow:
@@ -164,7 +192,7 @@ def _in_thread(call: Callable[[], Any]) -> Any:
         except BaseException as error:
             outcome["error"] = error
 
-    thread = threading.Thread(target=work, name="async handler")
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="async handler")
     thread.start()
     thread.join()
     if "error" in outcome:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -218,3 +220,81 @@ def test_a_failing_test_shows_the_picture_and_a_passing_one_does_not(pytester):
     outcome.assert_outcomes(failed=1, passed=1)
     outcome.stdout.fnmatch_lines(["*runs of flows*", "broken failed", "*perform*", "*not today"])
     assert outcome.stdout.str().count("runs of flows") == 1
+
+
+def test_what_a_handler_does_to_its_arguments_nobody_else_sees():
+    changing = Flow("changing", base_delay=0)
+
+    @changing.step
+    def first(run: Any, ctx: Context) -> Any:
+        run["seen"] += 1
+        ctx.flow_input()["seen"] += 10
+        if ctx.attempt == 1:
+            raise ValueError("again")
+        return [run]
+
+    @changing.map(over=first)
+    def each(item: Any) -> Any:
+        item["seen"] += 100
+        return item
+
+    @changing.step
+    def last(first: Any, each: Any, run: Any) -> Any:
+        first.append("more")
+        return [first[0]["seen"], each[0]["seen"], run["seen"]]
+
+    run = run_flow(changing, {"seen": 1})
+
+    assert run.output == {"last": [2, 102, 1]}
+    assert run.steps["first"].output == [{"seen": 2}]
+    assert run.input == {"seen": 1}
+
+
+@pytest.mark.parametrize(
+    ("told", "complaint"),
+    [
+        ({"fail": {"summary": "TimeoutError"}}, "fail has 'TimeoutError' for step summary"),
+        ({"fail": {"summary": [None, 3]}}, "fail has 3 for step summary; give exceptions"),
+        ({"fail": TimeoutError}, "fail is a dict by the slugs of steps"),
+        ({"mock": ["summary"]}, "mock is a dict by the slugs of steps"),
+        ({"mock": {summary: "x"}}, "mock names <function summary .*>; write the slug"),
+    ],
+)
+def test_what_is_no_mock_or_no_failure_is_refused_before_anything_runs(told, complaint):
+    with pytest.raises(TypeError, match=complaint):
+        run_flow(flow, {"url": "x"}, **told)
+
+
+def test_a_step_that_would_be_tried_for_ever_ends_the_test(monkeypatch):
+    monkeypatch.setattr(sys.modules["pgflowd.testing.run_flow"], "MOST_ATTEMPTS", 50)
+
+    @job("stubborn", max_attempts=2**31 - 1, base_delay=0)
+    def stubborn(run: Any) -> None:
+        raise ValueError
+
+    with pytest.raises(RuntimeError, match="step perform has failed 50 attempts of 2147483647"):
+        run_flow(stubborn)
+
+
+def test_a_handler_that_cancels_itself_has_failed_an_attempt():
+    @job("cancelling", max_attempts=2)
+    async def cancelling(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise asyncio.CancelledError
+        return ctx.attempt
+
+    assert run_flow(cancelling).output == {"perform": 2}
+
+
+def test_an_async_handler_sees_the_context_variables_of_the_test():
+    user: ContextVar[str] = ContextVar("user")
+
+    @job("who")
+    async def who(run: Any) -> str:
+        return user.get()
+
+    async def test() -> FlowRun:
+        user.set("me")
+        return run_flow(who)
+
+    assert asyncio.run(test()).output == {"perform": "me"}
