@@ -69,6 +69,8 @@ def _keep_times(thought: Thought) -> None:
         stop(thought, on.StopAsked())
     if thought.passed(mind.look_at):
         mind.look, mind.look_at = True, NEVER
+        mind.is_fallback = mind.look_reason == "fallback"
+        thought.do(on.LookedAround(mind.look_reason))
     calls.keep_times(thought)
     if thought.passed(mind.leave_at):
         _leave(thought)
@@ -158,7 +160,7 @@ def _leave(thought: Thought) -> None:
 def woken(thought: Thought, event: on.Woken) -> None:
     """Look for tasks, and ask soon whether those that run still should."""
     mind = thought.mind
-    mind.look = True
+    mind.look, mind.is_fallback = True, False
     if mind.running:
         calls.beat_soon(thought)
 
@@ -186,7 +188,7 @@ def refused(thought: Thought, event: on.Refused) -> None:
     doubled = max(knobs.backoff_min_s, 2 * mind.fork_delay_s)
     mind.fork_delay_s = min(knobs.backoff_max_s, doubled)
     mind.fork_from = thought.now + mind.fork_delay_s
-    mind.look_at = thought.by(min(mind.look_at, mind.fork_from))
+    thought.look_at(mind.fork_from, "due")
     text = f"a runner could not be started: {event.text}"
     thought.do(on.Say("warning", "worker.error", {"error": text, "wait_s": mind.fork_delay_s}))
 

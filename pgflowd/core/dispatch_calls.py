@@ -50,14 +50,23 @@ def _use_main(thought: Thought) -> None:
     if is_due or room:
         mind.sending, mind.reports = mind.reports[:MOST_REPORTS], mind.reports[MOST_REPORTS:]
         mind.wanted = room
+        mind.is_fallback = mind.is_fallback and not mind.sending
         if room:
             mind.look = False
         thought.do(on.Turn(mind.sending, room))
         mind.main = _busy(thought)
-    elif mind.asks_due and not mind.reports and mind.mode is Mode.WORKING:
-        mind.asks_due = False
+    elif _asks_due(thought):
+        mind.asks_due = mind.asks_soon = False
         thought.do(on.AskDue())
         mind.main = _busy(thought)
+
+
+def _asks_due(thought: Thought) -> bool:
+    """Whether to ask when the next message is due: if that may be soon, or nothing runs."""
+    mind = thought.mind
+    if mind.mode is not Mode.WORKING or mind.reports:
+        return False
+    return mind.asks_soon or (mind.asks_due and not mind.held and not mind.running)
 
 
 def _reports_are_due(thought: Thought) -> bool:
@@ -184,6 +193,7 @@ def turned(thought: Thought, event: on.Turned) -> None:
         mind.beat_at = thought.by(min(mind.beat_at, thought.now + knobs.heartbeat_interval_s))
     if wanted:
         _look_again(thought, len(event.tasks), wanted, event.chance)
+        mind.asks_soon = mind.asks_soon or (mind.asks_due and not sent and not event.tasks)
 
 
 def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
@@ -191,6 +201,7 @@ def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
     mind, knobs = thought.mind, thought.mind.knobs
     if got:
         mind.poll_s = 0.0
+    mind.look_at = NEVER
     if got >= wanted:
         mind.look = True
         return
@@ -198,17 +209,21 @@ def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
         ceiling = max(knobs.poll_min_s, 3 * mind.poll_s)
         drawn = knobs.poll_min_s + chance * (ceiling - knobs.poll_min_s)
         mind.poll_s = min(knobs.poll_max_s, drawn)
-        mind.look_at = thought.by(thought.now + max(knobs.poll_min_s, mind.poll_s))
+        thought.look_at(thought.now + max(knobs.poll_min_s, mind.poll_s), "poll")
     else:
-        mind.look_at = thought.by(thought.now + knobs.notify_fallback_s)
-        mind.asks_due = True
+        thought.look_at(thought.now + knobs.notify_fallback_s, "fallback")
+        mind.asks_due = bool(got) or not mind.is_fallback  # a fallback leaves it to the beats
 
 
 def next_due(thought: Thought, event: on.NextDue) -> None:
     mind = thought.mind
     mind.main = Line()
-    if event.in_s is not None:
-        mind.look_at = thought.by(min(mind.look_at, thought.now + max(0.001, event.in_s)))
+    _look_when_due(thought, event.in_s)
+
+
+def _look_when_due(thought: Thought, in_s: float | None) -> None:
+    if in_s is not None and not thought.mind.knobs.polls:
+        thought.look_at(thought.now + max(0.001, in_s), "due")
 
 
 def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None:
@@ -219,6 +234,9 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
     if answer.verdict != "error":
         if report.outcome != "completed" or thought.mind.knobs.tells_all:
             thought.do(runners.outcome_record(report, answer.verdict))
+        is_delayed = answer.verdict == "queued" and report.outcome != "released"
+        if is_delayed and not thought.mind.knobs.polls:
+            thought.mind.asks_soon = True
         return None
     state, text = answer.sqlstate or "", answer.message or "no reason given"
     if state.startswith(AGAIN_STATES):
@@ -245,6 +263,7 @@ def beaten(thought: Thought, event: on.Beaten) -> None:
     if event.standing != "ok":
         gone = "its row is deprecated" if event.standing == "deprecated" else "its row is gone"
         leave_for_successor(thought, gone)
+    _look_when_due(thought, event.due_in_s)
 
 
 def fetched(thought: Thought, event: on.Fetched) -> None:

@@ -74,10 +74,14 @@ class NextDue:
 
 @dataclass(frozen=True, slots=True)
 class Beaten:
-    """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row."""
+    """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row.
+
+    `due_in_s`: when the next hidden message becomes visible; None: there is none.
+    """
 
     verdicts: tuple[tuple[int, str], ...]
     standing: str = "ok"
+    due_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +298,13 @@ class Say:
     level: str
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAround:
+    """Nobody called, and it was time to look for tasks: "due", "fallback" or "poll"."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

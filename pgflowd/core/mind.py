@@ -184,7 +184,10 @@ class Mind:
     turn_from: float = 0.0  # not before; set when the server refuses our calls
     look: bool = True  # there may be tasks to claim
     look_at: float = NEVER
+    look_reason: str = ""  # why then: "due", "fallback", "poll"
+    is_fallback: bool = False  # we look only because nothing was heard for long
     asks_due: bool = False  # nobody told us yet when the next message becomes visible
+    asks_soon: bool = False  # likewise, and it may be soon: ask even while tasks run
     poll_s: float = 0.0
     beat_at: float = 0.0
     beaten_at: float = -NEVER
@@ -270,6 +273,11 @@ class Thought:
         if not self.mind.reports:
             self.mind.reports_since = self.now
         self.mind.reports = (*self.mind.reports, report)
+
+    def look_at(self, moment: float, reason: str) -> None:
+        """Look for tasks then, or earlier."""
+        if moment < self.mind.look_at:
+            self.mind.look_at, self.mind.look_reason = self.by(moment), reason
 
     def release(self, task: Task, reason: str, delay_s: float = 0.0) -> None:
         """Give a task back, its attempt unspent."""

@@ -33,6 +33,7 @@ class Standing:
     state: str  # "ok", "deprecated", "gone"
     queued: int = 0
     oldest_queued_s: float | None = None
+    due_in_s: float | None = None  # until the next hidden message becomes visible
 
 
 def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem]:
@@ -115,7 +116,8 @@ def beat(worker_id: UUID, queue: str) -> Call[Standing]:
          where worker.worker_id = %s
         returning worker.deprecated_at is not null,
           (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting),
-          (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now())
+          (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now()),
+          (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
         """
     ).format(table=table, most=sql.Literal(MOST_COUNTED))
     return Call(query.as_string(), (worker_id,), _standing)
@@ -151,8 +153,8 @@ def step_output(run_id: str, step: str) -> Call[bytes | None]:
 def _standing(rows: Rows) -> Standing:
     if not rows:
         return Standing("gone")
-    is_deprecated, queued, oldest_s = rows[0]
-    return Standing("deprecated" if is_deprecated else "ok", queued, oldest_s)
+    is_deprecated, queued, oldest_s, due_in_s = rows[0]
+    return Standing("deprecated" if is_deprecated else "ok", queued, oldest_s, due_in_s)
 
 
 def _first(rows: Rows) -> bytes | None:

@@ -290,6 +290,7 @@ class _Worker:
             on.Reap: lambda action: runners.reap(action.id),
             on.KillZygote: lambda action: runners.kill_zygote(),
             on.Say: lambda a: self._log.write(a.level, a.event, **a.fields),
+            on.LookedAround: lambda action: self._numbers.woken(action.reason),
             on.Leave: self._leave,
         }
 

@@ -142,10 +142,11 @@ class Lines:
         row = workers.beat(self._worker_id, self._queue)
         if not action.tokens:
             self.standing = await run_async(conn, row)
-            return on.Beaten((), self.standing.state)
+            return on.Beaten((), self.standing.state, self.standing.due_in_s)
         beats = tasks.heartbeat(self._worker_id, action.tokens, self._lease_s)
         self.standing, verdicts = await together_async(conn, row, beats)
-        return on.Beaten(tuple((v.token, v.verdict) for v in verdicts), self.standing.state)
+        told = tuple((each.token, each.verdict) for each in verdicts)
+        return on.Beaten(told, self.standing.state, self.standing.due_in_s)
 
     async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
         problem = body = None

@@ -46,6 +46,8 @@ class Numbers:
                 self._last.append((now, succeeded, took_s))
                 observe(self._seconds.setdefault(runner.task.step, []), took_s)
         elif type(event) is on.Turned:
+            if mind.sending and event.tasks:
+                self.woken("completion")
             for report in mind.sending:
                 counts = self._tasks.setdefault(report.task.step, Counter())
                 counts[report.outcome] += 1

@@ -1,0 +1,458 @@
+"""What a worker decides, one rule at a time; test_dispatch_random.py tries everything at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgflowd.core import happenings as on
+from pgflowd.core.dispatch import decide
+from pgflowd.core.dispatch_runners import CHILDREN
+from pgflowd.core.mind import NEVER, Knobs, Mind, Mode, Phase, Report, Task
+
+KNOBS = Knobs(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
+
+
+class Play:
+    """A mind, a clock, and what was decided last."""
+
+    def __init__(self, **knobs: object) -> None:
+        self.mind = Mind(replace(KNOBS, **knobs))  # type: ignore[arg-type]
+        self.now = 100.0
+        self.actions: list[object] = []
+        self.tell(on.Tick())
+        self.tell(on.Beaten(()))
+
+    def tell(self, event: object, after_s: float = 0.0) -> list[object]:
+        self.now += after_s
+        self.mind, self.actions = decide(self.mind, event, self.now)
+        return self.actions
+
+    def did(self, kind: type) -> list[object]:
+        return [action for action in self.actions if isinstance(action, kind)]
+
+    def claim(self, *tokens: int, timeout_s: float = 60.0) -> None:
+        """Let the turn under way end with these tasks."""
+        tasks = tuple(task(token, timeout_s=timeout_s) for token in tokens)
+        answers = tuple(on.Answer("completed") for _ in self.mind.sending)
+        self.tell(on.Turned(answers, tasks))
+
+    def ready(self) -> None:
+        """Let every runner that was asked for be there."""
+        for fork in self.did(on.Fork):
+            self.tell(on.Forked(fork.id, 1000 + fork.id))
+            self.tell(on.RunnerReady(fork.id))
+
+    def done(self, token: int, *left: str) -> list[object]:
+        runner = next(r for r in self.mind.runners.values() if r.task and r.task.token == token)
+        return self.tell(on.Done(runner.id, Report(runner.task, "completed", b"1"), left))
+
+    def busy(self, *tokens: int, **how: float) -> None:
+        """Have runners that work on these."""
+        self.claim(*tokens, **how)
+        self.ready()
+
+    def phases(self) -> list[Phase]:
+        return [runner.phase for runner in self.mind.runners.values()]
+
+
+def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
+    return Task(f"run{token}", step, 0, token, 1, 3, timeout_s, b"{}", None)
+
+
+def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
+    play = Play()
+
+    assert play.mind.wanted == 4
+    play.busy(1)
+    play.tell(on.Woken())
+
+    assert play.did(on.Turn) == [on.Turn((), 3)]
+
+
+def test_short_tasks_are_claimed_ahead_and_long_ones_are_not():
+    play = Play(batch_size=50)
+    for token in range(1, 40):
+        play.busy(token)
+        play.now += 0.001
+        play.done(token)
+
+    assert play.mind.wanted == 50
+    play.busy(100)
+    play.now += 5
+    play.done(100)
+
+    assert play.mind.wanted == 4
+
+
+def test_a_report_takes_the_next_claim_along():
+    play = Play()
+    play.busy(1)
+
+    play.done(1)
+
+    [turn] = play.did(on.Turn)
+    assert [report.task.token for report in turn.reports] == [1]
+    assert turn.wanted == 4
+
+
+def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
+    play = Play(max_concurrency=1, batch_size=100)
+    play.mind.pace_s = 0.001
+    play.busy(1, 2, 3)
+    play.claim()
+    play.tell(on.NextDue(None))
+
+    assert not [a for a in play.done(1) if isinstance(a, on.Turn)]
+    assert play.mind.nap_s(play.now) == pytest.approx(0.002)
+    play.tell(on.Tick(), after_s=0.002)
+
+    assert len(play.did(on.Turn)) == 1
+
+
+def test_rule_36_the_last_used_runner_goes_first():
+    play = Play()
+    play.busy(1, 2)
+    play.done(1)
+    play.claim()
+    play.done(2)
+    play.claim(3)
+
+    [send] = play.did(on.Send)
+    assert send.id == 2
+
+
+def test_rule_37_an_outcome_in_the_socket_wins_over_the_deadline():
+    play = Play()
+    play.busy(1, timeout_s=1.0)
+
+    play.tell(on.Tick(), after_s=1.0)
+    assert play.actions == [on.Peek(1, 1)]
+    play.done(1)
+
+    assert play.did(on.Turn)[0].reports[0].outcome == "completed"
+    assert not play.tell(on.Silent(1, 1))
+
+
+def test_rule_37_term_grace_kill_reap_and_only_then_the_report():
+    play = Play()
+    play.busy(1, timeout_s=1.0)
+    play.tell(on.Tick(), after_s=1.0)
+
+    assert play.tell(on.Silent(1, 1)) == [on.Term(1)]
+    assert play.tell(on.Tick(), after_s=2.0) == [on.Kill(1)]
+    assert play.tell(on.RunnerEnded(1)) == [on.Reap(1)]
+    play.tell(on.Reaped(1, 9, 0.5, 4096, 'Current thread 0x1:\n  File "flows/a.py", line 7 in a'))
+
+    [report] = play.did(on.Turn)[0].reports
+    assert report.outcome == "timed_out"
+    assert report.fields["error_message"] == "timed out after 1 s; it was at flows/a.py:7 in a"
+
+
+def test_after_sigterm_an_outcome_only_shortens_the_wait():
+    play = Play()
+    play.busy(1, timeout_s=1.0)
+    play.tell(on.Tick(), after_s=1.0)
+    play.tell(on.Silent(1, 1))
+
+    play.done(1)
+
+    assert play.did(on.Kill) == [on.Kill(1)]
+
+
+def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
+    play = Play()
+    play.busy(1)
+
+    play.done(1, CHILDREN)
+    assert play.did(on.Kill) and not play.mind.sending
+    play.tell(on.RunnerEnded(1))
+    play.tell(on.Reaped(1, 9))
+
+    assert play.mind.reports[0].outcome == "completed"
+
+
+def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
+    play = Play(max_concurrency=1)
+    play.busy(1, timeout_s=1.0)
+    play.tell(on.Tick(), after_s=1.0)
+    play.tell(on.Silent(1, 1))
+    play.tell(on.Tick(), after_s=2.0)
+
+    play.tell(on.Tick(), after_s=10.0)
+
+    assert play.did(on.Say)[0].level == "error"
+    assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0)
+    assert play.phases() == [Phase.STUCK]
+
+
+def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
+    play = Play()
+    play.claim(1)
+
+    play.tell(on.Tick(), after_s=4.9)
+    assert not play.did(on.KillZygote)
+    play.tell(on.Tick(), after_s=0.1)
+
+    assert play.did(on.KillZygote)
+
+
+def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
+    play = Play(backoff_min_s=0.1, max_concurrency=1)
+    pauses = []
+    for token in range(1, 5):
+        play.claim(token)
+        play.tell(on.Refused(play.did(on.Fork)[0].id, "no memory"))
+        assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0)
+        assert play.mind.sending[0].outcome == "released"
+        pauses.append(play.did(on.Say)[0].fields["wait_s"])
+        play.tell(on.Turned((on.Answer("queued"),), ()))
+        play.tell(on.Tick(), after_s=pauses[-1])
+        assert play.mind.wanted == 1
+
+    assert pauses == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_rule_39_three_unready_deaths_in_a_row_are_a_bug():
+    play = Play(max_concurrency=1)
+    for token in (1, 2, 3):
+        play.claim(token)
+        [fork] = play.did(on.Fork)
+        play.tell(on.RunnerEnded(fork.id))
+        play.tell(on.Reaped(fork.id, 256))
+        assert {report.outcome for report in play.mind.sending} == {"released"}
+
+    assert play.mind.exit_code == 70
+    assert play.mind.mode is Mode.DRAINING
+
+
+def test_rule_41_outcomes_stay_in_order_while_the_database_is_away():
+    play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
+    play.busy(1, 2, 3)
+    play.done(2)
+    play.tell(on.Broken("main", "again", "gone", 1.0))
+    play.done(1)
+    play.done(3)
+
+    assert [report.task.token for report in play.mind.reports] == [2, 1, 3]
+    assert play.tell(on.Tick(), after_s=0.1)[-1] == on.Connect("main")
+    play.tell(on.Connected("main"))
+
+    assert [report.task.token for report in play.mind.sending] == [2, 1, 3]
+
+
+def test_waits_for_the_database_grow_and_are_jittered():
+    play = Play(reconnect_min_s=0.25, reconnect_max_s=1.0)
+    naps = []
+    for chance in (0.0, 1.0, 0.0, 1.0):
+        play.tell(on.Broken("main", "again", "gone", chance))
+        naps.append(round(play.mind.main.until - play.now, 3))
+        play.now = play.mind.main.until
+        play.tell(on.Tick())
+
+    assert naps == [0.125, 0.5, 0.5, 1.0]
+
+
+def test_a_call_over_its_limit_has_its_socket_shut_down():
+    play = Play(call_limit_s=8.0)
+
+    play.tell(on.Tick(), after_s=8.0)
+
+    assert on.Cut("main") in play.actions
+
+
+def test_row_74_a_report_whose_run_is_locked_is_sent_again():
+    play = Play(reconnect_min_s=0.1)
+    play.busy(1)
+    play.done(1)
+
+    play.tell(on.Turned((on.Answer("error", "55P03", "locked"),), ()))
+    assert not play.did(on.Turn)
+    play.tell(on.Tick(), after_s=0.1)
+
+    assert play.did(on.Turn)[0].reports[0].outcome == "completed"
+
+
+def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
+    play = Play()
+    play.busy(1)
+    play.done(1)
+
+    play.tell(on.Turned((on.Answer("lost", "PF001"),), ()))
+
+    assert play.did(on.Say)[0].fields["code"] == "E407"
+    assert not play.mind.reports
+
+
+def test_a_beat_names_running_held_and_unreported_tasks():
+    play = Play(max_concurrency=1)
+    play.mind.pace_s = 0.001
+    play.busy(1, 2, 3)
+    play.done(1)
+
+    play.tell(on.Tick(), after_s=5.0)
+
+    assert set(play.did(on.Beat)[0].tokens) == {1, 2, 3}
+
+
+def test_without_a_lease_beats_are_rare():
+    play = Play(heartbeat_interval_s=5.0)
+    play.claim()
+    play.tell(on.NextDue(None))
+
+    assert not [a for a in play.tell(on.Tick(), after_s=14.9) if isinstance(a, on.Beat)]
+    assert play.tell(on.Tick(), after_s=0.1) == [on.Beat(())]
+
+
+def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
+    play = Play()
+    play.busy(1)
+
+    play.tell(on.Woken(), after_s=1.0)
+
+    assert play.did(on.Beat) == [on.Beat((1,))]
+
+
+def test_polling_draws_its_waits_between_the_limits_and_begins_anew_after_work():
+    play = Play(polls=True, poll_min_s=0.05, poll_max_s=5.0)
+    waits = []
+    for _ in range(8):
+        play.tell(on.Turned((), (), 1.0))
+        waits.append(round(play.mind.look_at - play.now, 3))
+        play.now = play.mind.look_at
+        play.tell(on.Tick())
+
+    assert waits == [0.05, 0.15, 0.45, 1.35, 4.05, 5.0, 5.0, 5.0]
+    play.claim(1)
+    assert round(play.mind.look_at - play.now, 3) == 0.05
+
+
+def test_an_idle_worker_looks_again_when_the_next_message_is_due():
+    play = Play()
+    play.claim()
+    assert play.did(on.AskDue)
+
+    play.tell(on.NextDue(1.5))
+
+    assert play.mind.look_at == play.now + 1.5
+    play.tell(on.Tick(), after_s=1.5)
+    assert play.did(on.Turn) and play.did(on.LookedAround) == [on.LookedAround("due")]
+
+
+def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
+    play = Play()
+    play.claim()
+    play.tell(on.NextDue(None))
+    began, asked = play.now, 0
+
+    while play.now < began + 300:
+        play.now += play.mind.nap_s(play.now) or 0.001
+        actions = play.tell(on.Tick())
+        asked += len(actions) - len(play.did(on.LookedAround))
+        if play.did(on.Turn):
+            play.claim()
+            asked += len(play.actions)
+        if play.did(on.Beat):
+            play.tell(on.Beaten(()))
+
+    assert asked <= 30
+
+
+def test_a_held_task_waits_a_second_at_most():
+    play = Play(max_concurrency=1)
+    play.mind.pace_s = 0.001
+    play.busy(1, 2)
+    play.claim()
+    play.tell(on.NextDue(None))
+
+    play.tell(on.Tick(), after_s=1.0)
+
+    assert [(r.task.token, r.outcome) for r in play.mind.sending] == [(2, "released")]
+
+
+def test_rule_33_a_drain_claims_nothing_and_waits_for_what_runs():
+    play = Play()
+    play.busy(1, 2)
+
+    assert play.tell(on.DrainAsked(10.0)) == [on.TellStopping(1), on.TellStopping(2)]
+    play.done(1)
+    assert play.did(on.Turn)[0].wanted == 0
+    play.tell(on.Turned((on.Answer("completed"),), ()))
+    play.done(2)
+    play.tell(on.Turned((on.Answer("completed"),), ()))
+    for runner in (1, 2):
+        play.tell(on.RunnerEnded(runner))
+        play.tell(on.Reaped(runner, 0))
+
+    assert play.did(on.Goodbye)
+    assert play.tell(on.SaidGoodbye()) == [on.Leave(0)]
+    assert play.mind.nap_s(play.now) is None and play.mind.alarm == NEVER
+
+
+def test_rule_32_a_drain_becomes_a_quick_stop_when_its_time_is_over():
+    play = Play()
+    play.busy(1)
+    play.tell(on.DrainAsked(3.0))
+
+    play.tell(on.Tick(), after_s=3.0)
+
+    assert on.Peek(1, 1) in play.actions
+
+
+def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
+    play = Play()
+    play.busy(1, 2)
+    play.tell(on.StopAsked())
+    play.done(1)
+    play.tell(on.Silent(2, 2))
+    play.tell(on.RunnerEnded(2))
+    play.tell(on.Reaped(2, 15))
+
+    told = [*play.mind.sending, *play.mind.reports]
+    assert [(r.task.token, r.outcome) for r in told] == [(1, "completed"), (2, "released")]
+
+
+def test_row_26_a_quick_stop_ends_even_if_nobody_answers():
+    play = Play(kill_grace_s=0.5)
+    play.busy(1)
+    play.tell(on.StopAsked())
+
+    play.tell(on.Tick(), after_s=3.5)
+
+    assert on.Leave(0) in play.actions
+    assert play.did(on.Leave)
+
+
+@pytest.mark.parametrize("standing", ["deprecated", "gone"])
+def test_rule_40_a_deprecated_worker_drains_and_exits_10(standing):
+    play = Play()
+    play.claim()
+
+    play.tell(on.Beaten((), standing))
+    play.tell(on.NextDue(None))
+    play.tell(on.SaidGoodbye())
+
+    assert play.did(on.Leave)[0].code == 10
+
+
+def test_tasks_that_come_after_a_drain_began_are_given_back():
+    play = Play()
+    play.tell(on.DrainAsked())
+
+    play.claim(1, 2)
+
+    assert [report.outcome for report in play.mind.sending] == ["released"] * 2
+
+
+def test_a_report_that_the_server_refuses_becomes_a_failure_once():
+    play = Play()
+    play.busy(1)
+    play.done(1)
+    play.tell(on.Turned((on.Answer("error", "54000", "too large"),), ()))
+
+    [report] = play.mind.sending
+    assert report.outcome == "failed" and "too large (54000)" in report.fields["error_message"]
+    play.tell(on.Turned((on.Answer("error", "54000", "too large"),), ()))
+
+    assert not play.mind.sending and play.did(on.Say)[0].level == "error"
