@@ -23,7 +23,6 @@ from pgflowd.core import happenings as on
 from pgflowd.core.mind import NEVER, Cause, LineState, Mind, Mode, Phase, Thought
 
 ZYGOTE_LIMIT_S = 5.0  # silent for so long, it is killed
-HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
 STOP_EXTRA_S = 3.0  # beyond kill_grace: a quick stop ends whatever is unfinished
 CRASH_LIMIT_S = 2.0  # to report what a dead zygote took along
 GOODBYE_LIMIT_S = 2.0
@@ -80,7 +79,7 @@ def _give_back_what_waits(thought: Thought) -> None:
     """Release tasks that wait too long, but for those whose runner is being started."""
     mind = thought.mind
     for held in mind.held[mind.starting :]:
-        if thought.passed(held.since + HELD_LIMIT_S):
+        if thought.passed(held.since + runners.HELD_LIMIT_S):
             mind.held = tuple(each for each in mind.held if each is not held)
             thought.release(held.task, "no runner was free in time")
 

@@ -30,6 +30,7 @@ KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
 MOST_UNREADY_DEATHS = 3
 CHILDREN = "child processes"  # what a task left behind, if its runner has to be killed for it
 UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
+HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
 AHEAD_S = 0.02
 PACE_WEIGHT = 0.2
 
@@ -325,6 +326,7 @@ def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
             thought.release(task, "the worker stops")
         elif task.step in mind.knobs.steps:
             mind.held = (*mind.held, Held(task, thought.now))
+            thought.by(thought.now + HELD_LIMIT_S)
         else:
             text = f"the code has no step {task.step}; the task is given back for 30 s"
             fields = {**about(task), "code": "E406", "error": text}
