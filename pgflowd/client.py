@@ -22,7 +22,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.ids import uuid7
+from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.db import scripts
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.play import Connections, play, play_async
@@ -46,6 +46,7 @@ class Client:
     """For plain code and threads."""
 
     def __init__(self, database: str | Connection = "") -> None:
+        _refuse_kind(database, psycopg.AsyncConnection, "Client")
         self._url = database if isinstance(database, str) else ""
         self._given = None if isinstance(database, str) else database
         self._connections: Connections[Connection] = Connections()
@@ -88,17 +89,17 @@ class Client:
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
         _refuse(self._given)
-        return self._play(scripts.wait(_id(run_id), timeout))
+        return self._play(scripts.wait(run_id_of(run_id), timeout))
 
     def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
         """Read a run. NotFound."""
-        return self._play(scripts.get(_id(run_id)), conn)
+        return self._play(scripts.get(run_id_of(run_id)), conn)
 
     def get_run_with_states(
         self, run_id: RunId, *, conn: Connection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
-        return self._play(scripts.get_with_states(_id(run_id)), conn)
+        return self._play(scripts.get_with_states(run_id_of(run_id)), conn)
 
     def cancel(
         self,
@@ -109,7 +110,7 @@ class Client:
         conn: Connection | None = None,
     ) -> Run:
         """End a run and its running tasks. RunEnded if it is over; twice is once."""
-        return self._play(scripts.cancel(_id(run_id), reason, actor), conn)
+        return self._play(scripts.cancel(run_id_of(run_id), reason, actor), conn)
 
     def retry(
         self,
@@ -120,7 +121,7 @@ class Client:
         conn: Connection | None = None,
     ) -> Run:
         """Try the failed steps of a run again; completed work stays. NotRetryable."""
-        return self._play(scripts.retry(_id(run_id), actor, even_if_cancelled), conn)
+        return self._play(scripts.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
@@ -146,6 +147,7 @@ class Client:
     @contextmanager
     def _connection(self, conn: Connection | None) -> Iterator[Connection]:
         if given := conn or self._given:
+            _refuse_kind(given, psycopg.AsyncConnection, "Client")
             yield given
             return
         own = self._connections.take() or connect(self._url, name=NAME)
@@ -162,6 +164,7 @@ class AsyncClient:
     """For asyncio; the methods of `Client`, awaited."""
 
     def __init__(self, database: str | AsyncConnection = "") -> None:
+        _refuse_kind(database, psycopg.Connection, "AsyncClient")
         self._url = database if isinstance(database, str) else ""
         self._given = None if isinstance(database, str) else database
         self._connections: Connections[AsyncConnection] = Connections()
@@ -205,17 +208,17 @@ class AsyncClient:
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
         _refuse(self._given)
-        return await self._play(scripts.wait(_id(run_id), timeout))
+        return await self._play(scripts.wait(run_id_of(run_id), timeout))
 
     async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
         """Read a run. NotFound."""
-        return await self._play(scripts.get(_id(run_id)), conn)
+        return await self._play(scripts.get(run_id_of(run_id)), conn)
 
     async def get_run_with_states(
         self, run_id: RunId, *, conn: AsyncConnection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
-        return await self._play(scripts.get_with_states(_id(run_id)), conn)
+        return await self._play(scripts.get_with_states(run_id_of(run_id)), conn)
 
     async def cancel(
         self,
@@ -226,7 +229,7 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> Run:
         """End a run and its running tasks. RunEnded if it is over; twice is once."""
-        return await self._play(scripts.cancel(_id(run_id), reason, actor), conn)
+        return await self._play(scripts.cancel(run_id_of(run_id), reason, actor), conn)
 
     async def retry(
         self,
@@ -237,7 +240,7 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Try the failed steps of a run again; completed work stays. NotRetryable."""
-        return await self._play(scripts.retry(_id(run_id), actor, even_if_cancelled), conn)
+        return await self._play(scripts.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
     async def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
@@ -263,6 +266,7 @@ class AsyncClient:
     @asynccontextmanager
     async def _connection(self, conn: AsyncConnection | None) -> AsyncIterator[AsyncConnection]:
         if given := conn or self._given:
+            _refuse_kind(given, psycopg.Connection, "AsyncClient")
             yield given
             return
         own = self._connections.take() or await connect_async(self._url, name=NAME)
@@ -283,16 +287,20 @@ def _refuse(given: object) -> None:
         )
 
 
-def _id(run_id: RunId) -> UUID:
-    return run_id if isinstance(run_id, UUID) else UUID(run_id)
+def _refuse_kind(database: object, other: type[Any], name: str) -> None:
+    """Tell of a connection for the other client, and of None, which is no URL."""
+    if database is None:
+        raise TypeError(f"{name}(None): without an argument {name}() takes the libpq environment")
+    if isinstance(database, other):
+        raise TypeError(f"{name} cannot use {other.__name__}; that is for the other client")
 
 
 def _id_or_new(run_id: RunId | None) -> UUID:
-    return _new_id() if run_id is None else _id(run_id)
+    return _new_id() if run_id is None else run_id_of(run_id)
 
 
 def _ids(run_ids: Sequence[RunId] | None, inputs: Sequence[Any]) -> list[UUID]:
-    return [_new_id() for _ in inputs] if run_ids is None else [_id(one) for one in run_ids]
+    return [_new_id() for _ in inputs] if run_ids is None else [run_id_of(one) for one in run_ids]
 
 
 def _new_id() -> UUID:

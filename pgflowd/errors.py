@@ -30,6 +30,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 TITLES: dict[str, str] = {
     "E101": "no such config file",
@@ -224,7 +228,9 @@ class MapInput(RunError):
 
 
 class WaitTimeout(RunError, TimeoutError):
-    """`wait` gave up; the run itself goes on."""
+    """`wait` gave up; the run, of which `run_id` is the id, goes on."""
+
+    run_id: UUID | None = None
 
 
 class Bug(PgflowdError):

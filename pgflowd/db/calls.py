@@ -38,7 +38,7 @@ class Call(Generic[A]):
 
 def run(conn: SyncConnection, call: Call[A]) -> A:
     """Perform the call and return its answer."""
-    with translated(conn), conn.cursor(row_factory=tuple_row) as cursor:
+    with translated(conn), psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
         _leave_json_alone(cursor)
         cursor.execute(call.sql.encode(), call.params)
         return call.read(cursor.fetchall())
@@ -47,7 +47,7 @@ def run(conn: SyncConnection, call: Call[A]) -> A:
 async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
     """Do what `run` does, for those who await."""
     with translated(conn):
-        async with conn.cursor(row_factory=tuple_row) as cursor:
+        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
             _leave_json_alone(cursor)
             await cursor.execute(call.sql.encode(), call.params)
             return call.read(await cursor.fetchall())

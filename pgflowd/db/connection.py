@@ -87,6 +87,7 @@ def conninfo(url: str, name: str, limits: Limits) -> str:
     """Return the connection string with our defaults beside what the URL says."""
     defaults: dict[str, Any] = {
         "application_name": name,
+        "client_encoding": "UTF8",  # whatever PGCLIENTENCODING says
         "connect_timeout": max(2, round(limits.connect_s)),
         "target_session_attrs": "read-write",
         "keepalives": 1,

@@ -8,7 +8,7 @@ plain connections and once on asyncio ones, so the logic stands here and stands 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -55,12 +55,16 @@ Script = Generator[Step, Any, T]
 
 
 def start(flow_slug: str, input: Any, run_id: UUID) -> Script[Run]:
+    _refuse_no_slug(flow_slug)
     text = encode(input, what="input")
     run: Run = yield from _naming(runs.start(flow_slug, text, run_id), flow_slug, run_id)
     return run
 
 
 def start_many(flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[UUID]) -> Script[list[Run]]:
+    _refuse_no_slug(flow_slug)
+    if isinstance(inputs, str | bytes | Mapping):  # these can be counted through as well
+        raise TypeError(f"start_flows takes a list of inputs, not one {type(inputs).__name__}")
     if len(inputs) != len(run_ids):
         raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
     texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
@@ -111,12 +115,18 @@ def wait(run_id: UUID, timeout_s: float | None) -> Script[Run]:
         now: float = yield Now()
         left_s = float("inf") if timeout_s is None else began + timeout_s - now
         if left_s <= 0:
-            raise WaitTimeout(
-                f"run {run_id} has not ended after {timeout_s:g} s; it goes on",
-                next="wait again, or cancel it",
-            )
+            raise _given_up(run_id, timeout_s)
         yield Nap(min(nap_s, left_s))
         nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
+
+
+def _given_up(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
+    error = WaitTimeout(
+        f"run {run_id} has not ended after {timeout_s:g} s; it goes on",
+        next="wait again, or cancel it",
+    )
+    error.run_id = run_id
+    return error
 
 
 def start_and_wait(
@@ -137,6 +147,14 @@ def _naming(call: Call[T], flow_slug: str, run_id: UUID | None) -> Script[T]:
         text = f"run {run_id} exists already" if run_id else "one of the runs exists already"
         raise RunExists(text, next="leave run_id out to start another") from error
     return started
+
+
+def _refuse_no_slug(flow_slug: Any) -> None:
+    """Tell of a flow, a job or nothing in the place of a slug, before the database does."""
+    if not isinstance(flow_slug, str):
+        flow = getattr(flow_slug, "flow", flow_slug)
+        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
+        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
 
 
 def _known(run: AnyRun | None, run_id: UUID) -> AnyRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -420,3 +421,57 @@ def test_ids_begin_with_the_time_and_are_told_apart_by_their_end():
     assert str(one) == "018bcfe5-6800-7000-8000-000000000000"
     assert str(two) == "018bcfe5-6801-7fff-bfff-ffffffffffff"
     assert (one.version, one.variant) == (7, UUID(int=0x8 << 60).variant)
+
+
+def test_a_run_that_nobody_waited_for_long_enough_can_be_waited_for_again(client, conn):
+    with pytest.raises(WaitTimeout) as caught:
+        client.start_flow_sync("greet", 1, timeout=0)
+    work(conn)
+    work(conn)
+
+    assert client.wait(caught.value.run_id, timeout=10).status == "completed"
+
+
+def test_mistaken_arguments_are_told_as_what_they_are(client, conn):
+    run = client.start_flow("greet", 1)
+
+    with pytest.raises(ValueError, match="'run 7' is no run id, such as 019bc0de-"):
+        client.get_run("run 7")
+    with pytest.raises(TypeError, match=r"a run id is a UUID .* write \.run_id behind it"):
+        client.wait(run)
+    with pytest.raises(TypeError, match=r"a flow is named by its slug, .*; write 'greet'"):
+        client.start_flow(flow, 1)
+    with pytest.raises(TypeError, match="start_flows takes a list of inputs, not one dict"):
+        client.start_flows("greet", {"url": "x"})
+    with pytest.raises(TypeError, match="takes the libpq environment"):
+        Client(None)
+    with pytest.raises(TypeError, match="AsyncClient cannot use Connection"):
+        AsyncClient(conn)
+
+
+def test_a_connection_of_the_caller_may_have_cursors_of_its_own(client, conn, database):
+    with database.connect(cursor_factory=psycopg.RawCursor, row_factory=dict_row) as own:
+        run = client.start_flow("greet", {"x": "%s $1"}, conn=own)
+
+        assert client.get_run(run.run_id, conn=own).input == {"x": "%s $1"}
+
+
+def test_text_arrives_whatever_encoding_the_environment_asks_for(database, conn, monkeypatch):
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+
+    with Client(database.dsn) as client:
+        assert client.start_flow("greet", "größer € 日").input == "größer € 日"
+
+
+def test_a_forked_child_takes_no_connection_of_its_parent(client, conn):
+    run = client.start_flow("greet", 1)
+    child = os.fork()
+    if child == 0:
+        found: list[Any] = []
+        try:
+            found = [client.get_run(run.run_id).input for _ in range(20)]
+        finally:
+            os._exit(0 if found == [1] * 20 else 1)
+
+    assert [client.get_run(run.run_id).input for _ in range(20)] == [1] * 20
+    until(lambda: os.waitpid(child, os.WNOHANG) == (child, 0), within_s=20)
