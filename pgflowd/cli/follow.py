@@ -115,7 +115,9 @@ class Follower:
 def _too_late(run_ids: Sequence[UUID], timeout_s: float | None) -> WaitTimeout:
     which = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"
     goes_on = "it goes on" if len(run_ids) == 1 else "they go on"
-    return WaitTimeout(
+    error = WaitTimeout(
         f"{which} did not end within {timeout_s:g} s; {goes_on}",
         next=f"`pgflowd runs wait {run_ids[0]}` waits again, `pgflowd runs cancel` ends it",
     )
+    error.run_id = run_ids[0]
+    return error

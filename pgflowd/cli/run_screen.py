@@ -85,8 +85,10 @@ def ended_screen(app: App, ended: Sequence[RunWithStates]) -> None:
         else:
             told = one_line(app.hide(why(run) or ""))
             sign = mark(app.out, run.status)
-            which = f"run {short_id(run.run_id)}  "
-            app.say(f"{which}{sign.painted(f' {run.status}')}  {told}".rstrip())
+            head = f"run {short_id(run.run_id)}  "
+            state = f" {run.status}"
+            taken = len(head) + len(sign.text) + len(state)
+            _say_wrapped(app, f"{head}{sign.painted(state)}", taken, told)
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -166,11 +168,10 @@ def _head(app: App, view: View) -> list[str]:
     if app.out.width is None or len(whole) <= app.out.width:
         return [plain(app.out, "   ".join([*painted_parts, f"input {told}"]))]
     told = one_line(app.hide(brief(run.input, _room(app, "input"))))
-    return [
-        painted_parts[0],
-        "  ".join(painted_parts[1:]),
-        plain(app.out, f"input {told}"),
-    ]
+    lines = [painted_parts[0], "  ".join(painted_parts[1:]), plain(app.out, f"input {told}")]
+    if len(f"{run.flow_slug}  {sign.text}{state}") > app.out.width:
+        lines[1:2] = [run.flow_slug, sign.painted(state.partition(",")[0])]
+    return lines
 
 
 def _attempts(app: App, view: View) -> None:
@@ -195,12 +196,17 @@ def _attempts(app: App, view: View) -> None:
 
 def _labelled(app: App, label: str, text: str) -> None:
     """A text with its name before it, whole, wrapped under itself where it is long."""
-    text = plain(app.out, one_line(app.hide(text)))
-    head = f" {label}  "
-    if app.out.width is None or len(head) + len(text) <= app.out.width:
-        app.say(f"{head}{text}")
+    text = one_line(app.hide(text))
+    _say_wrapped(app, f" {label}", len(label) + 1, text)
+
+
+def _say_wrapped(app: App, head: str, taken: int, text: str) -> None:
+    """A text behind its head, or below it where there is no room."""
+    text = plain(app.out, text)
+    if app.out.width is None or taken + 2 + len(text) <= app.out.width:
+        app.say(f"{head}  {text}".rstrip())
         return
-    app.say(head.rstrip())
+    app.say(head)
     for line in textwrap.wrap(text, max(app.out.width - 3, 20)):
         app.say(f"   {line}")
 

@@ -17,7 +17,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Group
 from pgflowd.cli.params import DURATION, FLOW, JSON, RUN
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import NotRetryable, PgflowdError
 
 if TYPE_CHECKING:
     import psycopg
@@ -229,7 +229,12 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     from pgflowd.db import scripts
 
     def again(run_id: UUID) -> Any:
-        return scripts.retry(run_id, None, even_if_cancelled)
+        try:
+            return (yield from scripts.retry(run_id, None, even_if_cancelled))
+        except NotRetryable as error:
+            if "cancelled" in error.text:
+                error.next = "--even-if-cancelled tries it again all the same"
+            raise
 
     if not then_follow:
         _each(app, run, again, "tried again")

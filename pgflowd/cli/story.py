@@ -57,10 +57,18 @@ def story_of(run: RunWithStates, troubles: Iterable[Trouble] = ()) -> list[Happe
     assert run.started_at is not None
     inner = [happening for state in run.steps.values() for happening in _of_step(run, state)]
     inner += [_of_trouble(run, trouble) for trouble in troubles if trouble.outcome in _TOLD]
-    order = {"step:started": 0, "task": 1}
-    inner.sort(key=lambda one: (one.at, order.get(one.event, order.get(one.event[:4], 2))))
+    inner.sort(key=lambda one: (one.at, _rank(one)))
     start = _about(run, "run:started", run.started_at)
     return [start, *inner, *_end(run)]
+
+
+def _rank(happening: Happening) -> int:
+    """What comes first of all that one transaction did: a failure, an end, then a start."""
+    if happening.event.startswith("task:"):
+        return 0
+    if happening.event == "step:started":
+        return 2
+    return 1 if happening.took_s else 3
 
 
 def _of_step(run: RunWithStates, state: StepState) -> Iterable[Happening]:

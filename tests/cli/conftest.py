@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shop import MODULE, Shop
 
 from pgflowd.cli.main import run
+from pgflowd.testing.scratch import ScratchDatabase
 
 
 @dataclass
@@ -70,3 +72,25 @@ def process(elsewhere: Path) -> Callable[..., Ended]:
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     return runs
+
+
+@pytest.fixture
+def shop(database: ScratchDatabase) -> Shop:
+    """A database with three flows: a diamond, a map of the input, and a job."""
+    made = Shop(database)
+    made.deploy()
+    return made
+
+
+@pytest.fixture
+def here(pgflowd: Callable[..., Ended], database: ScratchDatabase) -> Callable[..., Ended]:
+    """Run a command line here, on the database of the test."""
+    return lambda *args: pgflowd(*args, "--database-url", database.dsn)
+
+
+@pytest.fixture
+def project(elsewhere: Path) -> Path:
+    """A project in the current directory, with the flows of the shop."""
+    (elsewhere / "pgflowd.toml").write_text('[pgflowd]\nflows = ["shop_flows"]\n')
+    (elsewhere / "shop_flows.py").write_text(MODULE)
+    return elsewhere
