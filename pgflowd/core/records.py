@@ -18,7 +18,10 @@ from typing import Any
 from pgflowd.core.redact import HIDDEN, one_line, redact
 
 LEVELS = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as syslog numbers them
+MOST_CHARS = 8000  # of one value, before secrets are looked for
 LONGEST = 4096  # what Linux writes into a pipe at once
+_SUSPICIOUS = frozenset(":=@>%\"' ")
+_MOST_PER_CHAR = 12  # bytes, when JSON escapes it
 _JOURNAL = {
     "flow": "PGFLOW_FLOW",
     "run": "PGFLOW_RUN_ID",
@@ -117,7 +120,7 @@ def _shown(value: Any) -> str:
 
 def _clean(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return redact(value, secrets)
+        return value if _is_harmless(value, secrets) else _redacted(value, secrets)
     if isinstance(value, Mapping):
         return {
             str(key): HIDDEN if str(key).lower() in hidden else _clean(each, hidden, secrets)
@@ -130,27 +133,45 @@ def _clean(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     return redact(str(value), secrets)
 
 
+def _is_harmless(text: str, secrets: list[str]) -> bool:
+    """Whether a short text, such as a slug or an id, can hold no secret; most can not."""
+    if len(text) > 64 or _SUSPICIOUS.intersection(text):
+        return False
+    return not any(secret in text for secret in secrets)
+
+
+def _redacted(text: str, secrets: list[str]) -> str:
+    return redact(_shortened(text, MOST_CHARS), secrets)
+
+
 def _cut(record: Record) -> Record:
-    """Shorten the longest values until the record fits."""
-    fields = dict(record.fields)
-    while (size := _size(record, fields)) > LONGEST:
-        key = max(fields, key=lambda name: len(_escaped(fields[name])))
-        text = fields[key] if isinstance(fields[key], str) else _shown(fields[key])
-        keep = max(0, len(text) * 2 // 3 if size > 2 * LONGEST else len(text) - 200)
-        if not keep:
-            del fields[key]
-            continue
-        fields[key] = text[: keep // 2] + "…" + text[len(text) - keep // 2 :]
-    return Record(record.event, record.level, record.at, fields)
+    """Shorten the long values, to less and less, until the record fits."""
+    limit = LONGEST
+    while not _fits(record):
+        limit //= 2
+        fields = {key: _shortened(value, limit) for key, value in record.fields.items()}
+        if limit == 0:
+            fields = {}
+        record = Record(record.event, record.level, record.at, fields)
+    return record
 
 
-def _size(record: Record, fields: Mapping[str, Any]) -> int:
-    whole = Record(record.event, record.level, record.at, fields)
-    return max(len(as_json(whole)), len(as_text(whole)))
+def _fits(record: Record) -> bool:
+    chars = sum(len(v) if isinstance(v, str) else 32 for v in record.fields.values())
+    if chars * _MOST_PER_CHAR + 40 * len(record.fields) + 200 <= LONGEST and not any(
+        isinstance(value, dict | list) for value in record.fields.values()
+    ):
+        return True
+    return len(as_json(record)) <= LONGEST and len(as_text(record)) <= LONGEST
 
 
-def _escaped(value: Any) -> str:
-    return json.dumps(value, default=str)
+def _shortened(value: Any, limit: int) -> Any:
+    """Keep the beginning and the end of what is too long."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else _shown(value)
+    half = limit // 2
+    return value if len(text) <= limit else f"{text[:half]}…{text[len(text) - half :]}"
 
 
 def _bytes(text: str) -> bytes:

@@ -70,6 +70,10 @@ class Post:
             if ready or len(self.orders) > count or time.monotonic() >= until:
                 return ready
 
+    def beat_now(self) -> None:
+        """Our numbers have changed in a way that people should see at once."""
+        self._beat_at = 0.0
+
     def say(self, message: Message) -> None:
         self.channel.send(message)
 

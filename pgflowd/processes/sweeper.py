@@ -125,6 +125,7 @@ class Sweeper:
         numbers = self._post.numbers
         numbers["recovered_24h"] = sum(each for _, each in self._recovered)
         numbers["stalled"] = numbers.get("stalled", 0) + count
+        self._post.beat_now()
 
 
 def _look(conn: psycopg.Connection[tuple[object, ...]]) -> None:

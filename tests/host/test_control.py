@@ -1,0 +1,161 @@
+"""The control socket: for us alone, one request, small and quick. Failures 33, 34, 104; rule 47."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import threading
+import time
+
+import pytest
+
+from pgflowd.host import control
+from pgflowd.host.control import (
+    LONGEST_REQUEST,
+    MOST_CLIENTS,
+    PATIENCE_S,
+    ControlSocket,
+    Lock,
+    Taken,
+)
+from pgflowd.testing.until import until
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """A control socket that is served by a thread; it answers with what it was asked."""
+    desk = ControlSocket(tmp_path / "control")
+    stop = threading.Event()
+
+    def serve():
+        while not stop.wait(0.002):
+            desk.accept()
+            for client in list(desk.clients.values()):
+                if client.answer:
+                    desk.write(client)
+                    continue
+                request = desk.read(client)
+                if request:
+                    said = {"asked": request.command, **request.arguments}
+                    desk.answer(client, said)
+            for client in list(desk.overdue(time.monotonic())):
+                desk.drop(client)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield desk
+    stop.set()
+    thread.join()
+    desk.close()
+
+
+def talk(desk, data):
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(5)
+        line.connect(str(desk.path))
+        line.sendall(data)
+        answer = b""
+        while chunk := line.recv(65536):
+            answer += chunk
+    return json.loads(answer)
+
+
+def test_a_request_is_answered(desk):
+    assert control.ask(desk.path, "stop", now=True) == {"asked": "stop", "now": True}
+
+
+def test_the_socket_is_ours_alone(desk):
+    assert stat.S_IMODE(desk.path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"hello\n", b"[]\n", b"{}\n", b'{"command": "explode"}\n', b'{"command": 3}\n', b"\xff\n",
+     b'{"command": ["status"]}\n', b"[" * 4000 + b"\n", b"\x80\x04pickle\n"],
+)  # fmt: skip
+def test_rule_47_garbage_is_answered_with_an_error(desk, data):
+    assert "error" in talk(desk, data)
+
+
+def test_a_greedy_client_is_refused(desk):
+    assert "error" in talk(desk, b"x" * (LONGEST_REQUEST + 1))
+
+
+def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
+    slow = socket.socket(socket.AF_UNIX)
+    slow.connect(str(desk.path))
+    slow.send(b'{"comm')
+    began = time.monotonic()
+
+    assert control.ask(desk.path, "status") == {"asked": "status"}
+    assert time.monotonic() - began < PATIENCE_S / 2
+    slow.settimeout(3)
+    assert slow.recv(10) == b""
+    slow.close()
+
+
+def test_only_so_many_are_served_at_a_time(desk):
+    lines = [socket.socket(socket.AF_UNIX) for _ in range(MOST_CLIENTS + 4)]
+    for line in lines:
+        line.connect(str(desk.path))
+    until(lambda: len(desk.clients) >= MOST_CLIENTS)
+
+    assert len(desk.clients) <= MOST_CLIENTS
+    for line in lines:
+        line.close()
+    until(lambda: not desk.clients, 3)
+    assert control.ask(desk.path, "status") == {"asked": "status"}
+
+
+def test_the_lock_tells_whose_socket_it_is(tmp_path):
+    path = tmp_path / "run" / "control"
+    lock = Lock(path)
+
+    with pytest.raises(Taken):
+        Lock(path)
+    lock.release()
+    Lock(path).release()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_socket_left_behind_is_replaced(tmp_path):
+    path = tmp_path / "control"
+    ControlSocket(path)
+
+    second = ControlSocket(path)
+
+    assert path.exists()
+    second.close()
+    assert not path.exists()
+
+
+def test_nothing_is_opened_through_a_symlink(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(PermissionError):
+        Lock(tmp_path / "run" / "control")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused_by_uid(desk):
+    desk.path.chmod(0o777)
+    for part in (desk.path.parent, *list(desk.path.parents)[1:4]):
+        part.chmod(0o755)
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        try:
+            control.ask(desk.path, "status")
+            os.write(writes, b"answered")
+        except BaseException as error:
+            os.write(writes, type(error).__name__.encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+    told = os.read(reads, 100)
+
+    assert told != b"answered"

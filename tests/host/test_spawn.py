@@ -1,0 +1,184 @@
+"""Forking a child: its first acts, its death with its parent, and traps 1 and 4 of runners.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pgflowd.core.messages import Drain, Failed, Ready
+from pgflowd.host.proc import command_line, in_session, look, start_time
+from pgflowd.host.sessions import kill_session
+from pgflowd.host.spawn import fork, parent_pid
+from pgflowd.testing.until import until
+
+
+def forked(main, **options):
+    return fork(main, title="pgflowd: a child", **options)
+
+
+def collected(child, within_s=5):
+    assert select.select([child.pidfd], [], [], within_s)[0], "it lives on"
+    status = child.collect()
+    said = child.channel.receive_all()
+    child.close()
+    return status, said
+
+
+def waiting(channel):
+    """Wait for an order, then end."""
+    channel.send(Ready())
+    while not channel.at_end:
+        select.select([channel], [], [])
+        if channel.receive():
+            return 7
+    return 3
+
+
+def test_a_child_runs_main_and_its_answer_is_its_exit_code():
+    child = forked(waiting)
+    child.channel.send(Drain(1.0))
+
+    assert collected(child) == (7, [Ready()])
+
+
+def test_a_child_is_up_within_a_few_hundredths_of_a_second():
+    began = time.monotonic()
+    child = forked(waiting)
+    select.select([child.channel], [], [], 5)
+    took_s = time.monotonic() - began
+
+    os.kill(child.pid, signal.SIGKILL)
+    collected(child)
+    assert took_s < 0.5  # 3 ms on an idle machine
+
+
+def test_the_end_of_its_pipe_ends_it():
+    child = forked(waiting)
+    select.select([child.channel], [], [], 5)
+
+    child.channel.close()
+
+    assert select.select([child.pidfd], [], [], 5)[0]
+    assert child.collect() == 3
+
+
+def tells(channel):
+    """Tell what the first acts have made of us."""
+    handlers = {
+        "int": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+        "term": signal.getsignal(signal.SIGTERM) is signal.SIG_IGN,
+        "usr2": signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL,
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "wakeup": signal.set_wakeup_fd(-1),
+        "session": os.getsid(0) == os.getpid(),
+        "descriptors": sorted(int(path.name) for path in Path("/proc/self/fd").iterdir()),
+        "channel": channel.fileno(),
+        "parent": parent_pid() == os.getppid(),
+    }
+    channel.send(Failed("E901", json.dumps(handlers)))
+    return 0
+
+
+def test_first_acts_leave_nothing_of_the_parent():
+    reads, writes = os.pipe2(os.O_NONBLOCK)
+    before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    old = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        _, said = collected(forked(tells))
+    finally:
+        signal.signal(signal.SIGUSR2, old)
+        signal.set_wakeup_fd(before)
+        os.close(writes)
+        os.close(reads)
+
+    told = json.loads(said[0].text)
+    own = {0, 1, 2, told["channel"]}
+    assert (told["int"], told["term"], told["usr2"]) == (True, True, True)
+    assert told["blocked"] == []
+    assert told["wakeup"] == -1
+    assert told["session"]
+    assert told["parent"]
+    assert len(set(told["descriptors"]) - own) <= 1  # the listing itself
+
+
+def test_a_signal_to_the_child_does_not_show_up_in_the_parents_pipe():
+    reads, writes = os.pipe2(os.O_NONBLOCK)
+    before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    old = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        child = forked(waiting)
+        select.select([child.channel], [], [], 5)
+        os.kill(child.pid, signal.SIGTERM)
+        child.channel.send(Drain(1.0))
+        collected(child)
+        got = os.read(reads, 100) if select.select([reads], [], [], 0)[0] else b""
+    finally:
+        signal.signal(signal.SIGUSR2, old)
+        signal.set_wakeup_fd(before)
+        os.close(writes)
+        os.close(reads)
+
+    assert signal.SIGTERM not in got
+
+
+def leaves_a_grandchild(channel):
+    subprocess.Popen(["sleep", "1000"])
+    channel.send(Ready())
+    select.select([channel], [], [])
+    return 0
+
+
+def test_the_death_of_a_child_is_seen_while_a_grandchild_holds_its_pipes():
+    child = forked(leaves_a_grandchild)
+    select.select([child.channel], [], [], 5)
+    left = [seen for seen in in_session(child.pid) if seen.pid != child.pid]
+
+    os.kill(child.pid, signal.SIGKILL)
+
+    assert select.select([child.pidfd], [], [], 1)[0]
+    assert kill_session(child.pid) >= 1
+    until(lambda: all(look(seen.pid) is None or look(seen.pid).is_zombie for seen in left))
+    assert collected(child)[0] == -9
+
+
+def raises(channel):
+    raise RuntimeError("on purpose")
+
+
+@pytest.mark.parametrize(
+    ("main", "status"),
+    [(raises, 70), (lambda channel: sys.exit(5), 5), (lambda channel: os._exit(78), 78)],
+)
+def test_how_a_child_ends_is_its_status(main, status, capfd):
+    assert collected(forked(main))[0] == status
+
+
+PARENT = """
+import os, select, signal, sys
+from pgflowd.host.spawn import fork
+def main(channel):
+    select.select([], [], [], 1000)
+child = fork(main, title="pgflowd: a child")
+print(child.pid, flush=True)
+select.select([], [], [], 1000)
+"""
+
+
+def test_a_child_dies_with_its_parent():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    pid = int(parent.stdout.readline())
+    born = start_time(pid)
+    until(lambda: command_line(pid) == "pgflowd: a child")
+
+    parent.kill()
+    parent.wait()
+
+    until(lambda: start_time(pid) != born or look(pid).is_zombie, 2)

@@ -1,0 +1,151 @@
+"""Listener and sweeper as processes: wakes, lost lines, stalled tasks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from daemon_house import marks
+from test_stop_and_reload import (  # noqa: F401  a fixture
+    connected,
+    proxy,
+    start_marked,
+    terminate_all,
+)
+from test_supervisor import attempts, is_completed, is_completed_soon, start_run
+
+from pgflowd.testing.until import until
+
+
+def last_start(path):
+    return max((at for what, _, at in marks(path) if what == "start"), default=0)
+
+
+def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database):
+    long = "a" * 47
+    for slug in ("Alpha", long):
+        house.flow(slug)
+    house.serve()
+    path = house.directory / "marks"
+
+    for slug in ("Alpha", long):
+        asked = time.time()
+        start_run(database, slug, marks=str(path))
+        until(lambda asked=asked: last_start(path) > asked, 3)
+        assert last_start(path) - asked < 0.5
+
+
+def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
+    house.flow("alpha")
+    house.serve(worker={"notify_fallback": "1s"})
+    conn = database.connect()
+    conn.execute("alter table pgmq.q_alpha disable trigger pgflowd_notify")
+
+    run_id = start_run(database, "alpha")
+
+    until(lambda: is_completed(database, run_id), 4)
+
+
+def test_rule_d5_after_a_reconnect_all_workers_are_woken(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    for _ in range(10):
+        run_id = lose_line_and_start(database)
+        until(lambda run_id=run_id: is_completed(database, run_id), 5)
+        until(lambda: connected(database) >= 4)
+
+    assert daemon.events("child.restarted") == []
+    assert daemon.events("listener.regained")
+
+
+def lose_line_and_start(database):
+    """End the listener's session, and start a run while it is away."""
+    terminate_all(database, "t: listener")
+    return start_run(database, "alpha")
+
+
+def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):  # noqa: F811
+    house.flow("alpha")
+    daemon = house.serve(database={"listen_url": proxy.url})
+
+    proxy.is_silent = True
+    daemon.until("listener.lost", within_s=18)
+    proxy.is_silent = False
+
+    daemon.until("listener.regained", within_s=12)
+    assert is_completed_soon(database, start_run(database, "alpha"))
+    assert daemon.events("child.restarted") == []
+
+
+def test_many_notifications_are_few_wakes(house, database):
+    house.flow("alpha")
+    daemon = house.serve(worker={"notify_throttle": "250ms"})
+    conn = database.connect()
+    until(lambda: daemon.ask()["listener"]["state"] == "up")
+    claims = "select coalesce(sum(calls), 0) from pg_stat_user_functions where funcname = 'claim'"
+    conn.execute("select pg_stat_reset()")
+
+    began = time.monotonic()
+    for _ in range(5000):
+        conn.execute("select pg_notify('pgflowd', 'alpha')")
+    took_s = time.monotonic() - began
+    run_id = start_run(database, "alpha")
+
+    assert is_completed_soon(database, run_id)
+    assert conn.execute(claims).fetchone()[0] < 10 * (took_s + 2) + 20
+
+
+def test_notifications_for_nobody_and_rubbish_do_no_harm(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    conn = database.connect()
+
+    for payload in ("", "nobody", "x" * 7000, "\u2028'; drop table", "alpha\nbeta"):
+        conn.execute("select pg_notify('pgflowd', %s)", (payload,))
+
+    assert is_completed_soon(database, start_run(database, "alpha"))
+    assert daemon.events("child.restarted") == []
+
+
+def test_without_a_flow_that_listens_the_listener_needs_no_line(house, database):
+    house.flow("alpha")
+    daemon = house.serve(worker={"signal_strategy": "polling", "poll_max": "200ms"})
+
+    names = [
+        row[0]
+        for row in database.connect().execute("select application_name from pg_stat_activity")
+    ]
+    assert "t: listener" not in names
+    assert is_completed_soon(database, start_run(database, "alpha"))
+    assert daemon.ask()["listener"]["state"] == "up"
+
+
+def test_the_sweeper_recovers_the_tasks_of_other_daemons_flows(house, database):
+    house.flow("alpha")
+    first = house.serve("one")
+    run_id = start_marked(house, database, s=0.5)
+    worker = first.pid_of("alpha")
+    os.kill(first.pid, signal.SIGKILL)
+    os.kill(worker, signal.SIGKILL)
+    house.entries.clear()
+    house.flow("other")
+
+    second = house.serve("two")
+
+    second.until("sweeper.recovered", within_s=8)
+    assert attempts(database, run_id) == [0]
+    until(lambda: second.ask()["sweeper"]["recovered_24h"] == 1, 2)
+
+
+def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    pid = daemon.pid_of("sweeper")
+
+    for _ in range(3):
+        daemon.until("supervisor.ready")
+        terminate_all(database, "t: sweeper")
+        until(lambda: connected(database) >= 4)
+
+    assert daemon.pid_of("sweeper") == pid

@@ -1,0 +1,95 @@
+"""Messages between supervisor and children: whole, or garbage, never an exception. Rule 47."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pgflowd.core.messages import (
+    KINDS,
+    Beat,
+    Dead,
+    Drain,
+    Failed,
+    Found,
+    Garbage,
+    Leaving,
+    QuickStop,
+    Ready,
+    Released,
+    Waiting,
+    Wake,
+    decode,
+    encode,
+)
+
+ALL = [
+    Ready("7f3a"),
+    Ready(),
+    Waiting("database"),
+    Waiting(None),
+    Beat({"running": 3, "tasks": {"a": {"completed": 1}}}),
+    Wake("alpha"),
+    Wake(),
+    Failed("E306", "no step \u2028 'x'"),
+    Leaving("deprecated"),
+    Released("7f3a", 3),
+    Found("shop", "order", "shop", "12ab", [{"code": "W220"}]),
+    Drain(1.5),
+    Drain(None),
+    QuickStop(),
+    Dead("7f3a"),
+]
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_way(message):
+    assert decode(encode(message)) == message
+
+
+def test_every_kind_is_tried_here():
+    assert {type(message).__name__ for message in ALL} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"say": "Explode"}',
+        b'{"say": ["Ready"]}',
+        b'{"say": "Ready", "extra": 1}',
+        b'{"say": "Ready", "worker_id": 1}',
+        b'{"say": "Failed"}',
+        b'{"say": "Drain", "within_s": "soon"}',
+        b'{"say": "Drain", "within_s": true}',
+        b'{"say": "Beat", "numbers": []}',
+        b"\x80\x04\x95",  # a pickle
+        b"[" * 10_000,
+    ],
+)
+def test_rule_47_what_is_no_message_is_garbage(data):
+    assert isinstance(decode(data), Garbage)
+
+
+@given(some.binary(max_size=200))
+def test_rule_47_no_bytes_at_all_raise(data):
+    decode(data)
+
+
+json_values = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(),
+    lambda inner: some.lists(inner) | some.dictionaries(some.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(some.sampled_from(sorted(KINDS)), some.dictionaries(some.text(), json_values))
+def test_rule_47_no_json_at_all_raises(kind, fields):
+    decode(json.dumps({"say": kind, **fields}).encode())

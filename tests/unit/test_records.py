@@ -1,0 +1,94 @@
+"""Log records: one line each, whatever they hold; secrets hidden; the journal can be searched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pgflowd.core.records import LONGEST, Record, as_journal, as_json, as_text, cleaned
+
+
+def record(**fields):
+    return Record("task.failed", "info", 1_768_455_000.125, fields)
+
+
+def test_a_record_as_text():
+    line = as_text(cleaned(record(flow="shop", took_s=0.25, error='a "b"', attempt=2)))
+
+    assert line == (
+        b"2026-01-15T05:30:00.125Z info    task.failed flow=shop took_s=0.25"
+        b' error="a \\"b\\"" attempt=2\n'
+    )
+
+
+def test_a_record_as_json_has_the_same_keys():
+    said = json.loads(as_json(cleaned(record(flow="shop", took_s=0.25))))
+
+    assert said == {
+        "time": "2026-01-15T05:30:00.125Z",
+        "level": "info",
+        "event": "task.failed",
+        "flow": "shop",
+        "took_s": 0.25,
+    }
+
+
+def test_a_record_for_the_journal_has_fields_to_search_for():
+    entry = as_journal(cleaned(record(flow="shop", run="7f3a", step="pay", child="x y")))
+
+    for name, value in (
+        (b"PGFLOW_FLOW", b"shop"),
+        (b"PGFLOW_RUN_ID", b"7f3a"),
+        (b"PGFLOW_STEP", b"pay"),
+        (b"PGFLOWD_EVENT", b"task.failed"),
+        (b"PGFLOWD_CHILD", b"x y"),
+        (b"PRIORITY", b"6"),
+    ):
+        assert name + b"\n" + len(value).to_bytes(8, "little") + value + b"\n" in entry
+
+
+def test_a_forged_journal_field_stays_a_value():
+    entry = as_journal(cleaned(record(error="x\nPRIORITY=0\n")))
+
+    value = b"x\nPRIORITY=0\n"
+    assert b"PGFLOWD_ERROR\n" + len(value).to_bytes(8, "little") + value in entry
+
+
+def test_named_keys_and_what_looks_like_a_secret_are_hidden():
+    shown = as_text(
+        cleaned(
+            record(
+                password="canary1",
+                more={"Token": "canary2", "deep": [{"secret": "canary3"}]},
+                error="postgresql://a:canary4@h/d and canary5",
+            ),
+            ("password", "secret", "token"),
+            ["canary5"],
+        )
+    )
+
+    assert b"canary" not in shown
+
+
+def test_empty_fields_are_left_out():
+    assert b"flow" not in as_text(cleaned(record(flow=None)))
+
+
+@pytest.mark.parametrize("render", [as_text, as_json])
+@given(some.dictionaries(some.sampled_from(["error", "flow", "run"]), some.text(max_size=9000)))
+def test_one_record_is_one_line_of_limited_length(render, fields):
+    line = render(cleaned(record(**fields)))
+
+    assert line.endswith(b"\n")
+    assert len(line) <= LONGEST
+    assert len(line.decode().splitlines()) == 1
+
+
+@given(some.integers(0, 12))
+def test_many_long_fields_are_cut_too(count):
+    fields = {f"field{number}": "é\n" * 3000 for number in range(count)}
+
+    assert len(as_json(cleaned(record(**fields)))) <= LONGEST

@@ -1,0 +1,183 @@
+"""The status document and the metrics: they tell the truth about a tree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from trees import CANNOT, CRASH, before, ended, ready, running, starting
+
+from pgflowd.core.numbers import BUCKETS_S, added, counters_of, observe
+from pgflowd.core.openmetrics import exposition
+from pgflowd.core.reloading import Broken, on_discovered
+from pgflowd.core.status import Fact, Facts, document, state_of
+from pgflowd.core.supervision import on_exit, on_stop, on_waiting
+from pgflowd.core.tree import Tree
+
+
+def facts(**children: Fact) -> Facts:
+    by_id = {name.replace("__", " "): fact for name, fact in children.items()}
+    return Facts("shop", "0.1.0", 812, 1000.0, 1060.0, 60.0, by_id)
+
+
+def broken_beside(tree: Tree) -> Tree:
+    return on_discovered(tree, [], [Broken("shop.report", "E210", "no pandas")], 0)[0]
+
+
+@pytest.mark.parametrize(
+    ("tree", "state"),
+    [
+        (before(), "starting"),
+        (starting("a"), "starting"),
+        (running("a"), "healthy"),
+        (on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "degraded"),
+        (on_exit(running("a"), "listener", CRASH, 1.0)[0], "degraded"),
+        (on_exit(running("a"), "worker a", CANNOT, 1.0)[0], "failed"),
+        (on_stop(running("a"), 1.0, drain=True, within_s=60)[0], "draining"),
+        (on_stop(running("a"), 1.0, drain=False)[0], "stopping"),
+    ],
+)
+def test_the_state_of_the_daemon_in_one_word(tree, state):
+    assert state_of(tree) == state
+
+
+def test_a_flow_that_is_up():
+    worker = Fact(820, 1030.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
+
+    flow = document(running("order"), facts(worker__order=worker))["flows"][0]
+
+    assert flow["slug"] == "order"
+    assert (flow["state"], flow["pid"], flow["up_s"]) == ("up", 820, 30.0)
+    assert (flow["running"], flow["max_concurrency"], flow["queued"]) == (7, 10, 42)
+    assert (flow["worker_id"], flow["restarts"], flow["error"]) == ("7f3a", 0, None)
+    assert flow["p50_s"] is None
+
+
+def test_a_parked_flow_is_a_problem_with_the_next_step():
+    tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 1.0)
+
+    said = document(tree, facts())
+
+    assert said["flows"][0]["state"] == "failed"
+    assert said["flows"][0]["error"] == {"code": "E306", "text": "no step 'refund'"}
+    assert said["flows"][0]["parked_s"] == 59.0
+    assert said["problems"] == [
+        {"code": "E306", "flow": "a", "text": "no step 'refund'", "next": "pgflowd reload"}
+    ]
+
+
+def test_a_worker_that_restarted_is_worth_a_look():
+    tree, _ = on_exit(running("a"), "worker a", CRASH, 1.0)
+
+    problem = document(tree, facts())["problems"][0]
+
+    assert problem["text"] == "restarted 1 times, last: killed by SIGKILL"
+
+
+def test_waiting_for_the_database_is_shown():
+    tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
+
+    said = document(tree, facts())
+
+    assert said["database"]["state"] == "down"
+    assert said["problems"][0]["code"] == "E301"
+
+
+def test_the_newest_word_on_the_database_counts():
+    listener = Fact(1, 1.0, numbers={"database": {"state": "up", "server": "18.4", "at": 5}})
+    sweeper = Fact(2, 1.0, numbers={"database": {"state": "down", "at": 9}})
+
+    said = document(running("a"), facts(listener=listener, sweeper=sweeper))["database"]
+
+    assert (said["state"], said["server"]) == ("down", "18.4")
+
+
+def test_rubbish_among_the_numbers_does_no_harm():
+    rubbish = {"database": 3, "wakes_1m": [1], "problems": "x", "last_sweep_at": "soon"}
+    children = dict.fromkeys(("listener", "sweeper", "worker__a"), Fact(1, 1.0, numbers=rubbish))
+
+    json.dumps(document(running("a"), facts(**children)))
+
+
+def test_a_child_without_a_process_has_no_pid():
+    tree, _ = on_exit(running("a"), "listener", CRASH, 1.0)
+    tree, _ = ended(tree, "sweeper")
+
+    said = document(tree, facts(sweeper=Fact(5, 1.0)))
+
+    assert said["listener"]["state"] == "restarting"
+    assert said["sweeper"]["pid"] is None
+
+
+def test_observations_fall_into_buckets():
+    histogram: list[float] = []
+    for seconds in (0.001, 0.3, 0.3, 1000):
+        observe(histogram, seconds)
+
+    assert len(histogram) == len(BUCKETS_S) + 2
+    assert histogram[0] == 1
+    assert sum(histogram[:-1]) == 4
+    assert histogram[-1] == pytest.approx(1000.601)
+
+
+def test_counters_of_a_dead_process_and_its_successor_add_up():
+    first = {"tasks": {"a": {"completed": 2}}, "stalled": 1, "running": 7}
+    second = {"tasks": {"a": {"completed": 1, "failed": 1}, "b": {"completed": 1}}}
+
+    total = added(counters_of(first), counters_of(second))
+
+    assert total == {
+        "tasks": {"a": {"completed": 3, "failed": 1}, "b": {"completed": 1}},
+        "stalled": 1,
+    }
+
+
+def test_metrics_are_openmetrics_text():
+    tree, _ = on_exit(running("a", "b"), "worker b", CANNOT, 1.0)
+    histogram: list[float] = []
+    observe(histogram, 0.3)
+    counters = {
+        "worker a": {
+            "tasks": {"pay": {"completed": 3}},
+            "task_seconds": {"pay": histogram},
+            "wakes": {"fallback": 2},
+            "database_errors": {"40P01": 1},
+            "stalled": 4,
+        },
+        "listener": {"reconnects": 2},
+    }
+    more = {"restarts": {("worker a", "killed by SIGKILL"): 1}, "reloads": {"done": 1}}
+
+    text = exposition(document(tree, facts(worker__a=Fact(1, 1.0, "x", 10))), counters, more)
+
+    for line in (
+        'pgflowd_tasks_total{flow="a",step="pay",outcome="completed"} 3',
+        'pgflowd_task_seconds_bucket{flow="a",step="pay",le="0.25"} 0',
+        'pgflowd_task_seconds_bucket{flow="a",step="pay",le="+Inf"} 1',
+        'pgflowd_task_seconds_count{flow="a",step="pay"} 1',
+        'pgflowd_wakes_total{flow="a",reason="fallback"} 2',
+        'pgflowd_running_tasks{flow="a"} 0',
+        'pgflowd_max_concurrency{flow="a"} 10',
+        "pgflowd_listener_reconnects_total 2",
+        'pgflowd_restarts_total{child="worker a",reason="killed by SIGKILL"} 1',
+        "pgflowd_parked_workers 1",
+        "pgflowd_stalled_tasks_total 4",
+        'pgflowd_database_errors_total{kind="40P01"} 1',
+        'pgflowd_reloads_total{result="done"} 1',
+        'pgflowd_build_info{version="0.1.0",name="shop"} 1',
+    ):
+        assert line in text.splitlines()
+    assert text.endswith("# EOF\n")
+
+
+def test_labels_are_escaped():
+    said = document(running("a"), replace(facts(), name='x"\n\\'))
+
+    assert 'name="x\\"\\n\\\\"' in exposition(said, {}, {})
+
+
+def test_ready_children_are_listed_in_start_order():
+    tree, _ = ready(starting("b", "a"), "listener")
+
+    assert [flow["slug"] for flow in document(tree, facts())["flows"]] == ["b", "a"]
