@@ -33,7 +33,7 @@ from pathlib import Path
 
 from pgflowd.errors import Unreachable
 from pgflowd.host.postgres.account import Account, run_as
-from pgflowd.host.postgres.leases import postmaster
+from pgflowd.host.postgres.leases import is_postmaster, postmaster
 
 START_LIMIT_S = 60
 STOP_LIMIT_S = 30
@@ -123,8 +123,11 @@ class Cluster:
         if (self._home / "sockets").is_symlink():
             shutil.rmtree((self._home / "sockets").readlink(), ignore_errors=True)
         # renamed first: who comes now starts afresh, instead of in what is being removed
-        removing = self._home.with_name(f"{self._home.name}.removing-{secrets.token_hex(4)}")
-        shutil.rmtree(self._home.rename(removing))
+        removing = f"{self._home.name}.removing-"
+        self._home.rename(self._home.with_name(removing + secrets.token_hex(4)))
+        for path in self._home.parent.iterdir():
+            if path.name.startswith(removing):  # this one, and what killed removers left
+                shutil.rmtree(path, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> str:
         command = [str(self._binaries / program), "-D", str(self.data), *arguments]
@@ -186,12 +189,16 @@ class Cluster:
         return short
 
     def _correct_what_a_crash_left(self) -> None:
-        pid_file = self.data / "postmaster.pid"
-        if pid_file.exists():
-            run_as(self._account, ["sed", "-i", f"1s/.*/{IMPOSSIBLE_PID}/", pid_file])
-        sockets = list(self._socket_directory().glob(".s.PGSQL.*"))
-        if sockets:
-            run_as(self._account, ["rm", "-f", *sockets])
+        """Replace the dead server's pid, and only that: a server might be starting just now,
+        by the hand of one who was killed."""
+        locks = self._socket_directory().glob(".s.PGSQL.*.lock")
+        for path in (self.data / "postmaster.pid", *locks):
+            try:
+                pid = int(path.read_text().split("\n")[0])
+            except (OSError, ValueError):
+                continue
+            if not is_postmaster(pid, self.data):
+                run_as(self._account, ["sed", "-i", f"1s/^ *{pid} *$/{IMPOSSIBLE_PID}/", path])
 
     def _hand_over(self, path: Path) -> None:
         if self._account:

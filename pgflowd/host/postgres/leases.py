@@ -75,10 +75,18 @@ def postmaster(data: Path) -> int | None:
     """Return the process of the server of this data directory, if there is one."""
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n")[0])
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty if it is a zombie
     except (OSError, ValueError):
         return None
-    return pid if os.fsencode(data) in command.split(b"\0") else None
+    return pid if is_postmaster(pid, data) else None
+
+
+def is_postmaster(pid: int, data: Path) -> bool:
+    """Tell whether the process is the server of this data directory."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty if it is a zombie
+    except OSError:
+        return False
+    return os.fsencode(data) in command.split(b"\0")
 
 
 def ensure_guard(home: Path, data: Path) -> None:
