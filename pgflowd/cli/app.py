@@ -91,7 +91,7 @@ class App:
     def note(self, text: str) -> None:
         """Tell a human something on the side; `-q` and `--json` silence it."""
         if not (self.quiet or self.json):
-            emit(text, sys.stderr)
+            emit(self.err.folded(text), sys.stderr)
 
     def echo_json(self, value: Any) -> None:
         """Print one JSON document, for humans to read as well."""

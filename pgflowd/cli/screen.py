@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,20 @@ class Screen:
 
     def sign(self, name: str) -> str:
         return SIGNS[name][0 if self.unicode else 1]
+
+    def folded(self, text: str) -> str:
+        """The text on as many lines as it needs here, each as far in as the first one."""
+        if self.width is None or text_width(text) <= self.width:
+            return text
+        indent = " " * (len(text) - len(text.lstrip()))
+        return "\n".join(
+            textwrap.wrap(
+                text,
+                max(self.width, len(indent) + 20),
+                subsequent_indent=indent,
+                break_on_hyphens=False,
+            )
+        )
 
     def table(
         self,

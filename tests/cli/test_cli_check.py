@@ -1,0 +1,242 @@
+"""`pgflowd check`: everything that is wrong, at once, with place, cause and remedy."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from shop import MODULE, on_a_terminal
+
+BROKEN = """
+from pgflowd import Flow
+flow = Flow("process_order")
+@flow.step
+def validate(run): ...
+@flow.step
+def charge(validated): ...
+"""
+
+
+def write(project: Path, name: str, text: str) -> None:
+    """Put a module beside the others, and name it in the config."""
+    (project / f"{name}.py").write_text(text)
+    listed = ", ".join(f'"{path.stem}"' for path in sorted(project.glob("*.py")))
+    (project / "pgflowd.toml").write_text(f"[pgflowd]\nflows = [{listed}]\n")
+
+
+def codes(ended) -> list[str]:
+    return [problem["code"] for problem in ended.json["problems"]]
+
+
+def test_all_is_well_and_the_connections_are_counted(here, project, shop):
+    ended = here("check")
+
+    assert (ended.code, ended.out) == (0, "no problems found\n")
+    assert "3 flows; 8 connections, and up to 30 more by handlers; the server allows" in ended.err
+
+
+def test_a_flow_that_is_not_there_yet_will_be_created(here, project, database):
+    ended = here("check", "--json")
+
+    assert (ended.code, codes(ended)) == (0, [])
+    assert {flow["database"] for flow in ended.json["flows"]} == {"missing"}
+
+
+def test_config_flows_and_database_are_told_at_once_in_columns(here, project, shop):
+    write(project, "billing", BROKEN)
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write("[worker]\nmax_concurency = 5\n")
+    shop.conn.execute(
+        "update pgflow.flows set opt_timeout = 120 where flow_slug = 'analyze_website'"
+    )
+
+    ended = here("check")
+
+    assert ended.code == 1
+    first, second, third, count = ended.out.splitlines()
+    assert first == (
+        "pgflowd.toml:4         E102  [worker] has no key 'max_concurency'; "
+        "did you mean 'max_concurrency'?"
+    )
+    assert second == (
+        "billing.py:6           E201  step charge: parameter 'validated' is no step of "
+        "process_order; did you mean 'validate'?"
+    )
+    assert third == (
+        "database               W310  analyze_website: timeout is 60 in the code, "
+        "120 in the database; the database rules"
+    )
+    assert count == "2 errors, 1 warning"
+
+
+def test_for_programs_it_is_one_document(here, project, shop):
+    write(project, "billing", BROKEN)
+
+    ended = here("check", "--json")
+
+    assert ended.code == 1
+    assert set(ended.json) == {"schema_version", "ok", "problems", "flows", "connections"}
+    assert ended.json["problems"] == [
+        {
+            "code": "E201",
+            "place": "billing.py:6",
+            "text": "step charge: parameter 'validated' is no step of process_order",
+            "next": "did you mean 'validate'?",
+        }
+    ]
+    assert {flow["flow"]: flow["database"] for flow in ended.json["flows"]} == {
+        "process_order": None, "analyze_website": "same", "store_items": "same",
+        "send_email": "same",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("import pandas_that_is_not_there", "E210", "ModuleNotFoundError"),
+        ("x = (", "E210", "SyntaxError"),
+        ("import sys; sys.exit(3)", "E210", "sys.exit()"),
+        ("import os; os._exit(3)", "E210", "exit code 3"),
+        ("import os; os.kill(os.getpid(), 11)", "E210", "SIGSEGV"),
+        ("x = 1", "E212", "there is no flow in strange"),
+        ("from pgflowd import Flow\nflow = Flow('SEND_EMAIL')", "E207", "differ|but for case"),
+        (MODULE, "E213", "defined twice"),
+    ],
+)
+def test_a_module_that_is_wrong_is_told_with_its_place(here, project, text, code, said):
+    write(project, "strange", text)
+
+    ended = here("check", "--offline", "--json")
+
+    assert ended.code == 1
+    assert code in codes(ended)
+    told = next(problem for problem in ended.json["problems"] if problem["code"] == code)
+    assert re.search(said, told["text"])
+    assert told["place"].startswith(("strange", "shop_flows"))
+
+
+def test_a_module_that_hangs_is_killed_with_all_it_started(here, project):
+    write(project, "hanging", "import subprocess, time\n"
+          "subprocess.Popen(['sleep', '998877'])\ntime.sleep(998877)\n")  # fmt: skip
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write('[supervisor]\nstart_timeout = "1s"\n')
+    began = time.monotonic()
+
+    ended = here("check", "--offline", "--json")
+
+    assert codes(ended) == ["E211"]
+    assert time.monotonic() - began < 20
+    assert not any("998877" in words for words in command_lines())
+
+
+def command_lines() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return [words for words in found if words.startswith("sleep")]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()",
+            "1 thread",
+        ),
+        ("import socket\nopen_ = socket.socket()", "1 socket"),
+    ],
+)
+def test_what_an_import_leaves_open_is_a_warning(here, project, text, left):
+    write(
+        project,
+        "leaving",
+        f'{text}\nfrom pgflowd import Flow\nf = Flow("f")\n@f.step\ndef a(run): ...\n',
+    )
+
+    ended = here("check", "--offline", "--json")
+    strict = here("check", "--offline", "--strict")
+
+    assert (ended.code, codes(ended)) == (0, ["W222"])
+    assert left in ended.json["problems"][0]["text"]
+    assert strict.code == 1
+
+
+def test_another_shape_and_a_missing_trigger_are_told(here, project, shop):
+    (project / "shop_flows.py").write_text(MODULE.replace("summary=None", "website"))
+    shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")
+
+    ended = here("check", "--json")
+
+    assert ended.code == 1
+    assert codes(ended) == ["E306", "W311"]
+    assert "pgflowd flows diff analyze_website" in ended.json["problems"][0]["next"]
+    assert ended.json["flows"][0]["database"] == "differs"
+
+
+def test_with_verify_a_missing_flow_is_an_error(here, project, database):
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write('definitions = "verify"\n')
+
+    ended = here("check")
+
+    assert ended.code == 1
+    assert ended.out.count("E308") == 3
+    assert "pgflowd flows deploy send_email" in ended.out
+
+
+def test_a_section_of_a_flow_that_is_not_served_is_told(here, project, shop):
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write("[flows.send_mail]\nenabled = false\n")
+
+    assert codes(here("check", "--json")) == ["E108"]
+
+
+def test_nothing_configured_is_told(here, elsewhere, database):
+    assert codes(here("check", "--json")) == ["E111"]
+
+
+def test_offline_asks_no_database(pgflowd, project):
+    nowhere = ("--database-url", "postgresql://127.0.0.1:1/x")
+
+    assert pgflowd("check", "--offline", *nowhere).code == 0
+    asked = pgflowd("check", *nowhere)
+    assert asked.code == 1
+    assert "database               E301" in asked.out
+
+
+def test_a_database_without_a_schema_is_told(pgflowd, project, empty_database):
+    ended = pgflowd("check", "--database-url", empty_database.dsn, "--json")
+
+    assert codes(ended) == ["E302"]
+    assert ended.json["problems"][0]["place"] == "database"
+
+
+def test_a_config_that_cannot_be_read_is_told_without_asking_a_wrong_database(pgflowd, elsewhere):
+    (elsewhere / "pgflowd.toml").write_text("[pgflowd\n")
+
+    assert codes(pgflowd("check", "--json")) == ["E109"]
+    assert codes(pgflowd("check", "-c", "nowhere.toml", "--json")) == ["E101"]
+
+
+def test_a_password_is_nowhere(pgflowd, project):
+    url = "postgresql://u:canary7@127.0.0.1:1/x"
+
+    ended = pgflowd("check", "--database-url", url)
+    as_json = pgflowd("check", "--database-url", url, "--json")
+
+    assert "canary7" not in ended.out + ended.err + as_json.out + as_json.err
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_problems_fit_the_terminal(project, columns):
+    write(project, "billing", BROKEN)
+
+    shown = on_a_terminal("check", "--offline", columns=columns, NO_COLOR="1")
+
+    assert max(len(line) for line in shown.splitlines()) <= columns, shown
+    assert "E201" in shown

@@ -1,0 +1,299 @@
+"""`pgflowd flows`: what is in the database, in the code, and how one becomes the other."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from shop import MODULE, Shop, on_a_terminal
+
+from pgflowd.db import schema
+
+OTHER_SHAPE = MODULE.replace("def save_to_db(sentiment, summary=None)", "def save_to_db(sentiment)")
+TUNED = MODULE.replace('"analyze_website", max_attempts=3', '"analyze_website", max_attempts=9')
+
+
+def slugs(shop: Shop) -> list[str]:
+    rows = shop.conn.execute("select flow_slug from pgflow.flows order by 1").fetchall()
+    return [slug for (slug,) in rows]
+
+
+def test_list_shows_what_waits_and_works_and_who_serves(here, shop):
+    shop.start()
+    shop.start("send_email")
+    shop.claim("send_email")
+
+    lines = here("flows", "list").out.splitlines()
+
+    assert lines[0].split() == [
+        "FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "LAST", "RUN",
+    ]  # fmt: skip
+    found = {line.split()[0]: line.split()[1:] for line in lines[1:]}
+    assert list(found) == ["analyze_website", "send_email", "store_items"]
+    assert found["analyze_website"][:2] == ["4", "1"]
+    assert "⚠ 0" in lines[1]  # work, and nobody there
+    assert found["send_email"][1:6] == ["0", "–", "1", "1", "1"]
+    assert found["store_items"][-1] == "–"
+
+
+def test_list_for_programs(here, shop):
+    shop.start()
+
+    listed = here("flows", "list", "--json").json
+
+    assert listed["schema_version"] == 1
+    first = listed["flows"][0]
+    assert set(first) == {
+        "flow", "steps", "queue", "watched", "queued", "oldest_queued_at", "running",
+        "active_runs", "workers", "last_run_at", "created_at",
+    }  # fmt: skip
+    assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
+
+
+def test_list_of_nothing_says_how_flows_come(here, database):
+    ended = here("flows", "list")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert "pgflowd flows deploy" in ended.err
+
+
+def test_show_draws_the_flow_and_lists_its_options(here, shop):
+    ended = here("flows", "show", "analyze_website")
+
+    lines = ended.out.splitlines()
+    assert lines[:2] == ["analyze_website", "max_attempts 3, base_delay 5 s, timeout 60 s"]
+    assert "├─┬─▶│ sentiment ├─┬─▶│ save_to_db │" in ended.out
+    rows = {line.split()[0]: line.split() for line in lines if line and line[0].isalpha()}
+    assert rows["sentiment"][1:5] == ["single", "2", "5s", "60s"]
+    assert rows["summary"][-1] == "skip"
+
+
+def test_show_for_programs_has_the_shape_in_force(here, shop):
+    shown = here("flows", "show", "analyze_website", "--json").json
+
+    assert shown["schema_version"] == 1
+    assert shown["shape"]["options"] == {"maxAttempts": 3, "baseDelay": 5, "timeout": 60}
+    assert shown["shape"]["steps"][1]["options"] == {"maxAttempts": 2}
+
+
+def test_a_queue_without_its_trigger_is_told(here, shop):
+    shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_analyze_website")
+
+    assert "W311" in here("flows", "show", "analyze_website").err
+
+
+@pytest.mark.parametrize("command", ["show", "graph", "delete"])
+def test_a_flow_there_is_not(here, shop, command):
+    ended = here("flows", command, "Analyze_Websit")
+
+    assert ended.code == 4
+    assert "E415" in ended.err and "did you mean 'analyze_website'?" in ended.err
+
+
+def test_graph_comes_as_boxes_mermaid_and_json(here, shop):
+    boxes = here("flows", "graph", "store_items")
+    mermaid = here("flows", "graph", "analyze_website", "--format", "mermaid")
+    as_json = here("flows", "graph", "analyze_website", "--json")
+
+    assert "│ store [] │" in boxes.out
+    assert mermaid.out.startswith("flowchart LR\n")
+    assert "    sentiment --> save_to_db\n" in mermaid.out
+    assert {"from": "website", "to": "summary"} in as_json.json["edges"]
+    assert as_json.json == here("flows", "graph", "analyze_website", "--format", "json").json
+
+
+def test_graph_of_a_run_has_its_states(here, shop):
+    shop.run_through()
+    shop.start("send_email")
+
+    drawn = here("flows", "graph", "analyze_website", "--run", str(shop.run_through()))
+    strange = here("flows", "graph", "analyze_website", "--run", "nix")
+    foreign = here("flows", "graph", "send_email", "--run", "@last")
+
+    assert drawn.out.count("✔") == 4
+    assert (strange.code, foreign.code) == (2, 2)
+    assert "is one of analyze_website" in foreign.err
+
+
+def test_graph_shows_a_flow_of_the_code_before_it_is_deployed(here, project, database):
+    assert "│ perform │" in here("flows", "graph", "send_email").out
+
+
+def test_diff_tells_whether_code_and_database_are_the_same(here, project, shop):
+    same = here("flows", "diff", "analyze_website")
+    (project / "shop_flows.py").write_text(TUNED)
+    tuned = here("flows", "diff", "analyze_website")
+    (project / "shop_flows.py").write_text(OTHER_SHAPE)
+    other = here("flows", "diff", "analyze_website")
+
+    assert (same.code, same.out) == (0, "analyze_website is the same in code and database\n")
+    assert tuned.code == 0
+    assert tuned.out == "max_attempts is 9 in the code, 3 in the database; the database rules\n"
+    assert other.code == 1
+    assert "dependencies differ [sentiment] vs [sentiment, summary]" in other.out
+    assert "a new shape needs a new slug" in other.err
+
+
+def test_diff_for_programs(here, project, database):
+    told = here("flows", "diff", "send_email", "--json")
+
+    assert told.code == 1
+    assert told.json == {
+        "schema_version": 1, "flow": "send_email", "place": "shop_flows.py:23", "exists": False,
+        "same": False, "differences": [], "options": [],
+    }  # fmt: skip
+
+
+def test_diff_of_a_flow_that_is_not_in_the_code(here, project, shop):
+    ended = here("flows", "diff", "send_mail")
+
+    assert ended.code == 4
+    assert "did you mean 'send_email'?" in ended.err
+
+
+def test_deploy_creates_what_is_missing_with_queue_and_trigger(here, project, database):
+    first = here("flows", "deploy", "send_email")
+    second = here("flows", "deploy", "--json")
+
+    assert first.out == "send_email  created\n"
+    assert second.json["flows"] == [
+        {"flow": "analyze_website", "result": "created"},
+        {"flow": "store_items", "result": "created"},
+        {"flow": "send_email", "result": "unchanged"},
+    ]
+    assert all(flow["watched"] for flow in here("flows", "list", "--json").json["flows"])
+
+
+def test_deploy_puts_a_lost_trigger_back(here, project, shop):
+    shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")
+
+    here("flows", "deploy", "send_email")
+
+    assert here("flows", "show", "send_email", "--json").json["watched"]
+
+
+def test_deploy_refuses_another_shape_and_creates_the_others(here, project, shop):
+    (project / "shop_flows.py").write_text(
+        OTHER_SHAPE + '\nnew = Flow("new")\n@new.step\ndef a(run): ...\n'
+    )
+
+    ended = here("flows", "deploy")
+
+    assert ended.code == 78
+    assert "E306" in ended.err and "analyze_website_2" in ended.err
+    assert "new  created" in ended.out
+    assert slugs(shop) == ["analyze_website", "new", "send_email", "store_items"]
+
+
+def test_deploy_prints_sql_that_does_the_same(here, project, database):
+    script = here("flows", "deploy", "--sql").out
+
+    conn = database.connect()
+    conn.execute(script.encode())
+    conn.execute(script.encode())  # twice is once
+
+    for slug in ("analyze_website", "store_items", "send_email"):
+        assert here("flows", "diff", slug).code == 0
+    conn.execute("select pgflow.delete_flow_and_data('send_email')")
+    conn.execute("select pgflow.create_flow('send_email'), pgflow.add_step('send_email', 'other')")
+    with pytest.raises(Exception, match="flow send_email has another shape here"):
+        conn.execute(script.encode())
+
+
+def test_deploy_with_mistakes_in_the_code_tells_all_and_changes_nothing(here, project, database):
+    (project / "shop_flows.py").write_text(
+        MODULE.replace("def sentiment(website)", "def sentiment(wesite)")
+    )
+
+    ended = here("flows", "deploy")
+    other = here("flows", "deploy", "send_email")
+
+    assert ended.code == 78
+    assert "E201" in ended.err and "did you mean 'website'?" in ended.err
+    assert other.out == "send_email  created\n"  # its own flow is right
+
+
+def test_deploy_without_flows_in_the_config_says_which_key(here, elsewhere, database):
+    ended = here("flows", "deploy")
+
+    assert ended.code == 78
+    assert "E111" in ended.err
+
+
+def test_deploy_acts_as_the_owner_where_the_owner_has_the_schema(pgflowd, project, database):
+    conn = database.connect()
+    conn.execute(schema.roles_sql().encode())
+    name = f"h_deployer_{uuid4().hex[:8]}"
+    identifier = sql.Identifier(name)
+    create = sql.SQL("create role {} login noinherit in role pgflow_owner").format(identifier)
+    conn.execute(create)
+    try:
+        url = make_conninfo(database.dsn, user=name)
+
+        ended = pgflowd("flows", "deploy", "send_email", "--database-url", url)
+
+        assert ended.out == "send_email  created\n", ended.err
+        owner = conn.execute(
+            "select pg_get_userbyid(relowner) from pg_class"
+            " where oid = 'pgmq.q_send_email'::regclass"
+        ).fetchone()
+        assert owner == ("pgflow_owner",)
+    finally:
+        conn.execute(sql.SQL("drop role {}").format(identifier))
+
+
+def test_delete_asks_for_yes_where_nobody_can_be_asked(here, shop):
+    asked = here("flows", "delete", "send_email")
+    done = here("flows", "delete", "send_email", "--yes")
+
+    assert (asked.code, "--yes" in asked.err) == (6, True)
+    assert (done.code, done.out) == (0, "send_email is deleted\n")
+    assert slugs(shop) == ["analyze_website", "store_items"]
+
+
+def test_delete_refuses_while_runs_are_active_unless_forced(here, shop):
+    shop.start("send_email")
+
+    refused = here("flows", "delete", "send_email", "--yes")
+    forced = here("flows", "delete", "send_email", "--yes", "--force", "--json")
+
+    assert refused.code == 6
+    assert "active" in refused.err and "--force" in refused.err
+    assert forced.json == {"schema_version": 1, "flow": "send_email", "deleted": True}
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize(
+    "command", [("list",), ("show", "analyze_website"), ("graph", "analyze_website")]
+)
+def test_what_is_shown_fits_the_terminal(shop, elsewhere, columns, command):
+    shop.start()
+
+    shown = on_a_terminal(
+        "flows", *command, "--database-url", shop.database.dsn, columns=columns, NO_COLOR="1"
+    )
+
+    assert max(len(line) for line in shown.splitlines()) <= columns, shown
+    assert "website" in shown
+
+
+def test_without_unicode_everything_is_ascii(shop, elsewhere):
+    shop.start()
+
+    for command in (("list",), ("show", "analyze_website")):
+        shown = on_a_terminal(
+            "flows", *command, "--database-url", shop.database.dsn,
+            columns=120, NO_COLOR="1", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0",
+        )  # fmt: skip
+
+        assert shown.isascii()
+        assert "\\u" not in shown
+
+
+def test_what_user_code_prints_spoils_no_output(here, project, database):
+    (project / "shop_flows.py").write_text("print('noise')\n" + MODULE)
+
+    assert json.loads(here("flows", "deploy", "--json").out)["schema_version"] == 1
