@@ -30,7 +30,7 @@ _QUESTION = "select count(*) from pg_listening_channels() as name where name = '
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Listen until asked to end."""
-    post = Post(channel)
+    post = Post(channel, settings)
     try:
         if _is_wanted(settings):
             Listener(post, settings, log).live()

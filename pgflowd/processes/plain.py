@@ -48,8 +48,9 @@ class Asked(Exception):
 class Post:
     """Where a child stands: orders come in, beats go out."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, settings: Settings) -> None:
         self.channel = channel
+        self._pause_s = min(BEAT_S, settings.supervisor.hang_timeout_s / 3)
         self.numbers: dict[str, Any] = {}
         self.orders: deque[Message] = deque()  # all but those to end
         self._beat_at = 0.0
@@ -60,7 +61,7 @@ class Post:
             now = time.monotonic()
             if now >= self._beat_at:
                 self.channel.send(Beat(self.numbers))
-                self._beat_at = now + BEAT_S
+                self._beat_at = now + self._pause_s
             nap_s = max(0.0, min(until, self._beat_at) - now)
             ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]
             count = len(self.orders)

@@ -161,7 +161,8 @@ class Supervisor:
                 self._tell_of_the_dead()
             return
         if isinstance(message, say.Waiting):
-            self._log_child("warning", "child.waiting", process, what=message.what)
+            if message.what:
+                self._log_child("warning", "child.waiting", process, what=message.what)
             self._do(on_waiting(self.tree, id, message.what, now))
             return
         if isinstance(message, say.Beat):

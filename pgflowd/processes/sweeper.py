@@ -36,7 +36,7 @@ DAY_S = 86400.0
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Sweep until asked to end."""
     with contextlib.suppress(Asked):
-        Sweeper(Post(channel), settings, log).live()
+        Sweeper(Post(channel, settings), settings, log).live()
     return EXIT_ASKED
 
 

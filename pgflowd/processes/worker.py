@@ -207,6 +207,7 @@ class _Worker:
                 self._send(Waiting("database"))
                 self._log.warning("worker.error", error=text)
                 is_waiting = True
+            self._send(Beat())  # we wait, and live
             await self._nap(wait_s * (0.5 + random.random() / 2))
             wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
 
@@ -337,7 +338,8 @@ class _Worker:
     def _beat(self) -> None:
         now = self._numbers.now(self._mind, self._lines.standing, self._hatched.zygote.pid)
         self._send(Beat(now))
-        asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+        pause_s = min(BEAT_S, self._settings.supervisor.hang_timeout_s / 3)
+        asyncio.get_running_loop().call_later(pause_s, self._beat)
 
     def _show_title(self) -> None:
         running = f"{self._mind.running}/{self._mind.knobs.max_concurrency}"

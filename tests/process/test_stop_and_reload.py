@@ -244,6 +244,26 @@ def test_rule_5_it_waits_for_a_database_that_comes_later(house, database):
         assert daemon.ended() == 0
 
 
+def test_rules_5_and_42_a_worker_that_waits_for_the_database_is_no_hanging_one(
+    house, database, proxy
+):
+    house.flow("alpha")
+    limits = {"statement_timeout": "1s", "connect_timeout": "1s", "url": proxy.url}
+    daemon = house.serve(supervisor={"hang_timeout": "4s"}, database=limits)
+    proxy.refuses = True
+    proxy.cut()
+
+    daemon.kill("alpha")
+    waiting = daemon.until("child.waiting", child="worker alpha")
+    since = time.monotonic()
+    until(lambda: passed(since) > 6, 8)
+    proxy.refuses = False
+
+    daemon.until("child.ready", child="worker alpha", count=2)
+    assert waiting
+    assert daemon.events("child.killed") == []
+
+
 class forwarding:
     """Forward a port to the database's server; closing it cuts every connection."""
 
@@ -256,6 +276,7 @@ class forwarding:
         self.target = (info.host, info.port)
         self.lines = []
         self.is_silent = False
+        self.refuses = False
         threading.Thread(target=self.accept, daemon=True).start()
 
     def __enter__(self):
@@ -285,6 +306,8 @@ class forwarding:
             else:
                 other = socket.create_connection((host, port))
             self.lines += [client, other]
+            if self.refuses:
+                self.cut()
             for one, two in ((client, other), (other, client)):
                 threading.Thread(target=self.pump, args=(one, two), daemon=True).start()
 
