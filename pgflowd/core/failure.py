@@ -17,6 +17,7 @@ from pgflowd.errors import PgflowdError
 
 LONGEST_TYPE = 200
 LONGEST_MESSAGE = 4000
+LONGEST_DELAY_S = 2**31 - 1  # where SQL's int ends, in 68 years
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -35,7 +36,7 @@ class RetryAfter(Exception):
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"RetryAfter needs seconds, 0 or more, and got {delay!r}")
-        self.delay_s = seconds
+        self.delay_s = min(seconds, LONGEST_DELAY_S)
         super().__init__(reason or f"to be retried in {seconds:g} s")
 
 

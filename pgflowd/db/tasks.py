@@ -155,7 +155,7 @@ def _element(one: Report) -> dict[str, Any]:
         "error_type": one.error_type,
         "traceback": one.traceback,
         "retry": None if one.retry else False,
-        "delay": None if one.delay_s is None else f"{one.delay_s} s",
+        "delay": None if one.delay_s is None else f"{one.delay_s:f} s",
         "usage": {key: value for key, value in usage.items() if value is not None} or None,
     }
     return {key: value for key, value in said.items() if value is not None}

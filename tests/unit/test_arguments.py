@@ -117,6 +117,8 @@ def test_wishes_of_handlers_are_kept():
     assert failure_of(RetryAfter(30)).delay_s == 30
     assert failure_of(RetryAfter(timedelta(minutes=1), "busy")).delay_s == 60
     assert failure_of(RetryAfter(30, "busy")).message == "busy"
+    assert failure_of(RetryAfter(1e300)).delay_s == 2**31 - 1
+    assert failure_of(RetryAfter(timedelta.max)).delay_s == 2**31 - 1
     with pytest.raises(ValueError, match="0 or more"):
         RetryAfter(-1)
 

@@ -189,6 +189,17 @@ def test_fail_is_not_retried_and_retry_after_chooses_its_time(start_worker):
     assert worker.outcomes(run) == ["failed", "failed"]
 
 
+@pytest.mark.parametrize("delay", ["1e-05", "1e300"])
+def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay):
+    body = f"if ctx.attempt == 1 and run: raise RetryAfter({delay})"
+    worker = start_worker(one_step(body, attempts=2))
+
+    run = worker.start_run(True)
+
+    until(lambda: worker.outcomes(run)[:1] == ["failed"])
+    assert worker.attempts(run)[0][2].startswith("to be retried in ")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
