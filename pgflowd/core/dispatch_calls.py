@@ -26,6 +26,7 @@ from pgflowd.core.mind import (
 MOST_REPORTS = 50  # of one turn
 BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
 IDLE_BEATS = 3  # without a lease a worker beats so many intervals apart
+MIN_IDLE_S = 0.1  # between two looks at messages that cannot be claimed
 SOON_S = 0.5  # beats that a wake asks for are so far apart at least
 
 AGAIN_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
@@ -219,6 +220,13 @@ def next_due(thought: Thought, event: on.NextDue) -> None:
     mind = thought.mind
     mind.main = Line()
     _look_when_due(thought, event.in_s)
+    if event.visible and event.visible != mind.visible:  # a claim took some away: go on
+        mind.idle_s = 0.0
+        thought.look_at(thought.now, "due")
+    elif event.visible:  # nobody's, it seems
+        mind.idle_s = min(mind.knobs.notify_fallback_s, max(MIN_IDLE_S, 2 * mind.idle_s))
+        thought.look_at(thought.now + mind.idle_s, "due")
+    mind.visible = event.visible
 
 
 def _look_when_due(thought: Thought, in_s: float | None) -> None:
@@ -264,6 +272,8 @@ def beaten(thought: Thought, event: on.Beaten) -> None:
         gone = "its row is deprecated" if event.standing == "deprecated" else "its row is gone"
         leave_for_successor(thought, gone)
     _look_when_due(thought, event.due_in_s)
+    if event.queued:  # nobody told us
+        thought.mind.look = True
 
 
 def fetched(thought: Thought, event: on.Fetched) -> None:

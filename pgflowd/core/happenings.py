@@ -67,9 +67,10 @@ class Turned:
 
 @dataclass(frozen=True, slots=True)
 class NextDue:
-    """When the next hidden message becomes visible; None: there is none."""
+    """When the next hidden message becomes visible (None: there is none), and how many are."""
 
     in_s: float | None
+    visible: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,13 @@ class Beaten:
     """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row.
 
     `due_in_s`: when the next hidden message becomes visible; None: there is none.
+    `queued`: how many are visible.
     """
 
     verdicts: tuple[tuple[int, str], ...]
     standing: str = "ok"
     due_in_s: float | None = None
+    queued: int = 0
 
 
 @dataclass(frozen=True, slots=True)

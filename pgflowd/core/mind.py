@@ -189,6 +189,8 @@ class Mind:
     asks_due: bool = False  # nobody told us yet when the next message becomes visible
     asks_soon: bool = False  # likewise, and it may be soon: ask even while tasks run
     poll_s: float = 0.0
+    visible: int = 0  # messages that lay open when we asked last
+    idle_s: float = 0.0  # how long to leave such messages alone that we could not take
     beat_at: float = 0.0
     beaten_at: float = -NEVER
     asks: tuple[tuple[int, int, str, str], ...] = ()  # runner, token, what, step

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.shape import Shape, differences, option_differences
-from pgflowd.db.calls import Call, Rows, only
+from pgflowd.db.calls import Call, Rows
 from pgflowd.db.connection import translated
 from pgflowd.errors import DatabaseError, Problem
 
@@ -123,13 +123,15 @@ def beat(worker_id: UUID, queue: str) -> Call[Standing]:
     return Call(query.as_string(), (worker_id,), _standing)
 
 
-def next_due(queue: str) -> Call[float | None]:
-    """In how many seconds the next hidden message becomes visible; None: there is none."""
+def next_due(queue: str) -> Call[tuple[float | None, int]]:
+    """In how many seconds the next hidden message becomes visible, if any; how many are now."""
     query = sql.SQL(
-        "select extract(epoch from min(vt) - clock_timestamp())::float8"
-        "  from {table} where vt > clock_timestamp()"
-    ).format(table=sql.Identifier("pgmq", f"q_{queue}"))
-    return Call(query.as_string(), (), only)
+        """
+        select (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
+          (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting)
+        """
+    ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MOST_COUNTED))
+    return Call(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
 
 
 def stopped(worker_id: UUID) -> Call[None]:

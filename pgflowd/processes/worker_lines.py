@@ -135,18 +135,21 @@ class Lines:
         return _turned(*await together_async(conn, report, claim))
 
     async def _ask_due(self) -> on.NextDue:
-        return on.NextDue(await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))
+        return on.NextDue(*await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))
 
     async def _beat(self, action: on.Beat) -> on.Beaten:
         conn = self._conns[on.BEATS]
         row = workers.beat(self._worker_id, self._queue)
         if not action.tokens:
             self.standing = await run_async(conn, row)
-            return on.Beaten((), self.standing.state, self.standing.due_in_s)
+            return self._beaten(())
         beats = tasks.heartbeat(self._worker_id, action.tokens, self._lease_s)
         self.standing, verdicts = await together_async(conn, row, beats)
-        told = tuple((each.token, each.verdict) for each in verdicts)
-        return on.Beaten(told, self.standing.state, self.standing.due_in_s)
+        return self._beaten(tuple((each.token, each.verdict) for each in verdicts))
+
+    def _beaten(self, verdicts: tuple[tuple[int, str], ...]) -> on.Beaten:
+        row = self.standing
+        return on.Beaten(verdicts, row.state, row.due_in_s, row.queued)
 
     async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
         problem = body = None

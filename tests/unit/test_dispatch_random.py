@@ -91,7 +91,7 @@ class World:
         if isinstance(call, on.Connect):
             return [on.Connected("main")]
         if isinstance(call, on.AskDue):
-            return [on.NextDue(None), on.NextDue(0.5)]
+            return [on.NextDue(None), on.NextDue(0.5), on.NextDue(None, 3)]
         assert isinstance(call, on.Turn)
         return [Turning(n, verdict) for n in (0, 1, call.wanted) for verdict in VERDICTS]
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from invariants import broken
 from psycopg import conninfo
 
 from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
@@ -191,6 +192,7 @@ def start_worker(database: ScratchDatabase, tmp_path: Path) -> Iterator[StartWor
         ready: bool = True,
         dsn: str | None = None,
         definitions: str = "create",
+        before: Callable[[], None] = lambda: None,
         **worker_keys: Any,
     ) -> RunningWorker:
         name = f"flows_{len(started)}_{os.getpid()}"
@@ -204,7 +206,7 @@ def start_worker(database: ScratchDatabase, tmp_path: Path) -> Iterator[StartWor
             logging=Logging(level="debug", format="json"),
         )
         served = Served(flow, name, name)
-        child = _fork(chosen, served, log)
+        child = _fork(chosen, served, log, before)
         running = RunningWorker(child, database, log, flow)
         started.append(running)
         if ready:
@@ -215,15 +217,18 @@ def start_worker(database: ScratchDatabase, tmp_path: Path) -> Iterator[StartWor
     yield start
     for running in started:
         _end(running)
+    if started and started[0].value("select to_regclass('pgmq.q_flow') is not null"):
+        assert broken(started[0].conn) == []
 
 
-def _fork(settings: Settings, served: Served, log_file: Path) -> Child:
-    """Fork a worker whose stderr, and so whose log, is a file."""
+def _fork(settings: Settings, served: Served, log_file: Path, before: Callable[[], None]) -> Child:
+    """Fork a worker whose stderr, and so whose log, is a file; `before` runs in it, first."""
 
     def main(channel: Any) -> int:
         with log_file.open("ab") as file:
             os.dup2(file.fileno(), 2)
         log = open_log(settings.logging, process="worker", flow=served.slug)
+        before()
         return worker.main(channel, settings, log, served)
 
     return fork(partial(main), title=f"pgflowd: worker {served.slug}", death_signal=signal.SIGTERM)

@@ -1,0 +1,178 @@
+"""Many things at once: deadlines in flight, killed workers, fork bombs, empty pockets."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+
+from conftest import start_run
+
+from pgflowd.core.messages import Wake
+from pgflowd.testing.until import until
+
+MAP = """
+    import os, subprocess, time
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
+
+    @flow.map
+    def work(item, ctx):
+        {body}
+"""
+
+
+def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_worker):
+    body = "time.sleep(0.995 + item * 0.00005)"
+    module = MAP.format(timeout=1, body=body).replace("max_attempts=3", "max_attempts=1")
+    module = module.replace("@flow.map", "@flow.map(when_exhausted='skip')")
+    worker = start_worker(module, max_concurrency=25)
+
+    runs = [worker.start_run([n]) for n in range(200)]
+
+    until(lambda: all(worker.status(run) == "completed" for run in runs), 40)
+    outcomes = [worker.outcomes(run) for run in runs]
+    assert all(each in (["completed"], ["timed_out"]) for each in outcomes)
+    assert {each[0] for each in outcomes} == {"completed", "timed_out"}
+
+
+def test_p21_two_workers_and_one_is_killed_halfway(start_worker):
+    module = MAP.format(timeout=20, body="time.sleep(0.01); return item")
+    first, second = start_worker(module), start_worker(module)
+    runs = [first.start_run(list(range(10))) for _ in range(50)]
+    query = "select count(*) from pgflow.step_tasks where status = 'completed'"
+    until(lambda: first.value(query) >= 150, 20)
+
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not first.processes())
+    first.conn.execute("select pgflowd.crashed(%s, 'killed')", (first.worker_id,))
+
+    second.send(Wake())
+    for run in runs:
+        assert second.output(run, 20) == {"work": list(range(10))}
+    twice = "select count(*) from pgflowd.attempts where outcome <> 'completed'"
+    assert second.value(twice) <= 30
+
+
+def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker, tmp_path):
+    gate = tmp_path / "gate"
+    body = f"open({str(tmp_path)!r} + f'/{{ctx.token}}', 'w').close()\n        " + (
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    )
+    worker = start_worker(MAP.format(timeout=20, body=body))
+    run = worker.start_run([1])
+    until(lambda: worker.processes("#"))
+    frozen = [worker.pid, *worker.processes("#")]
+
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    until(lambda: worker.value("select pgflowd.recover_stalled('2 s')"), 5)
+    other = start_worker(MAP.format(timeout=20, body=body))
+    until(lambda: other.processes("#"), 5)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+
+    until(lambda: not worker.processes("#"), 3)
+    gate.touch()
+    assert other.completed(run)
+    assert worker.completed(worker.start_run([1]))
+
+
+def test_row_44_a_fork_bomb_is_frozen_and_killed(start_worker):
+    body = """for _ in range(3): os.fork()
+        while True:
+            if not os.fork(): time.sleep(0.01); os._exit(0)
+            time.sleep(0.01)"""
+    module = MAP.format(timeout=1, body=body).replace("max_attempts=3", "max_attempts=1")
+    worker = start_worker(module)
+
+    run = worker.start_run([1])
+
+    until(lambda: worker.status(run) == "failed", 1 + 0.5 + 5)
+    until(lambda: len(worker.processes()) <= 1, 2)
+
+
+def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
+    def poor() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    module = MAP.format(timeout=20, body="time.sleep(0.02); return item")
+    worker = start_worker(module, max_concurrency=50, before=poor)
+
+    run = worker.start_run(list(range(200)))
+
+    assert worker.output(run, 20) == {"work": list(range(200))}
+    assert set(worker.outcomes(run)) <= {"completed", "released"}
+    assert any("could not be started" in r["error"] for r in worker.records("worker.error"))
+
+
+def test_row_95_the_message_of_a_long_task_is_not_read_again_and_again(start_worker, tmp_path):
+    gate = tmp_path / "gate"
+    body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
+    worker = start_worker(MAP.format(timeout=20, body=body))
+    run = worker.start_run([1])
+    until(lambda: worker.processes("#"))
+    beats = "select last_heartbeat_at - started_at > '3 s' from pgflow.workers"
+
+    until(lambda: worker.value(beats), 6)
+
+    assert worker.value("select read_ct from pgmq.q_flow") <= 2
+    gate.touch()
+    assert worker.completed(run)
+
+
+def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
+    worker = start_worker(MAP.format(timeout=20, body="return item"))
+    worker.conn.execute(
+        "select pgmq.send_batch('flow', array(select '{}'::jsonb from generate_series(1, 2000)))"
+    )
+
+    run = worker.start_run([1])
+
+    assert worker.completed(run, 20)
+    until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 30)
+
+
+def test_row_96_odd_inputs_are_plain_data(start_worker):
+    worker = start_worker(MAP.format(timeout=20, body="return item"))
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    given = [deep, 10**300, {"__proto__": 1, "$ref": "#/x", "constructor": None}, "\u2028</script>"]
+
+    run = worker.start_run(given)
+
+    assert worker.output(run) == {"work": given}
+
+
+def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
+    worker = start_worker(MAP.format(timeout=20, body="return item"))
+    os.kill(worker.zygote, signal.SIGSTOP)
+    run = worker.start_run([1])
+    until(lambda: worker.value("select count(*) from pgflowd.attempts"))
+
+    os.kill(worker.pid, signal.SIGKILL)
+    until(lambda: not worker.processes())
+    worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
+
+    other = start_worker(MAP.format(timeout=20, body="return item"))
+    assert other.completed(run, 3)
+    assert other.outcomes(run) == ["stalled", "completed"]
+
+
+def test_row_4_a_worker_killed_in_a_report_loses_nothing(start_worker):
+    module = MAP.format(timeout=20, body="return item")
+    worker = start_worker(module)
+    run = start_run(worker.conn, "flow", [1])
+    with worker.conn.transaction():
+        worker.conn.execute("lock pgflow.runs in exclusive mode")
+        worker.send(Wake())
+        until(lambda: worker.value("select count(*) from pg_locks where not granted"), 5)
+        os.kill(worker.pid, signal.SIGKILL)
+    until(lambda: not worker.processes())
+    worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
+
+    other = start_worker(module)
+    assert other.completed(run, 5)
+    assert other.outcomes(run).count("completed") == 1
