@@ -5,7 +5,7 @@
 -- Called by: crashed, recover_stalled.   Locks: the run, unless it is locked; see fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
-returns boolean language plpgsql set search_path = '' set enable_seqscan = off as $$
+returns boolean language plpgsql set search_path = '' as $$
 declare
   ended boolean;
 begin

@@ -4,7 +4,7 @@
 -- Called by: crashed, recover_stalled.   Locks: see _give_back and _give_up.
 create or replace function pgflowd._recover(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean)
-returns int language plpgsql set search_path = '' set enable_seqscan = off as $$
+returns int language plpgsql set search_path = '' as $$
 declare
   given_back int := (select count(*) from pgflowd._give_back(
     _recover.run_ids, _recover.step_slugs, _recover.task_indexes, _recover.reason,

@@ -1,7 +1,8 @@
 -- _report_element(report, output, ord): record one element of a report.
 -- Called by: _report_all on foreign cores, _report_singly.   Locks: see _report_one.
 create or replace function pgflowd._report_element(report jsonb, output text, ord int)
-returns pgflowd.answer language plpgsql set search_path = '' as $$
+returns pgflowd.answer language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
 declare
   one record;
 begin

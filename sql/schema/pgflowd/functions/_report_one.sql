@@ -12,14 +12,18 @@ create or replace function pgflowd._report_one(
   output jsonb, error_message text, error_type text, traceback text,
   retry boolean, delay interval, usage jsonb,
   out verdict text, out sqlstate text, out message text)
-language plpgsql set search_path = '' set enable_seqscan = off as $$
+language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
 #variable_conflict use_column
 declare
-  run_status text;
-  step_status text;
+  locked record;
   task pgflow.step_tasks;
   attempt pgflowd.attempts;
-  standing text;
+  cancelled boolean := false;
+  standing text := 'unknown';
+  became record;
+  history text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
+                             where setting.name = 'history'), 'all');
   error_text text := left(coalesce(
     nullif(_report_one.error_message, ''),
     case when _report_one.outcome in ('failed', 'timed_out', 'crashed')
@@ -30,28 +34,33 @@ begin
     raise exception 'a report has no outcome %', coalesce(_report_one.outcome, 'null')
       using errcode = '22023';
   end if;
-  select run.status into run_status from pgflow.runs as run
-   where run.run_id = _report_one.run_id for update;
-  select state.status into step_status from pgflow.step_states as state
-   where state.run_id = _report_one.run_id and state.step_slug = _report_one.step_slug for update;
-  select known.* into task from pgflow.step_tasks as known
-   where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
-     and known.task_index = _report_one.task_index for no key update;
-  if task.run_id is null then
+  select run.status as run_status, state.status as step_status, known as task into locked
+    from pgflow.runs as run
+    join pgflow.step_states as state on state.run_id = run.run_id
+    join pgflow.step_tasks as known
+      on known.run_id = state.run_id and known.step_slug = state.step_slug
+   where run.run_id = _report_one.run_id and state.step_slug = _report_one.step_slug
+     and known.task_index = _report_one.task_index
+     for update of run, state for no key update of known;
+  if not found then
     verdict := 'lost';
     sqlstate := 'PF002';
     message := 'there is no ' || pgflowd._task_name(
       _report_one.run_id, _report_one.step_slug, _report_one.task_index);
     return;
   end if;
+  task := locked.task;
   select known.* into attempt from pgflowd.attempts as known
    where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
      and known.task_index = _report_one.task_index and known.token = _report_one.token;
-  standing := case when attempt.run_id is null then 'unknown'
-                   else pgflowd._judge(task, attempt, run_status, step_status, exists (
-                     select from pgflowd.runs as cancelled
-                      where cancelled.run_id = _report_one.run_id
-                        and cancelled.cancelled_at is not null)) end;
+  if found then
+    if task.status = 'failed' then
+      cancelled := exists (select from pgflowd.runs as known
+                            where known.run_id = _report_one.run_id
+                              and known.cancelled_at is not null);
+    end if;
+    standing := pgflowd._judge(task, attempt, locked.run_status, locked.step_status, cancelled);
+  end if;
 
   if standing = 'closed' and pgflowd._repeats(attempt, _report_one.outcome) then
     verdict := 'repeated';
@@ -69,46 +78,37 @@ begin
     return;
   end if;
 
-  if standing = 'live' then
+  if standing = 'live' and (task.status = 'queued' or attempt.started_at > now()
+                            or task.started_at is distinct from attempt.started_at) then
     perform pgflowd._hold(task, attempt);
   end if;
-  if _report_one.outcome = 'completed' then
-    perform pgflow.complete_task(_report_one.run_id, _report_one.step_slug,
-                                 _report_one.task_index, _report_one.output);
-  elsif _report_one.outcome = 'released' then
-    if standing = 'live' then
-      perform pgflowd._put_back(task, attempt.attempt, coalesce(_report_one.delay, interval '0'));
-    end if;
-  else
-    perform pgflowd._fail(task, error_text, coalesce(_report_one.retry, true), _report_one.delay,
-                          attempt.attempt, standing = 'live');
-  end if;
-
-  select known.* into task from pgflow.step_tasks as known
-   where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
-     and known.task_index = _report_one.task_index;
-  verdict := case when standing = 'late' or task.status not in ('completed', 'queued', 'failed')
-                  then 'late' else task.status end;
-  update pgflowd.attempts as known
-     set ended_at = now(),
-         outcome = case when verdict = 'late' then 'late'
-                        when _report_one.outcome = 'completed' then verdict
-                        else _report_one.outcome end,
-         error_type = left(_report_one.error_type, 200),
-         error_message = case when _report_one.outcome = 'completed' and verdict = 'failed'
-                              then left(task.error_message, 4000) else error_text end,
-         traceback = left(_report_one.traceback, 16000),
-         cpu_s = (_report_one.usage ->> 'cpu_s')::real,
-         peak_kb = (_report_one.usage ->> 'peak_kb')::bigint,
-         exit_code = (_report_one.usage ->> 'exit_code')::int,
-         exit_signal = (_report_one.usage ->> 'exit_signal')::int,
-         output = case when verdict = 'late' then _report_one.output end
-   where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
-     and known.task_index = _report_one.task_index and known.token = _report_one.token;
-  if verdict = 'completed' and pgflowd.setting('history') = '"failures"' then
+  became := pgflowd._become(task, attempt.attempt, standing = 'live', _report_one.outcome,
+    _report_one.output, error_text, _report_one.retry, _report_one.delay);
+  verdict := case when standing = 'late' or became.status not in ('completed', 'queued', 'failed')
+                  then 'late' else became.status end;
+  if verdict <> 'completed' or history = 'all' then
+    update pgflowd.attempts as known
+       set ended_at = now(),
+           outcome = case when verdict = 'late' then 'late'
+                          when _report_one.outcome = 'completed' then verdict
+                          else _report_one.outcome end,
+           error_type = left(_report_one.error_type, 200),
+           error_message = case when _report_one.outcome = 'completed' and verdict = 'failed'
+                                then left(became.error_message, 4000) else error_text end,
+           traceback = left(_report_one.traceback, 16000),
+           cpu_s = (_report_one.usage ->> 'cpu_s')::real,
+           peak_kb = (_report_one.usage ->> 'peak_kb')::bigint,
+           exit_code = (_report_one.usage ->> 'exit_code')::int,
+           exit_signal = (_report_one.usage ->> 'exit_signal')::int,
+           output = case when verdict = 'late' then _report_one.output end
+     where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
+       and known.task_index = _report_one.task_index and known.token = _report_one.token;
+  elsif history = 'failures' then
     delete from pgflowd.attempts as known
      where known.run_id = _report_one.run_id and known.step_slug = _report_one.step_slug
        and known.task_index = _report_one.task_index and known.token = _report_one.token;
   end if;
-  perform pgflowd._forget(_report_one.run_id, _report_one.step_slug, _report_one.task_index);
+  if history = 'off' then
+    perform pgflowd._forget(_report_one.run_id, _report_one.step_slug, _report_one.task_index);
+  end if;
 end $$;

@@ -1,7 +1,8 @@
 -- _token(report): the token of an element of a report, null when it has none that is a number.
+-- Queries take it in, so it has no settings of its own.
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._token(report jsonb)
-returns bigint language sql immutable set search_path = '' as $$
+returns bigint language sql immutable as $$
   select case when jsonb_typeof(_token.report -> 'token') = 'number'
               then (_token.report ->> 'token')::numeric::bigint end;
 $$;

@@ -10,7 +10,8 @@
 -- Called by: workers.   Locks: queue rows and tasks, skipping locked ones; attempts.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')
-returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
 declare
   leaving boolean;
   wanted int := claim.max_tasks;

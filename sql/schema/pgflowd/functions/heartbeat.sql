@@ -10,7 +10,8 @@
 create or replace function pgflowd.heartbeat(
   worker_id uuid, tokens bigint[], lease interval default '30 s')
 returns table (token bigint, verdict text) language plpgsql set search_path = ''
-set enable_seqscan = off as $$
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   locked bigint[];

@@ -4,7 +4,8 @@
 create or replace function pgflowd._begin(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval)
-returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
 begin
   return query
   with begun as materialized (

@@ -2,7 +2,8 @@
 -- in order of run, step and index. Whatever raises, raises.
 -- Called by: report.   Locks: all runs ascending, then as _report_one.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
-returns setof pgflowd.answer language plpgsql set search_path = '' as $$
+returns setof pgflowd.answer language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
 declare
   element record;
 begin
