@@ -1,0 +1,72 @@
+"""Tree: nothing of a process tree survives, however it is grown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pgflowd.host import tree
+from pgflowd.testing.until import until
+
+PLANT = """
+import os, subprocess, sys, time
+pids = []
+pids.append(subprocess.Popen(["sleep", "600"]).pid)
+pids.append(subprocess.Popen(["sleep", "600"], start_new_session=True).pid)
+nested = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE)
+pids += [nested.pid, int(nested.stdout.readline())]
+print(*pids, flush=True)
+time.sleep(600)
+"""
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_tree_is_killed_with_all_sessions_in_it():
+    root = subprocess.Popen(
+        [sys.executable, "-c", PLANT], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert root.stdout is not None
+    pids = [int(each) for each in root.stdout.readline().split()]
+
+    assert tree.kill_tree(root.pid) == len(pids)
+
+    root.wait(5)
+    until(lambda: all(is_gone(pid) for pid in pids))
+
+
+def test_a_tree_that_keeps_forking_is_frozen_first():
+    forking = "import os\nwhile True:\n  if not os.fork(): os._exit(0)\n  os.waitpid(-1, 0)"
+    root = subprocess.Popen([sys.executable, "-c", forking], start_new_session=True)
+    until(lambda: tree.descendants([root.pid]))
+
+    tree.kill_tree(root.pid)
+
+    root.wait(5)
+    assert tree.descendants([root.pid]) == []
+
+
+def test_both_ways_of_finding_descendants_know_our_child():
+    child = subprocess.Popen(["sleep", "600"])
+
+    assert child.pid in tree.descendants([os.getpid()])
+    assert child.pid in tree._by_parents([os.getpid()])
+    assert child.pid in tree.children()
+
+    child.kill()
+    until(lambda: is_gone(child.pid))
+    assert tree.reap(child.pid) and tree.reap(child.pid)
+
+
+def test_killing_what_is_gone_is_harmless():
+    child = subprocess.Popen(["true"])
+    child.wait()
+
+    assert tree.kill_tree(child.pid) == 0

@@ -1,0 +1,56 @@
+"""Endings: what people read of a task that did not end by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgflowd.core import endings
+from pgflowd.core.mind import Task
+
+TASK = Task("run", "summary", 0, 7, 1, 3, 5.0, b"{}", None)
+STACK = """Thread 0x00007f1 (most recent call first):
+  File "/opt/app/other.py", line 1 in other
+
+Current thread 0x00007f2 (most recent call first):
+  File "/usr/lib/python3.11/re/__init__.py", line 166 in match
+  File "/opt/app/flows/analyze.py", line 31 in summary
+  File "/opt/app/lib/site-packages/pgflowd/processes/runner.py", line 90 in _call
+"""
+
+
+def test_e401_a_timeout_says_where_the_handler_was():
+    report = endings.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
+
+    assert report.outcome == "timed_out"
+    text = "timed out after 5 s; it was at /opt/app/flows/analyze.py:31 in summary"
+    assert report.fields["error_message"] == text
+    assert report.fields["traceback"] == STACK
+    assert (report.fields["exit_signal"], report.fields["exit_code"]) == (9, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "peak_kb", "text"),
+    [
+        (9, 4_089_446, "killed by signal 9, SIGKILL (out of memory?), peak 3.9 GiB"),
+        (11, 20_480, "killed by signal 11, SIGSEGV, peak 20 MiB"),
+        (3 << 8, 0, "it exited with code 3 before its outcome was whole"),
+        (0, 0, "it exited with code 0 before its outcome was whole"),
+        (60, 0, "killed by signal 60, unknown"),
+    ],
+)
+def test_e402_a_crash_says_how_and_how_much_memory(status, peak_kb, text):
+    report = endings.crashed(TASK, status, {"peak_kb": peak_kb}, "")
+
+    assert report.fields["error_message"] == f"the runner crashed: {text}"
+
+
+def test_e403_e404_garbage_and_too_much_are_told_apart():
+    assert endings.spoilt(TASK, "E404", "too large", 9, {}).outcome == "failed"
+    assert endings.spoilt(TASK, "E903", "noise", 9, {}).outcome == "crashed"
+
+
+def test_texts_can_be_stored():
+    report = endings.crashed(TASK, 9, {}, "a\0b" * 20_000)
+
+    assert "\0" not in report.fields["traceback"]
+    assert len(report.fields["traceback"]) == endings.LONGEST_TRACEBACK
