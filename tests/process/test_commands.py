@@ -1,0 +1,257 @@
+"""Commands that speak to a running daemon: their answers and exit codes. P25, rules 46 and 47."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from test_stop_and_reload import start_marked
+
+from pgflowd.testing.until import until
+
+
+def status(daemon, *args):
+    done = daemon.command("status", "--json", *args)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_p25_status_while_running(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    start_marked(house, database, s=10)
+    until(lambda: daemon.ask()["flows"][0]["running"] == 1, 8)
+
+    code, said = status(daemon)
+
+    assert code == 0
+    assert said["schema_version"] == 1
+    assert (said["name"], said["state"], said["pid"]) == ("t", "healthy", daemon.pid)
+    flow = said["flows"][0]
+    assert (flow["slug"], flow["state"], flow["running"]) == ("alpha", "up", 1)
+    assert flow["max_concurrency"] == 10
+    assert said["database"]["state"] == "up"
+    assert daemon.command("status", "--check").returncode == 0
+
+
+def test_p25_status_while_draining_and_when_stopped(house, database):
+    house.flow("alpha")
+    daemon = house.serve(supervisor={"drain_timeout": "1m"})
+    start_marked(house, database, s=20)
+    daemon.send(signal.SIGTERM)
+    daemon.until("supervisor.draining")
+
+    code, said = status(daemon)
+    assert (code, said["state"]) == (0, "draining")
+    assert daemon.command("status", "--check").returncode == 1
+    assert daemon.command("reload").returncode == 75
+
+    assert daemon.command("stop", "--now", "--wait").returncode == 0
+    code, said = status(daemon)
+    assert (code, said["state"]) == (3, "not_running")
+    assert said["database"]["state"] == "up"
+    assert [flow["slug"] for flow in said["flows"]] == ["alpha"]
+    for command in (["stop"], ["drain"], ["reload"], ["tree"], ["status", "--check"]):
+        assert daemon.command(*command).returncode == 3
+
+
+def test_p25_status_with_a_stale_socket(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    daemon.send(signal.SIGKILL)
+    daemon.process.wait()
+    assert daemon.control.exists()
+
+    assert status(daemon)[0] == 3
+
+
+def test_a_daemon_that_does_not_answer_is_e414(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    daemon.send(signal.SIGSTOP)
+
+    done = daemon.command("status")
+
+    assert done.returncode == 3
+    assert "E414" in done.stderr
+    daemon.send(signal.SIGCONT)
+
+
+def test_status_without_a_database_says_so_and_still_exits_3(house):
+    with socket.socket() as line:
+        line.bind(("127.0.0.1", 0))
+        url = f"postgresql://u:canary@127.0.0.1:{line.getsockname()[1]}/none"
+        house.flow("alpha")
+        daemon = house.start(database={"url": url, "startup_wait": "0s"})
+        assert daemon.ended() == 69
+
+        code, said = status(daemon)
+
+    assert code == 3
+    assert said["database"]["state"] == "down"
+    assert said["problems"][0]["code"] == "E301"
+    assert "canary" not in json.dumps(said)
+    assert "canary" not in daemon.log.read_text()
+
+
+def test_the_screens_of_status_and_tree(house, database):
+    house.flow("alpha")
+    house.module("broken", "import no_such_module\n")
+    daemon = house.serve()
+
+    screen = daemon.command("status").stdout
+    tree = daemon.command("tree").stdout
+
+    assert f"pid {daemon.pid}" in screen
+    assert "degraded" in screen
+    assert "E210" in screen
+    assert "pgflowd reload" in screen
+    assert f"supervisor {daemon.pid}   rest_for_one   restarts 0 of 20 in 60 s" in tree
+    assert "zygote" in tree
+    assert "next try on reload" in tree
+    assert list(map(len, [tree.splitlines()])) == [6]
+
+
+def test_metrics_of_a_running_daemon(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    assert database.client.start_flow_sync("alpha", {}, timeout=10).status == "completed"
+    daemon.kill("alpha")
+    daemon.until("child.ready", child="worker alpha", count=2)
+
+    text = daemon.command("status", "--metrics").stdout
+
+    restarts = 'pgflowd_restarts_total{child="worker alpha",reason="killed by SIGKILL"} 1'
+    assert restarts in text.splitlines()
+    assert text.endswith("# EOF\n")
+
+
+def test_watching_goes_on_until_interrupted(house, database):
+    import subprocess
+
+    from daemon_house import PGFLOWD
+
+    house.flow("alpha")
+    daemon = house.serve()
+    command = [*PGFLOWD, "status", "--watch", "100ms", "--json", "-c", str(daemon.config)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=house.environ, **pipes) as process:
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=5)
+
+    assert all(json.loads(line)["state"] == "healthy" for line in lines)
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("pause", ["soon", "0s", "-1s"])
+def test_a_pause_that_is_none_is_refused(house, pause):
+    house.flow("alpha")
+    house.config()
+    daemon = house.start()
+
+    assert daemon.command("status", f"--watch={pause}").returncode == 2
+
+
+def test_rule_47_garbage_on_the_control_socket_is_answered_and_harms_nobody(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+
+    for data in (b"\xff\x00garbage\n", b"[" * 4096, b'{"command": "explode"}\n'):
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(5)
+            line.connect(str(daemon.control))
+            line.sendall(data + b"\n")
+            assert b"error" in line.recv(4096)
+
+    assert daemon.pids() == before
+
+
+def test_rule_47_garbage_on_a_childs_pipe_is_that_childs_crash(house, database):
+    source = """
+import os, sys
+from pgflowd import Flow
+flow = Flow("alpha")
+
+@flow.step
+def work(run):
+    return 1
+"""
+    house.module("flow_alpha", source)
+    daemon = house.serve()
+    pid = daemon.pid_of("sweeper")
+    write_into_channel(pid, b"\x80\x04pickle")
+
+    garbage = daemon.until("child.garbage", child="sweeper")
+    daemon.until("child.ready", child="sweeper", count=2)
+
+    assert garbage[0]["code"] == "E903"
+    assert daemon.events("child.exited", child="sweeper")[0]["reason"].startswith("E903")
+
+
+def write_into_channel(pid, data):
+    """Write into a process's socket pair, as that process would."""
+    handle = os.pidfd_open(pid)
+    pidfd_getfd = 438
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    sockets = [
+        int(path.name)
+        for path in Path(f"/proc/{pid}/fd").iterdir()
+        if str(path.readlink()).startswith("socket:")
+    ]
+    for number in sockets:
+        own = libc.syscall(pidfd_getfd, handle, number, 0)
+        with socket.socket(fileno=own) as line:
+            if line.type == socket.SOCK_SEQPACKET:
+                line.send(data)
+                break
+    os.close(handle)
+
+
+def test_rule_46_the_supervisor_has_no_line_to_the_database_and_runs_no_user_code(house, database):
+    house.module(
+        "flow_alpha",
+        "import os\nopen('importers', 'a').write(f'{os.getpid()}\\n')\n"
+        "from pgflowd import Flow\nflow = Flow('alpha')\n"
+        "@flow.step\ndef work(run): return 1\n",
+    )
+    daemon = house.serve()
+
+    importers = (house.directory / "importers").read_text().split()
+    query = "select application_name from pg_stat_activity where application_name like 't: %'"
+    names = {row[0] for row in database.connect().execute(query)}
+
+    assert str(daemon.pid) not in importers
+    assert {name.split()[1] for name in names} <= {"listener", "worker", "sweeper"}
+    sockets = [
+        line for line in Path(f"/proc/{daemon.pid}/net/tcp").read_text().splitlines()[1:]
+        if line.split()[9] in inodes_of(daemon.pid)
+    ]  # fmt: skip
+    assert sockets == []
+
+
+def inodes_of(pid):
+    links = [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+
+
+def test_rule_46_a_hanging_database_does_not_slow_the_supervisor_down(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    conn = database.connect(autocommit=False)
+    conn.execute("lock table pgflow.runs, pgflow.step_tasks, pgflow.workers")
+
+    began = time.monotonic()
+    for _ in range(20):
+        assert daemon.ask()["pid"] == daemon.pid
+    took_s = time.monotonic() - began
+    conn.rollback()
+
+    assert took_s < 2
