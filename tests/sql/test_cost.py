@@ -52,6 +52,20 @@ def test_claiming_ten_of_a_map_unpacks_its_array_once_and_nothing_more_grows(sui
     assert many <= few * 2 + 2 * array_pages
 
 
+@pytest.mark.parametrize("make", [root_map, dependent_map])
+def test_an_array_beyond_the_working_memory_is_read_once_per_claim(suite, make):
+    make(suite, "f", 5_000)
+    suite.do("set local work_mem = '64kB'")
+    ids = suite.column("select msg_id from pgmq.q_f order by msg_id desc limit 50")
+    query = "explain (analyze, buffers, format json) select * from pgflow.start_tasks('f', %s, %s)"
+
+    with suite.conn.transaction(force_rollback=True):
+        plan = suite.value(query, ids, suite.worker("f"))
+
+    array_pages = 5_000 * 120 / 8192
+    assert plan[0]["Plan"]["Temp Read Blocks"] <= 2 * array_pages
+
+
 def test_claiming_fifty_costs_no_more_than_five_times_ten(suite):
     dependent_map(suite, "f", 10_000)
 

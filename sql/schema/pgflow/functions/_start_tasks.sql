@@ -3,7 +3,8 @@
 -- what belongs to an ended run or step, is passed over: it never waits.
 -- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
 -- because the caller's read has hidden them.
--- `offset 0` keeps each look-up one by the whole key. The whole array of a map is unpacked once per step, whatever the number of its tasks here.
+-- `offset 0` keeps each look-up one by the whole key. The whole array of a map is unpacked once
+-- per step, whatever the number of its tasks here, and read once, however large it is.
 -- Called by: start_tasks, pgflowd.claim.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
@@ -79,20 +80,23 @@ begin
         join pgflow.steps as step
           on step.flow_slug = _start_tasks.flow_slug and step.step_slug = begun.step_slug
     ), whole as materialized (
-      select source.run_id, source.step_slug, pgflow._map_source(
+      select source.*, pgflow._map_source(
                _start_tasks.flow_slug, source.run_id, source.step_slug, source.deps_count) as items
-        from (select distinct begun.run_id, begun.step_slug, begun.deps_count
-                from begun where begun.step_type = 'map') as source
+        from (select begun.run_id, begun.step_slug, begun.deps_count,
+                     array_agg(begun.task_index) as indexes, array_agg(begun.message_id) as messages
+                from begun where begun.step_type = 'map'
+               group by begun.run_id, begun.step_slug, begun.deps_count) as source
     )
     select _start_tasks.flow_slug, begun.run_id, begun.step_slug,
-           case when begun.step_type = 'map'
-                then (select whole.items -> begun.task_index from whole
-                       where whole.run_id = begun.run_id and whole.step_slug = begun.step_slug)
-                else case when begun.deps_count = 0 then '{}'::jsonb
-                          else pgflow._deps_output(_start_tasks.flow_slug, begun.run_id, begun.step_slug) end
-                     || case when with_run then jsonb_build_object('run', run.input) else '{}' end
-           end,
+           case when begun.deps_count = 0 then '{}'::jsonb
+                else pgflow._deps_output(_start_tasks.flow_slug, begun.run_id, begun.step_slug) end
+           || case when with_run then jsonb_build_object('run', run.input) else '{}' end,
            begun.message_id, begun.task_index,
-           case when begun.step_type = 'single' and begun.deps_count = 0 then run.input end
-      from begun join pgflow.runs as run on run.run_id = begun.run_id;
+           case when begun.deps_count = 0 then run.input end
+      from begun join pgflow.runs as run on run.run_id = begun.run_id
+     where begun.step_type = 'single'
+     union all
+    select _start_tasks.flow_slug, whole.run_id, whole.step_slug, whole.items -> element.task_index,
+           element.message_id, element.task_index, null
+      from whole cross join unnest(whole.indexes, whole.messages) as element (task_index, message_id);
 end $$;
