@@ -116,9 +116,8 @@ class Stress:
                 self.house.beat(worker, *held, lease=LEASE, conn=conn)
             reports = [task for task in held if not wild or chance.random() < 0.8]
             if zombies and chance.random() < 0.2:
-                mine = {key(task)[:3] for task in reports}
-                if key(zombies[-1])[:3] not in mine:
-                    reports.append(zombies.pop())
+                reports.append(zombies.pop())
+            reports = list({key(task)[:3]: task for task in reports}.values())
             chance.shuffle(reports)
             held = [task for task in held if task not in reports]
             held += self._turn(conn, chance, flow, worker, reports, wild)
