@@ -12,6 +12,7 @@ from shop import MODULE, Shop, on_a_terminal
 
 from pgflowd.db import schema
 
+DASH = "\N{EN DASH}"
 OTHER_SHAPE = MODULE.replace("def save_to_db(sentiment, summary=None)", "def save_to_db(sentiment)")
 TUNED = MODULE.replace('"analyze_website", max_attempts=3', '"analyze_website", max_attempts=9')
 
@@ -35,8 +36,8 @@ def test_list_shows_what_waits_and_works_and_who_serves(here, shop):
     assert list(found) == ["analyze_website", "send_email", "store_items"]
     assert found["analyze_website"][:2] == ["4", "1"]
     assert "⚠ 0" in lines[1]  # work, and nobody there
-    assert found["send_email"][1:6] == ["0", "–", "1", "1", "1"]
-    assert found["store_items"][-1] == "–"
+    assert found["send_email"][1:6] == ["0", DASH, "1", "1", "1"]
+    assert found["store_items"][-1] == DASH
 
 
 def test_list_for_programs(here, shop):

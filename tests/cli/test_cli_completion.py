@@ -1,0 +1,59 @@
+"""Completion from the database: flows, runs and tasks; quick, and silent when it cannot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+
+@pytest.fixture
+def suggested(process, shop) -> Callable[..., list[str]]:
+    """What a shell would suggest for the last of these words."""
+
+    def ask(words: str, dsn: str = shop.database.dsn) -> list[str]:
+        env = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+        ended = process(**env, _PGFLOWD_COMPLETE="bash_complete", PGFLOWD__DATABASE__URL=dsn)
+        assert ended.err == ""
+        return [line.partition(",")[2] for line in ended.out.split()]
+
+    return ask
+
+
+def test_flows_are_suggested(suggested):
+    assert suggested("pgflowd runs start s") == ["store_items", "send_email"][::-1]
+    assert suggested("pgflowd flows show an") == ["analyze_website"]
+    assert suggested("pgflowd runs list --flow st") == ["store_items"]
+
+
+def test_runs_are_suggested_by_their_last_digits(suggested, shop):
+    first, second = (str(shop.start("send_email"))[-8:] for _ in range(2))
+
+    assert set(suggested("pgflowd runs show ")) == {"@last", first, second}
+    assert suggested("pgflowd runs follow @last " + first[:5]) == [first]
+    assert set(suggested("pgflowd flows graph send_email --run ")) == {"@last", first, second}
+
+
+def test_stalled_tasks_are_suggested(suggested, shop):
+    run_id = shop.start("send_email")
+    shop.claim("send_email")
+    shop.stall()
+
+    assert suggested("pgflowd stalled requeue ") == [f"{str(run_id)[-8:]}/perform#0"]
+
+
+def test_a_database_that_is_not_there_is_passed_over_in_silence(suggested, shop):
+    shop.start()
+    began = time.monotonic()
+
+    assert suggested("pgflowd runs start a", "postgresql://127.0.0.1:1/x") == []
+    assert suggested("pgflowd runs show ", "postgresql://127.0.0.1:1/x") == ["@last"]
+    assert suggested("pgflowd runs show ", "nonsense://") == ["@last"]
+    assert time.monotonic() - began < 15
+
+
+def test_a_wrong_config_is_passed_over_in_silence(suggested, elsewhere):
+    (elsewhere / "pgflowd.toml").write_text("[worker]\nnonsense = 1\n")
+
+    assert suggested("pgflowd runs start a") == []

@@ -1,0 +1,269 @@
+"""`pgflowd doctor`: what is well with a database, what is not, and what to do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from shop import on_a_terminal
+
+from pgflowd.db import doctor
+
+CRON = Path(__file__).parents[1] / "db" / "pg_cron.sql"
+
+
+@pytest.fixture
+def examined(pgflowd, shop):
+    """Run the doctor on a database that commits durably; returns findings by check."""
+
+    def examine(**settings: str) -> dict[str, list[dict]]:
+        options = {"synchronous_commit": "on", **settings}
+        given = " ".join(f"-c {name}={value}" for name, value in options.items())
+        url = make_conninfo(shop.database.dsn, options=given)
+        ended = pgflowd("doctor", "--json", "--database-url", url)
+        found: dict[str, list[dict]] = {}
+        for finding in ended.json["findings"]:
+            found.setdefault(finding["check"], []).append(finding)
+        assert ended.code == (0 if ended.json["ok"] else 1)
+        return found
+
+    return examine
+
+
+def code_of(found: dict[str, list[dict]], check: str) -> tuple[str, str | None]:
+    return found[check][-1]["state"], found[check][-1]["code"]
+
+
+def test_a_healthy_database_has_only_good_findings(examined, shop):
+    shop.run_through()
+
+    found = examined()
+
+    assert {one["state"] for each in found.values() for one in each} == {"ok"}
+    assert list(found) == [
+        "pgflowd", "server", "schema", "clocks", "pooler", "durability", "transactions", "rights",
+        "recovery", "flows", "stalled", "orphans", "invariants",
+    ]  # fmt: skip
+    assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
+
+
+def test_it_says_line_by_line_what_it_saw(here, shop):
+    ended = here("doctor")
+
+    assert ended.code == 0
+    assert "✔ schema        version " in ended.out
+    assert "⚠ durability    W315  synchronous_commit is off" in ended.out  # as tests' servers are
+    assert "→ set it to on" in ended.out
+
+
+def test_a_database_without_a_schema_is_wrong(pgflowd, empty_database):
+    ended = pgflowd("doctor", "--database-url", empty_database.dsn)
+
+    assert ended.code == 1
+    assert "✖ schema        E302" in ended.out
+    assert "pgflowd db migrate" in ended.out
+    assert "transactions" in ended.out and "invariants" not in ended.out
+
+
+def test_clocks_that_differ_are_told(examined, monkeypatch):
+    behind = doctor.time.time
+    monkeypatch.setattr("time.time", lambda: behind() - 90)
+
+    found = examined()
+
+    assert code_of(found, "clocks") == ("warning", "W312")
+    assert "1 m 30 s ahead of ours" in found["clocks"][0]["text"]
+
+
+def test_a_pooler_in_between_is_told(pgflowd, shop):
+    with another_backend_pid(shop.database.dsn) as url:
+        plain = pgflowd("doctor", "--json", "--database-url", url)
+
+    pooler = next(one for one in plain.json["findings"] if one["check"] == "pooler")
+    assert (pooler["state"], pooler["code"]) == ("warning", "W314")
+    assert "listen_url" in pooler["next"]
+
+
+@contextmanager
+def another_backend_pid(dsn: str) -> Iterator[str]:
+    """A line through which the server seems to have another process id, as poolers make it."""
+    parts = conninfo_to_dict(dsn)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=pass_on, args=(listening, parts), daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        yield make_conninfo(
+            dsn, host="127.0.0.1", port=port, sslmode="disable", gssencmode="disable"
+        )
+        thread.join(timeout=10)
+
+
+def pass_on(listening: socket.socket, parts: dict) -> None:
+    """Pass one session on, and change the id in the server's BackendKeyData."""
+    client, _ = listening.accept()
+    host, port = str(parts["host"]), int(str(parts.get("port", 5432)))
+    if host.startswith("/"):
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+    else:
+        server = socket.create_connection((host, port))
+
+    def upwards() -> None:
+        while data := client.recv(65536):
+            server.sendall(data)
+        server.shutdown(socket.SHUT_WR)
+
+    upward = threading.Thread(target=upwards, daemon=True)
+    upward.start()
+    seen = b""
+    while data := server.recv(65536):
+        if b"K\x00\x00\x00\x0c" not in seen:
+            seen += data
+            at = data.find(b"K\x00\x00\x00\x0c")
+            if at >= 0:
+                data = data[: at + 5] + b"\x00\x00\x00\x07" + data[at + 9 :]
+        client.sendall(data)
+    upward.join(timeout=10)
+    client.close()
+    server.close()
+
+
+def test_commits_that_a_crash_may_lose_are_told(examined):
+    assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
+
+
+def test_an_old_transaction_is_named(examined, shop, monkeypatch):
+    monkeypatch.setattr(doctor, "OLD_TRANSACTION_S", 0.0)
+    other = shop.database.connect(application_name="report builder", autocommit=False)
+    other.execute("select 1")
+
+    found = examined()
+
+    assert code_of(found, "transactions")[0] == "warning"
+    told = found["transactions"][0]["text"]
+    assert f"pid {other.info.backend_pid}, report builder, postgres idle in transaction" in told
+    other.rollback()
+
+
+def test_another_recovery_job_is_told_and_our_own_is_not(examined, shop):
+    shop.conn.execute(CRON.read_bytes())
+    shop.conn.execute("alter table cron.job add active boolean default true")
+    own = "select cron.schedule(%s, '15 seconds', 'select pgflow.requeue_stalled_tasks()')"
+    shop.conn.execute(own, ("pgflow_requeue_stalled_tasks",))
+    fine = examined()
+    shop.conn.execute(own, ("somebody_elses",))
+
+    found = examined()
+
+    assert code_of(fine, "recovery") == ("ok", None)
+    assert code_of(found, "recovery") == ("warning", "W313")
+    assert "pg_cron job somebody_elses" in found["recovery"][0]["text"]
+
+
+def test_work_that_nobody_does_and_queues_without_trigger_are_told(examined, shop):
+    shop.start()
+    shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")
+
+    texts = {one["code"]: one["text"] for one in examined()["flows"]}
+
+    assert "analyze_website: 1 open run, the oldest task waits for" in texts[None]
+    assert texts["W311"].startswith("send_email: its queue has no notification trigger")
+
+
+def test_stalled_tasks_and_orphans_are_told(examined, shop):
+    shop.start("send_email")
+    shop.claim("send_email")
+    shop.stall()
+    shop.conn.execute("select pgmq.create('strange')")
+    shop.conn.execute("update pgflow.workers set last_heartbeat_at = now() - interval '1 h'")
+
+    found = examined()
+
+    assert "1 task, the oldest" in found["stalled"][0]["text"]
+    assert found["orphans"][0]["text"] == (
+        "queues of no flow: strange; 1 worker vanished without a word"
+    )
+
+
+VIOLATIONS = {
+    "I2": "update pgflow.runs set remaining_steps = 1",
+    "I3": "delete from pgflow.step_tasks where step_slug = 'sentiment'",
+    "I4": "update pgflow.step_states set output = '[5]' where step_slug = 'store'",
+    "I6": """select pgmq.send('send_email', '{"run_id": null}')""",
+    "I8": "update pgflow.step_tasks set status = 'failed', error_message = '', output = null,"
+    " failed_at = completed_at, completed_at = null where step_slug = 'summary'",
+}
+
+
+def completed(shop) -> None:
+    shop.run_through()
+    shop.start("store_items", [1, 2])
+    for key in shop.claim("store_items").values():
+        shop.complete(key, key[2])
+
+
+@pytest.mark.parametrize("invariant", VIOLATIONS)
+def test_what_must_never_be_is_an_error(examined, shop, invariant):
+    completed(shop)
+    fine = examined()
+    shop.conn.execute(VIOLATIONS[invariant])
+
+    found = examined()
+
+    assert code_of(fine, "invariants") == ("ok", None)
+    assert found["invariants"][0]["state"] == "error"
+    assert any(one["text"].startswith(invariant) for one in found["invariants"]), found[
+        "invariants"
+    ]
+
+
+def test_a_task_without_its_message_is_an_error(examined, shop):
+    shop.start("send_email")
+    shop.conn.execute("delete from pgmq.q_send_email")
+
+    assert examined()["invariants"][0]["text"].startswith("I5 send_email ")
+
+
+def test_a_message_that_outlived_its_task_is_an_error(examined, shop):
+    shop.start("send_email")
+    shop.conn.execute("create table kept as select * from pgmq.q_send_email")
+    shop.complete(shop.claim("send_email")["perform#0"], 1)
+    shop.conn.execute("insert into pgmq.q_send_email overriding system value select * from kept")
+
+    texts = [one["text"][:2] for one in examined()["invariants"]]
+
+    assert sorted(texts) == ["I6", "I7"]
+
+
+def test_who_may_not_look_is_told_so_and_the_rest_is_shown(pgflowd, shop):
+    url = make_conninfo(shop.database.dsn, options="-c role=pg_monitor")
+
+    ended = pgflowd("doctor", "--database-url", url)
+
+    assert ended.code in (0, 1)
+    assert "could not be looked at: permission denied" in ended.out
+    assert "pooler        none in between" in ended.out
+
+
+def test_an_unreachable_database_is_told(pgflowd):
+    ended = pgflowd("doctor", "--database-url", "postgresql://u:canary7@127.0.0.1:1/x")
+
+    assert (ended.code, "E301" in ended.err) == (69, True)
+    assert "canary7" not in ended.err
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_findings_fit_the_terminal(shop, elsewhere, columns):
+    shop.start()
+
+    shown = on_a_terminal(
+        "doctor", "--database-url", shop.database.dsn, columns=columns, NO_COLOR="1"
+    )
+
+    assert max(len(line) for line in shown.splitlines()) <= columns, shown
+    assert "W315" in shown

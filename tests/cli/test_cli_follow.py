@@ -1,0 +1,89 @@
+"""Following: by notifications at once, without them by looking, and never too often."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pgflowd.cli import follow
+from pgflowd.cli.follow import Follower
+from pgflowd.errors import WaitTimeout
+from pgflowd.testing.until import until
+
+
+class Following:
+    """A follower in a thread, and what it has told so far."""
+
+    def __init__(self, shop, run_id, *, listening: bool) -> None:
+        self.told: list[str] = []
+        self.follower = Follower(shop.database.connect(), [run_id])
+        if listening:
+            self.follower.listen()
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+        self.thread.start()
+
+    def _follow(self) -> None:
+        for happening in self.follower.follow(timeout_s=60):
+            self.told.append(f"{happening.event} {happening.step or ''}".strip())
+
+    def until_told(self, event: str) -> None:
+        until(lambda: event in self.told, within_s=20)
+
+
+def test_a_notification_wakes_it_however_long_it_meant_to_sleep(shop, monkeypatch):
+    monkeypatch.setattr(follow, "SHORTEST_NAP_S", 50.0)
+    monkeypatch.setattr(follow, "LONGEST_NAP_S", 50.0)
+    run_id = shop.start()
+    key = shop.claim()["website#0"]
+    following = Following(shop, run_id, listening=True)
+    following.until_told("run:started")
+
+    shop.complete(key, 1)
+
+    following.until_told("step:completed website")
+    shop.database.client.cancel(run_id)
+    following.thread.join(timeout=20)
+    assert following.told[-1] == "run:cancelled"
+
+
+def test_without_notifications_it_looks_by_itself(shop):
+    run_id = shop.start()
+    key = shop.claim()["website#0"]
+    following = Following(shop, run_id, listening=False)
+    following.until_told("run:started")
+
+    shop.complete(key, 1)
+    following.until_told("step:completed website")
+
+    for task in shop.claim().values():
+        shop.complete(task, 2)
+    shop.complete(shop.claim()["save_to_db#0"], 3)
+    following.thread.join(timeout=20)
+    assert following.told[-1] == "run:completed"
+
+
+def test_each_thing_is_told_once_and_in_order(shop):
+    run_id = shop.start()
+    following = Following(shop, run_id, listening=True)
+    for _ in range(3):
+        for key in shop.claim().values():
+            shop.complete(key, 1)
+    following.thread.join(timeout=20)
+
+    assert len(set(following.told)) == len(following.told) == 10
+    assert following.told[0] == "run:started"
+    assert following.told.index("step:completed website") < following.told.index(
+        "step:started sentiment"
+    )
+    assert following.told[-1] == "run:completed"
+
+
+def test_the_time_limit_is_kept_and_nothing_is_told_twice(shop):
+    run_id = shop.start()
+    follower = Follower(shop.database.connect(), [run_id])
+
+    with pytest.raises(WaitTimeout, match=r"did not end within 0\.1 s"):
+        list(follower.follow(timeout_s=0.1))
+    with pytest.raises(WaitTimeout):
+        assert list(follower.follow(timeout_s=0.0)) == []
