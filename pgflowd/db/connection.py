@@ -52,14 +52,13 @@ def connect(
     """Open a connection; raise Unreachable when nobody answers.
 
     An empty URL means the libpq environment. `pooled` says that a transaction pooler stands
-    between, where session settings and prepared statements would end up with others.
+    between, where session settings and prepared statements would end up with others. One that
+    nobody told of is noticed: it gives its clients another process id than the server has.
     """
     with _reaching(url):
         conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)
-        if pooled:
+        if pooled or not conn.execute(_SETTINGS, _settings(limits, conn)).fetchone():
             conn.prepare_threshold = None
-        else:
-            conn.execute(_SETTINGS, _settings(limits))
         conn.autocommit = autocommit
     return conn
 
@@ -75,12 +74,15 @@ async def connect_async(
     """Do what `connect` does, for those who await."""
     with _reaching(url):
         conn = await psycopg.AsyncConnection.connect(conninfo(url, name, limits), autocommit=True)
-        if pooled:
+        if pooled or not await (await conn.execute(_SETTINGS, _settings(limits, conn))).fetchone():
             conn.prepare_threshold = None
-        else:
-            await conn.execute(_SETTINGS, _settings(limits))
         await conn.set_autocommit(autocommit)
     return conn
+
+
+def is_pooled(conn: AnyConnection) -> bool:
+    """Whether a connection of `connect` goes through a pooler."""
+    return conn.prepare_threshold is None
 
 
 def conninfo(url: str, name: str, limits: Limits) -> str:
@@ -147,17 +149,18 @@ select set_config('statement_timeout', %s, false),
        set_config('lock_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('client_connection_check_interval', %s, false)
+ where pg_backend_pid() = %s
 """
 
 
-def _settings(limits: Limits) -> list[str]:
+def _settings(limits: Limits, conn: AnyConnection) -> list[str | int]:
     waits = (
         limits.statement_s,
         limits.lock_s,
         limits.idle_in_transaction_s,
         limits.client_check_s,
     )
-    return [f"{round(wait * 1000)}ms" for wait in waits]
+    return [*(f"{round(wait * 1000)}ms" for wait in waits), conn.info.backend_pid]
 
 
 def _cause(error: psycopg.Error, url: str) -> str:

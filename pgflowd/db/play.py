@@ -17,7 +17,7 @@ from psycopg import sql
 
 from pgflowd.db import runs
 from pgflowd.db.calls import Call, run, run_async
-from pgflowd.db.connection import translated
+from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.scripts import Listen, Nap, Script, Step, Unlisten
 
 Connection = psycopg.Connection[Any]
@@ -82,9 +82,9 @@ def _perform(conn: Connection, step: Step) -> Any:
     if isinstance(step, Call):
         return run(conn, step)
     with translated(conn):
-        if isinstance(step, Listen):
+        if isinstance(step, Listen) and not is_pooled(conn):
             conn.execute(_listen(step))
-        elif isinstance(step, Unlisten):
+        elif isinstance(step, Unlisten) and not is_pooled(conn):
             conn.execute("unlisten *")
         elif isinstance(step, Nap):
             until = time.monotonic() + step.longest_s
@@ -116,9 +116,9 @@ async def _perform_async(conn: AsyncConnection, step: Step) -> Any:
     if isinstance(step, Call):
         return await run_async(conn, step)
     with translated(conn):
-        if isinstance(step, Listen):
+        if isinstance(step, Listen) and not is_pooled(conn):
             await conn.execute(_listen(step))
-        elif isinstance(step, Unlisten):
+        elif isinstance(step, Unlisten) and not is_pooled(conn):
             await conn.execute("unlisten *")
         elif isinstance(step, Nap):
             until = time.monotonic() + step.longest_s

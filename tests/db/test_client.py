@@ -13,11 +13,16 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from pooler import pooler
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from pgflowd import AsyncClient, Client, Flow
 from pgflowd.core.ids import uuid7
+from pgflowd.db import scripts
+from pgflowd.db.connection import connect
+from pgflowd.db.play import play
+from pgflowd.db.scripts import Listen
 from pgflowd.errors import (
     DatabaseError,
     MapInput,
@@ -475,3 +480,27 @@ def test_a_forked_child_takes_no_connection_of_its_parent(client, conn):
 
     assert [client.get_run(run.run_id).input for _ in range(20)] == [1] * 20
     until(lambda: os.waitpid(child, os.WNOHANG) == (child, 0), within_s=20)
+
+
+def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
+    with pooler(database.dsn) as dsn, Client(dsn) as client:
+        run_id = client.start_flow("greet", 1).run_id
+        ended: list[Any] = []
+        waiting = later(lambda: ended.append(client.wait(run_id, timeout=30)))
+        work(conn)
+        work(conn)
+        waiting.join()
+
+        with connect(dsn) as pooled:
+            for _ in range(10):
+                play(pooled, scripts.get(run_id))
+            assert pooled.execute("select * from pg_prepared_statements").fetchall() == []
+            play(pooled, one(Listen("pgflow:run:1")))
+            assert pooled.execute("select pg_listening_channels()").fetchall() == []
+
+    assert ended[0].status == "completed"
+
+
+def one(step: Any) -> Any:
+    """A script of this step alone."""
+    return (yield step)

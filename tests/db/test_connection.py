@@ -8,9 +8,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pooler import pooler
 from psycopg.conninfo import make_conninfo
 
-from pgflowd.db.connection import Limits, connect, connect_async, place_of, translated
+from pgflowd.db.connection import Limits, connect, connect_async, is_pooled, place_of, translated
 from pgflowd.errors import Unreachable
 from pgflowd.testing.scratch import ScratchDatabase
 
@@ -42,6 +43,21 @@ def test_behind_a_pooler_nothing_is_left_in_the_session(database: ScratchDatabas
     with connect(database.dsn, pooled=True) as conn:
         assert conn.execute(SETTINGS).fetchone()[1:] == ("0", "0", "0", "0")
         assert conn.prepare_threshold is None
+
+
+def test_a_pooler_that_nobody_told_of_is_noticed(database: ScratchDatabase) -> None:
+    async def ask(dsn: str) -> object:
+        async with await connect_async(dsn) as conn:
+            assert is_pooled(conn)
+            return await (await conn.execute(SETTINGS)).fetchone()
+
+    with pooler(database.dsn) as dsn:
+        with connect(dsn) as conn:
+            assert is_pooled(conn)
+            assert conn.execute(SETTINGS).fetchone()[1:] == ("0", "0", "0", "0")
+        assert asyncio.run(ask(dsn))[1:] == ("0", "0", "0", "0")
+    with connect(database.dsn) as conn:
+        assert not is_pooled(conn)
 
 
 def test_what_the_url_says_wins(database: ScratchDatabase) -> None:
