@@ -101,6 +101,19 @@ def test_a_long_slug_and_a_long_message_at_once(shared, follow):
     assert kinds(heard(4))[-2:] == [f"step:{slug}:skipped", "run:completed"]
 
 
+def test_a_long_reason_does_not_lose_the_skip(shared, follow):
+    shared.flow("f", "a", "b")
+    run, heard = follow()
+    shared.start("f", {}, run)
+
+    shared.do("select pgflow._cascade_force_skip_steps(%s, 'a', %s)", run, "\x01" * 9000)
+
+    skipped = heard(4)[-1]
+    assert skipped["event_type"] == "step:skipped"
+    assert skipped["skip_reason"] == "\x01" * 100
+    assert skipped["truncated"] is True
+
+
 def test_each_transition_is_notified_once(shared, follow):
     shared.flow("f", ("a", {"when_exhausted": "skip"}), "b: a", "m*: a", max_attempts=1)
     run, heard = follow()

@@ -1,7 +1,7 @@
 -- _send_events(run_ids, names, payloads): tells whoever follows a run, in the order given.
 -- Goes through realtime.send where the platform has it. Elsewhere it is a notification on the
--- same topic; one that would exceed PostgreSQL's limit leaves out input and output, cuts a long
--- error message, and says `truncated`, and the reader looks at the row.
+-- same topic; one that would exceed PostgreSQL's limit leaves out input and output, cuts long
+-- texts, and says `truncated`, and the reader looks at the row.
 -- Called by: _send_run_events, _send_step_events.   Locks: nothing.
 create or replace function pgflow._send_events(run_ids uuid[], names text[], payloads jsonb[])
 returns void language plpgsql set search_path = '' as $$
@@ -15,7 +15,8 @@ begin
                       case when octet_length(event.payload::text) <= 7900 then event.payload::text
                            else (event.payload - 'input' - 'output' || '{"truncated": true}'
                                  || jsonb_strip_nulls(jsonb_build_object(
-                                      'error_message', left(event.payload ->> 'error_message', 1000)))
+                                      'error_message', left(event.payload ->> 'error_message', 1000),
+                                      'skip_reason', left(event.payload ->> 'skip_reason', 100)))
                                 )::text end)
        from unnest(run_ids, names, payloads) with ordinality as event (run_id, name, payload, ord)
       order by event.ord;
