@@ -41,6 +41,7 @@ class RunnerLink:
         self.pid: int | None = None
         self.is_doomed = False  # to be killed once it is there
         self.was_retired = False
+        self.has_left = False  # its last task left something behind
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
         self._tell, self._log = tell, log
@@ -57,29 +58,33 @@ class RunnerLink:
 
     def open(self, output: str) -> list[int]:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr."""
-        opened: list[int] = []
+        theirs: list[int] = []
+        ours: list[int] = []
         budget = Budget()
         try:
-            self._socket, theirs = socket.socketpair()
-            opened = [theirs.detach()]
-            if output == "inherit":
-                self._out, self._err = Output(None, budget), Output(None, budget)
-                return [*opened, os.dup(1), os.dup(2)]
-            pipes = []
-            for _ in range(2):
-                pipes.append(os.pipe2(os.O_CLOEXEC))
-                opened.append(pipes[-1][1])
+            self._socket, end = socket.socketpair()
+            theirs.append(end.detach())
+            for inherited in (1, 2):
+                if output == "inherit":
+                    theirs.append(os.dup(inherited))
+                else:
+                    reading, writing = os.pipe2(os.O_CLOEXEC)
+                    ours.append(reading)
+                    theirs.append(writing)
         except OSError:
-            self._forget(opened)
+            self._forget([*ours, *theirs])
             raise
         self._socket.setblocking(False)
+        if output == "inherit":
+            self._out, self._err = Output(None, budget), Output(None, budget)
+            return theirs
         is_logged = output == "capture"
-        self._out = Output(pipes[0][0], budget, self._line_of("stdout") if is_logged else None)
-        self._err = Output(pipes[1][0], budget, self._line_of("stderr") if is_logged else None)
-        return opened
+        self._out = Output(ours[0], budget, self._line_of("stdout") if is_logged else None)
+        self._err = Output(ours[1], budget, self._line_of("stderr") if is_logged else None)
+        return theirs
 
-    def _forget(self, opened: list[int]) -> None:
-        for number in opened:
+    def _forget(self, numbers: list[int]) -> None:
+        for number in numbers:
             os.close(number)
         if hasattr(self, "_socket"):
             self._socket.close()
@@ -233,7 +238,7 @@ class RunnerLink:
         if outcome not in _OUTCOMES or not isinstance(left, list):
             self._spoil("E903", f"an unknown outcome: {str(outcome)[:60]}")
             return
-        self.task = None
+        self.task, self.has_left = None, bool(left)
         self._finish_output(task)
         fields = {key: head[key] for key in _TOLD if key in head}
         output = body if outcome == "completed" else None

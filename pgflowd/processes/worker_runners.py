@@ -130,7 +130,8 @@ class Runners:
     def _sweep(self, id: int) -> None:
         """Kill what a dead runner left behind; then tell that it ended."""
         link = self._links[id]
-        if not link.was_retired and kill_adopted(self._own()):
+        is_clean = link.was_retired and not link.has_left
+        if not is_clean and kill_adopted(self._own()):
             self._loop.call_later(NAP_S, self._sweep, id)
         else:
             self._tell(on.RunnerEnded(id))

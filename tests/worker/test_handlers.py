@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from conftest import is_gone
 
@@ -51,18 +48,18 @@ def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_w
     assert "in work" in worker.value("select traceback from pgflowd.attempts")
 
 
-def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker):
+def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, tmp_path):
     body = """
         open(run["pid"], "w").write(str(os.getpid()))
         while True: pass
     """
-    worker = start_worker(one_step(body, timeout=1))
-    pid_file = f"/tmp/pgflowd-{os.getpid()}.pid"
+    worker = start_worker(one_step(body, timeout=2))
+    pid_file = tmp_path / "pid"
 
-    run = worker.start_run({"pid": pid_file})
-    until(lambda: worker.status(run) == "failed", 5)
+    run = worker.start_run({"pid": str(pid_file)})
+    until(lambda: worker.status(run) == "failed", 10)
 
-    assert is_gone(int(Path(pid_file).read_text()))
+    assert is_gone(int(pid_file.read_text()))
     assert worker.outcomes(run) == ["timed_out"]
 
 
@@ -75,7 +72,9 @@ def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
     assert "Current thread" in worker.value("select traceback from pgflowd.attempts")
 
 
-def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(start_worker):
+def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
+    start_worker, tmp_path
+):
     body = """
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             try: signal.signal(number, signal.SIG_IGN)
@@ -87,13 +86,13 @@ def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(s
         open(run["pids"], "w").write(" ".join(map(str, pids)))
         while True: time.sleep(1)
     """
-    worker = start_worker(one_step(body, timeout=1))
-    pid_file = f"/tmp/pgflowd-{os.getpid()}.pids"
+    worker = start_worker(one_step(body, timeout=3))
+    pid_file = tmp_path / "pids"
 
-    run = worker.start_run({"pids": pid_file})
-    until(lambda: worker.status(run) == "failed", 6)
+    run = worker.start_run({"pids": str(pid_file)})
+    until(lambda: worker.status(run) == "failed", 10)
 
-    assert all(is_gone(int(pid)) for pid in Path(pid_file).read_text().split())
+    assert all(is_gone(int(pid)) for pid in pid_file.read_text().split())
     assert not worker.processes("sleep")
 
 
@@ -302,6 +301,84 @@ def test_a_copy_of_the_runner_made_by_fork_says_nothing(start_worker):
 
     assert worker.output(run) == {"after": "once"}
     assert worker.outcomes(run) == ["completed"] * 2
+
+
+def test_trap_13_a_descriptor_that_the_module_opened_stays_what_it_is(start_worker, tmp_path):
+    module = """
+        import os
+        from pgflowd import Flow
+        flow = Flow("flow")
+        audit = open("AUDIT", "a")
+
+        @flow.step
+        def work(run):
+            audit.write("a line")
+            audit.flush()
+            return os.readlink(f"/proc/self/fd/{audit.fileno()}")
+    """
+    file = tmp_path / "audit"
+    worker = start_worker(module.replace("AUDIT", str(file)))
+
+    assert worker.output(worker.start_run()) == {"work": str(file)}
+    assert file.read_text() == "a line"
+
+
+@pytest.mark.parametrize("handler_output", ["capture", "inherit", "discard"])
+def test_output_goes_where_the_config_says(start_worker, handler_output):
+    worker = start_worker(one_step("print('hello')"), handler_output=handler_output)
+
+    worker.completed(worker.start_run())
+
+    said = [record["text"] for record in worker.records("task.output")]
+    assert said == (["hello"] if handler_output == "capture" else [])
+
+
+def test_the_limit_of_an_output_is_the_configs(start_worker):
+    worker = start_worker(one_step("return 'x' * 2000"), max_output_bytes=1024)
+
+    outcome, text = failure(worker, worker.start_run())
+
+    assert (outcome, text[:4]) == ("failed", "E404")
+
+
+def test_the_context_knows_its_attempt(start_worker):
+    body = """
+        left_s = (ctx.deadline - __import__("datetime").datetime.now(ctx.deadline.tzinfo)).seconds
+        if ctx.attempt == 1: raise ValueError
+        return [ctx.run_id, ctx.flow_slug, ctx.step_slug, ctx.task_index, ctx.attempt,
+                ctx.max_attempts, left_s in (3, 4), ctx.token, ctx.cancelled.is_set(),
+                ctx.stopping.is_set()]
+    """
+    worker = start_worker(one_step(body, attempts=2))
+
+    run = worker.start_run()
+
+    said = worker.output(run)["after"]
+    token = worker.value("select max(token) from pgflowd.attempts where step_slug = 'work'")
+    assert said == [run, "flow", "work", 0, 2, 2, True, token, False, False]
+
+
+def test_sigterm_sets_cancelled_and_ends_an_async_handler(start_worker, tmp_path):
+    module = """
+        import asyncio
+        from pathlib import Path
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1, timeout=1)
+
+        @flow.step
+        async def work(run, ctx):
+            try:
+                await asyncio.sleep(600)
+            finally:
+                Path(run["file"]).write_text(str(ctx.cancelled.is_set()))
+    """
+    worker = start_worker(module, kill_grace_s=5.0)
+    file = tmp_path / "cancelled"
+
+    run = worker.start_run({"file": str(file)})
+
+    assert failure(worker, run)[0] == "timed_out"
+    assert file.read_text() == "True"
 
 
 def test_secrets_of_the_daemon_are_not_in_the_environment(start_worker, monkeypatch):
