@@ -1,14 +1,14 @@
 """
 Demo: `pgflowd demo` shows it at work, on a database of its own.
 
-The embedded PostgreSQL gets a directory below the current one, or a temporary one where that
-cannot be written. At the end the data are removed, unless they are to be kept.
+Three example flows run in a real daemon, beside an embedded PostgreSQL in a directory below
+the current one, or in a temporary one where that cannot be written. At the end the data are
+removed, unless they are to be kept.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 import tempfile
@@ -16,14 +16,34 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
+from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_up
+
+if TYPE_CHECKING:
+    from pgflowd.host.postgres import EmbeddedPostgres
 
 DIRECTORY = Path(".pgflowd", "demo")
+CONFIG = """\
+# The demo's configuration, for the commands it suggests.
+[pgflowd]
+name  = "demo"
+flows = ["pgflowd.examples.analyze_website", "pgflowd.examples.resize_images",
+         "pgflowd.examples.flaky_payment"]
+[database]
+url = "file:url"
+[supervisor]
+control = {control}
+[logging]
+format = "text"
+"""
+_LONGEST_SOCKET = 100  # bytes; the kernel takes 107
 
 
 @click.command(cls=Command)
@@ -36,49 +56,91 @@ def demo(app: App, once: bool, keep: bool) -> None:
     \b
     Example: pgflowd demo --once
     """
+    from pgflowd.cli.demo_show import Shows
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
     from pgflowd.host.postgres import EmbeddedPostgres
 
-    with _place() as directory, EmbeddedPostgres(directory, keep=keep) as postgres:
+    with (
+        interrupted_by_term(),
+        _place() as directory,
+        EmbeddedPostgres(directory, keep=keep) as postgres,
+        _sockets(directory) as socket,
+    ):
         began = time.monotonic()
         with connect(postgres.dsn) as connection:
             schema.install(connection)
-        schema_s = time.monotonic() - began
-        if app.json:
-            told = {"pgflowd": __version__, "postgresql": postgres.version}
-            where = {"directory": str(directory), "dsn": postgres.dsn}
-            app.echo_json({"schema_version": 1, **told, **where, "schema_s": round(schema_s, 3)})
-        else:
-            app.say(
-                f"pgflowd {__version__} demo   PostgreSQL {postgres.version} "
-                f"(embedded, {directory})   schema installed in {schema_s:.1f} s"
-            )
-            app.say("  This version has the database part only: no daemon, hence no flow runs yet.")
-            _say_what_is_next(app, postgres.dsn, once=once, keep=keep)
+        _greet(app, directory, postgres, time.monotonic() - began)
+        config = _configure(directory, postgres.dsn, socket)
+        log = (directory / "daemon.log").open("ab")
+        with log, daemon(["-c", str(config)], database_url=postgres.dsn, log=log) as process:
+            wait_until_up(process, socket)
+            with connect(postgres.dsn) as connection:
+                shows = Shows(app, connection)
+                went_well, told = shows.watch(), shows.told()
+            _say_what_is_next(app, config, told, postgres, once=once, keep=keep)
+            sys.stdout.flush()
+            if not once:
+                with suppress(KeyboardInterrupt):
+                    while True:
+                        signal.pause()
+        if not went_well:
+            app.leave(Exit.NO)
+
+
+def _greet(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
+    if not app.json:
+        app.say(
+            f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
+            f"   schema installed in {schema_s:.1f} s   3 example flows"
+        )
         sys.stdout.flush()
-        if not once:
-            _until_interrupted()
 
 
-def _say_what_is_next(app: App, dsn: str, *, once: bool, keep: bool) -> None:
-    if once:
-        app.say("  next   pgflowd demo           leaves the database up, to look around in it")
+def _configure(directory: Path, dsn: str, socket: Path) -> Path:
+    from pgflowd.core.settings_show import toml_value
+
+    config, url = directory / "pgflowd.toml", directory / "url"
+    config.write_text(CONFIG.format(control=toml_value(str(socket))))
+    url.touch(0o600)
+    url.write_text(dsn)
+    return config
+
+
+def _say_what_is_next(
+    app: App,
+    config: Path,
+    told: dict[str, Any],
+    postgres: EmbeddedPostgres,
+    *,
+    once: bool,
+    keep: bool,
+) -> None:
+    if app.json:
+        where = {"directory": str(config.parent), "dsn": postgres.dsn}
+        versions = {"pgflowd": __version__, "postgresql": postgres.version}
+        app.echo_json({"schema_version": 1, **versions, **where, **told})
         return
+    counted = f"{len(told['runs'])} runs, {told['tasks']} tasks, {told['retries']} retries."
     ends = "ends it (the data stay)" if keep else "ends it and removes the data (--keep leaves it)"
-    app.say(f"  Still up; Ctrl-C {ends}.")
-    app.say(f"  next   psql {shlex.quote(dsn)}")
+    app.say(f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}.")
+    look = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
+    why = "keep it serving, to look around" if once else "look around, in another terminal"
+    own = "pgflowd new shop && cd shop && pgflowd dev"
+    width = max(len(look), len(own)) + 3
+    app.say(f"  next   {look:{width}}{why}")
+    app.say(f"         {own:{width}}your own project")
 
 
-def _until_interrupted() -> None:
-    """Wait for Ctrl-C, or for SIGTERM, which here means the same."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with suppress(KeyboardInterrupt):
-            while True:
-                signal.pause()
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@contextmanager
+def _sockets(directory: Path) -> Iterator[Path]:
+    """Give a path for the control socket, elsewhere where the directory's is too long."""
+    here = directory.absolute() / "run" / "demo.sock"
+    if len(os.fsencode(here)) <= _LONGEST_SOCKET:
+        yield here
+        return
+    with tempfile.TemporaryDirectory(prefix="pgflowd-") as short:
+        yield Path(short, "demo.sock")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
+from pgflowd.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from pgflowd.core.settings import Settings
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--flow", "flows", multiple=True, metavar="SLUG", help="Serve this flow alone.")
+@click.option("--recreate", is_flag=True, hidden=True)  # how demo and dev start it
 @pass_app
-def serve(app: App, flows: tuple[str, ...]) -> None:
+def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     """Run the daemon in the foreground.
 
     It drains on TERM or Ctrl-C and stops quickly on a second one, reloads on HUP, and writes
@@ -37,7 +39,7 @@ def serve(app: App, flows: tuple[str, ...]) -> None:
     signals = daemon.take_signals()
 
     def read() -> Settings:
-        return _read(app)
+        return _read(app, recreate)
 
     settings = read()
     try:
@@ -51,9 +53,18 @@ def serve(app: App, flows: tuple[str, ...]) -> None:
     app.leave(Exit(code))
 
 
-def _read(app: App) -> Settings:
+def _read(app: App, recreate: bool) -> Settings:
     """Read the configuration anew, for serving; raises ConfigError."""
     from pgflowd.host.config import load
 
-    flags = {"--database-url": (("database", "url"), app.flag_database_url)}
-    return load(config=app.config, instance=app.instance, flags=flags, serving=True)
+    flags = {
+        "--database-url": (("database", "url"), app.flag_database_url),
+        "--recreate": (("pgflowd", "definitions"), "recreate" if recreate else None),
+    }
+    settings = load(config=app.config, instance=app.instance, flags=flags, serving=True)
+    if settings.pgflowd.definitions == "recreate" and not recreate:
+        origin = settings.origin_of("pgflowd", "definitions")
+        text = "[pgflowd] definitions is 'recreate', which would delete runs"
+        remedy = "take 'create' or 'verify'; `pgflowd dev` and `demo` recreate by themselves"
+        raise ConfigError([Problem("E106", text, origin.place, remedy)])
+    return settings

@@ -30,19 +30,27 @@ def here() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_it_says_what_it_started_and_leaves_nothing(here: Path):
+def test_three_flows_run_through_a_failure_and_a_timeout_and_nothing_is_left(here: Path):
     said = demo(here, "--once")
 
     assert re.match(
         rf"pgflowd {re.escape(__version__)} demo   PostgreSQL 18\.\d+ "
-        r"\(embedded, \.pgflowd/demo\)   schema installed in \d\.\d s\n",
+        r"\(embedded, \.pgflowd/demo\)   schema installed in \d+\.\d s   3 example flows\n",
         said,
     )
+    for flow in ("analyze_website", "resize_images", "flaky_payment"):
+        assert re.search(rf"{flow} +completed in \d+\.\d s", said)
+    assert "3 runs, 109 tasks, 2 retries." in said
+    assert "pgflowd new shop" in said
     assert list(here.iterdir()) == []
 
 
-def test_it_promises_no_flows_before_there_is_a_daemon(here: Path):
-    assert "no daemon" in demo(here, "--once")
+def test_it_tells_programs_what_became_of_the_runs(here: Path):
+    told = json.loads(demo(here, "--once", "--json"))
+
+    assert [run["status"] for run in told["runs"]] == ["completed"] * 3
+    assert told["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
+    assert (told["tasks"], told["retries"]) == (109, 2)
 
 
 def test_its_data_may_be_kept(here: Path):
@@ -52,7 +60,7 @@ def test_its_data_may_be_kept(here: Path):
         EmbeddedPostgres(here / ".pgflowd" / "demo", keep=False) as postgres,
         psycopg.connect(postgres.dsn) as connection,
     ):
-        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
@@ -61,7 +69,7 @@ def test_it_stays_up_until_it_is_told_to_end(here: Path, ending: signal.Signals)
         assert process.stdout is not None
         told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
         with psycopg.connect(told["dsn"]) as connection:
-            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (0,)
+            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
 
         process.send_signal(ending)
 

@@ -1,0 +1,6 @@
+"""`python -m pgflowd`: the same as the command `pgflowd`."""
+
+from pgflowd.cli.main import main
+
+if __name__ == "__main__":
+    main()

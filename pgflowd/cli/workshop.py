@@ -1,0 +1,97 @@
+"""
+Workshop: what `demo` and `dev` stand on: a daemon beside an embedded PostgreSQL.
+
+The daemon is a process of its own, started as a user would, but allowed to recreate flows
+whose shape has changed. It ends with us: asked when we leave, killed when we are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from pgflowd.cli.exits import Exit
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 75.0  # drain_timeout and kill_grace, and a little
+LOOK_EVERY_S = 0.05
+
+
+class NotUp(click.ClickException):
+    """The daemon did not come up, or went away."""
+
+    exit_code = Exit.NO
+
+
+@contextlib.contextmanager
+def daemon(
+    arguments: Sequence[str], *, database_url: str, log: IO[Any] | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `pgflowd … serve` on this database until the block is left; log None: our stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
+        env={**os.environ, "PGFLOWD__DATABASE__URL": database_url},
+        stdin=subprocess.DEVNULL,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C is for us; we ask it to stop
+        preexec_fn=_end_with_us,
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def wait_until_up(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
+    """Return what the daemon says of itself once each of its flows is up or parked."""
+    from pgflowd.host import control
+
+    until = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise NotUp(f"the daemon ended with exit code {process.returncode}")
+        with contextlib.suppress(OSError, ValueError):
+            told = control.ask(socket, "status", 5.0)
+            if told["state"] != "starting":
+                return told
+        time.sleep(LOOK_EVERY_S)
+    raise NotUp(f"the daemon did not come up within {START_TIMEOUT_S:.0f} s")
+
+
+@contextlib.contextmanager
+def interrupted_by_term() -> Iterator[None]:
+    """Let SIGTERM mean Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end_with_us() -> None:
+    from pgflowd.host.spawn import set_death_signal
+
+    set_death_signal(signal.SIGTERM)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask, wait, and at the end kill."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
+        process.terminate()
+        process.wait()
