@@ -61,6 +61,8 @@ def send(thought: Thought, runner: Runner, task: Task) -> None:
     now = thought.now
     thought.move(runner, Phase.BUSY, now + task.timeout_s, task=task, sent_at=now)
     thought.do(on.Send(runner.id, task))
+    if thought.mind.knobs.tells_all:
+        thought.do(on.Say("debug", "task.started", about(task)))
 
 
 def room(thought: Thought) -> int:
@@ -346,9 +348,14 @@ def about(task: Task) -> dict[str, Any]:
 
 def outcome_record(report: Report, verdict: str) -> on.Say:
     """The log record of an outcome that the database took."""
-    event = {"timed_out": "timed_out", "crashed": "crashed", "released": "released"}
-    level = "debug" if report.outcome == "completed" else "info"
-    fields = {**about(report.task), "verdict": verdict, "error": report.fields.get("error_message")}
-    if report.outcome in ("failed", "timed_out", "crashed") and verdict == "queued":
-        fields["error"] = f"{fields['error']}; it will be retried"
-    return on.Say(level, f"task.{event.get(report.outcome, report.outcome)}", fields)
+    outcome, error = report.outcome, report.fields.get("error_message")
+    fields = {**about(report.task), "verdict": verdict, "code": _CODES.get(outcome)}
+    if outcome in ("failed", "timed_out", "crashed"):
+        then = "it will be retried" if verdict == "queued" else "it is not retried"
+        which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
+        error = f"{error} ({which}); {then}"
+    level = "debug" if outcome == "completed" else "warning" if verdict == "failed" else "info"
+    return on.Say(level, f"task.{outcome}", {**fields, "error": error})
+
+
+_CODES = {"timed_out": "E401", "crashed": "E402"}

@@ -19,13 +19,13 @@ from typing import Any
 from pgflowd.core import happenings as on
 from pgflowd.core.dispatch_runners import about
 from pgflowd.core.mind import Report, Task
+from pgflowd.core.told import fault_of, fields_of, left_of
 from pgflowd.host.frames import PIECE, BadFrame, Frame, Frames, pack
 from pgflowd.host.output import Budget, Output
 from pgflowd.host.tree import kill_tree
 
-_TOLD = ("error_message", "error_type", "traceback", "retry", "delay_s", "cpu_s", "peak_kb")
 _LEVELS = ("debug", "info", "warning", "error")
-_OUTCOMES = ("completed", "failed")
+NOTE_EXTRA = 100  # bytes that a record costs beside its text
 
 SILENT_LIMIT_S = 0.5  # from the end of its socket to that of the runner
 
@@ -50,9 +50,11 @@ class RunnerLink:
         self._frames = Frames(most_output)
         self._kept = bytearray()
         self._is_spoilt = False
+        self._is_asking = False
         self._was_reset = False  # it died with something unread in its socket
         self._has_only_task = False  # nothing was sent since the task
         self._socket: socket.socket
+        self._budget = Budget()
         self._out: Output
         self._err: Output
 
@@ -60,7 +62,6 @@ class RunnerLink:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr."""
         theirs: list[int] = []
         ours: list[int] = []
-        budget = Budget()
         try:
             self._socket, end = socket.socketpair()
             theirs.append(end.detach())
@@ -76,11 +77,11 @@ class RunnerLink:
             raise
         self._socket.setblocking(False)
         if output == "inherit":
-            self._out, self._err = Output(None, budget), Output(None, budget)
+            self._out, self._err = Output(None, self._budget), Output(None, self._budget)
             return theirs
         is_logged = output == "capture"
-        self._out = Output(ours[0], budget, self._line_of("stdout") if is_logged else None)
-        self._err = Output(ours[1], budget, self._line_of("stderr") if is_logged else None)
+        self._out = Output(ours[0], self._budget, self._line_of("stdout") if is_logged else None)
+        self._err = Output(ours[1], self._budget, self._line_of("stderr") if is_logged else None)
         return theirs
 
     def _forget(self, numbers: list[int]) -> None:
@@ -117,7 +118,7 @@ class RunnerLink:
         }
         self._out.begin()
         self._err.begin()
-        self._has_only_task = True
+        self._has_only_task, self._is_asking = True, False
         self._write(pack(head, task.input + (task.flow_input or b"")))
 
     def tell_stopping(self) -> None:
@@ -127,7 +128,7 @@ class RunnerLink:
     def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
         """Bring what it asked for, if it still waits for it."""
         if self.task and self.task.token == token:
-            self._has_only_task = False
+            self._has_only_task = self._is_asking = False
             self._write(pack({"do": "answer", "problem": problem}, body))
 
     def peek(self, token: int) -> None:
@@ -225,7 +226,8 @@ class RunnerLink:
             self._log(
                 head["level"], "task.log", logger=head.get("logger"), text=text, **about(task)
             )
-        elif said == "ask" and task and head.get("token") == task.token:
+        elif said == "ask" and task and head.get("token") == task.token and not self._is_asking:
+            self._is_asking = True
             what, step = str(head.get("what")), str(head.get("step", ""))
             self._tell(on.Asked(self.id, task.token, what, step))
         elif said == "done" and task and head.get("token") == task.token:
@@ -234,15 +236,24 @@ class RunnerLink:
             self._spoil("E903", f"an unexpected frame: {str(head)[:200]}")
 
     def _done(self, head: dict[str, Any], body: bytes, task: Task) -> None:
-        outcome, left = head.get("outcome"), head.get("left", [])
-        if outcome not in _OUTCOMES or not isinstance(left, list):
-            self._spoil("E903", f"an unknown outcome: {str(outcome)[:60]}")
+        if fault := fault_of(head, body):
+            self._spoil("E903", fault)
             return
+        left = left_of(head)
         self.task, self.has_left = None, bool(left)
         self._finish_output(task)
-        fields = {key: head[key] for key in _TOLD if key in head}
-        output = body if outcome == "completed" else None
-        self._tell(on.Done(self.id, Report(task, outcome, output, fields), tuple(map(str, left))))
+        output = body if head["outcome"] == "completed" else None
+        self._tell(on.Done(self.id, Report(task, head["outcome"], output, fields_of(head)), left))
+
+    def _note(self, head: dict[str, Any], task: Task) -> None:
+        """Log what a handler logged, as long as its megabyte lasts."""
+        text = str(head.get("text"))
+        if self._budget.room <= 0:
+            self._err.unseen += len(text)
+            return
+        self._budget.room -= len(text) + NOTE_EXTRA
+        fields = {"logger": str(head.get("logger"))[:200], "text": text, **about(task)}
+        self._log(head["level"], "task.log", **fields)
 
     def _spoil(self, code: str, text: str) -> None:
         self._is_spoilt = True

@@ -26,7 +26,7 @@ class Numbers:
     def __init__(self) -> None:
         self._tasks: dict[str, Counter[str]] = {}
         self._seconds: dict[str, list[float]] = {}
-        self._last: deque[tuple[float, bool, float]] = deque(maxlen=MOST_KEPT)
+        self._last: deque[tuple[float, bool, float | None]] = deque(maxlen=MOST_KEPT)
         self._wakes: Counter[str] = Counter()
         self._last_wakes: deque[tuple[float, str]] = deque(maxlen=MOST_KEPT)
         self._errors: Counter[str] = Counter()
@@ -51,6 +51,8 @@ class Numbers:
             for report in mind.sending:
                 counts = self._tasks.setdefault(report.task.step, Counter())
                 counts[report.outcome] += 1
+                if report.outcome in ("timed_out", "crashed"):
+                    self._last.append((time.monotonic(), False, None))
         elif type(event) is on.Broken:
             self._errors[event.meaning] += 1
 
@@ -58,7 +60,7 @@ class Numbers:
         """The numbers of this moment."""
         since = time.monotonic() - MINUTE_S
         recent = [each for each in self._last if each[0] >= since]
-        took = sorted(seconds for _, _, seconds in recent)
+        took = sorted(seconds for _, _, seconds in recent if seconds is not None)
         wakes = Counter(reason for at, reason in self._last_wakes if at >= since)
         return {
             "running": mind.running,
