@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 from pgflowd.core.actions import Action, Discover, Parked, Reloaded
 from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.settings import Settings
-from pgflowd.core.tree import Child, Spec, Tree, new_child
+from pgflowd.core.tree import Child, Policy, Spec, Tree, new_child
 from pgflowd.core.turn import Turn
 
 Result = tuple[Tree, list[Action]]
@@ -61,15 +61,32 @@ def on_reload_refused(tree: Tree, now: float) -> Result:
 def on_discovered(
     tree: Tree, wanted: Sequence[Spec], broken: Sequence[Broken], now: float
 ) -> Result:
-    """Discovery has answered: begin the start, or apply the reload."""
+    """Discovery has answered: begin the start, or apply the reload.
+
+    Among `wanted`, listener and sweeper may stand as well; a changed one is replaced alone.
+    """
     turn = Turn(tree, now)
+    roots = [spec for spec in wanted if not spec.is_worker]
+    wanted = [spec for spec in wanted if spec.is_worker]
     if tree.phase is Phase.DISCOVERING:
         _begin(turn, wanted, broken)
     elif tree.reload == "asked" and tree.phase is not Phase.STOPPING:
         turn.set(reload="applied")
         turn.do(_apply(turn, wanted, broken))
+        for spec in roots:
+            _replace_root(turn, spec)
         turn.settle()
     return turn.result()
+
+
+def with_policy(tree: Tree, policy: Policy) -> Tree:
+    """Return the tree with another policy; what was spent of a budget stays spent."""
+    budget = replace(tree.budget, most=policy.max_restarts, period_s=policy.max_period_s)
+    children = tuple(
+        replace(child, budget=replace(child.budget, period_s=policy.max_period_s))
+        for child in tree.children
+    )
+    return replace(tree, policy=policy, budget=budget, children=children)
 
 
 def needs_restart(old: Settings, new: Settings) -> list[str]:
@@ -134,6 +151,17 @@ def _renew(turn: Turn, spec: Spec, child: Child | None) -> str:
     else:
         _replace(turn, child, spec)
     return "changed"
+
+
+def _replace_root(turn: Turn, spec: Spec) -> None:
+    """Replace listener or sweeper if it would be different; no other child is concerned."""
+    child = turn.tree.child(spec.id)
+    if child is None or child.spec == spec:
+        return
+    if child.state.is_alive:
+        turn.quick_stop(turn.change(child, successor=spec))
+    else:
+        turn.tree = turn.tree.put(replace(child, spec=spec))
 
 
 def _remove(turn: Turn, child: Child) -> None:

@@ -65,6 +65,12 @@ class Log:
         """How many records found no room and have not been told of yet."""
         return self._sink.dropped
 
+    def retune(self, settings: Logging) -> None:
+        """Follow other settings; the format stays."""
+        self._sink.level = LEVELS[settings.level]
+        self._sink.keys = settings.redact
+        self._sink.payloads = settings.payloads
+
     def hide(self, secrets: Iterable[str]) -> None:
         """Never show these texts."""
         self._sink.secrets.update(secret for secret in secrets if secret)

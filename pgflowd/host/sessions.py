@@ -16,7 +16,8 @@ import os
 import signal
 from pathlib import Path
 
-from pgflowd.host.proc import Seen, everyone, in_session, look
+from pgflowd.host import tree
+from pgflowd.host.proc import Seen, in_session, look
 
 MOST_PASSES = 20
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -96,16 +97,8 @@ class Remembered:
 
 def descendants(pid: int) -> list[Seen]:
     """The living descendants of a process."""
-    children: dict[int, list[Seen]] = {}
-    for seen in everyone():
-        children.setdefault(seen.parent, []).append(seen)
-    found: list[Seen] = []
-    waiting = [pid]
-    while waiting:
-        for seen in children.get(waiting.pop(), []):
-            found.append(seen)
-            waiting.append(seen.pid)
-    return [seen for seen in found if not seen.is_zombie]
+    found = (look(each) for each in tree.descendants([pid]))
+    return [seen for seen in found if seen is not None and not seen.is_zombie]
 
 
 def _boot() -> str:

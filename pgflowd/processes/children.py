@@ -38,8 +38,18 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def root_specs(settings: Settings) -> list[Spec]:
+    """Return what the tree needs to know of listener and sweeper."""
     grace_s = settings.worker.kill_grace_s
-    return [Spec(id, id, kill_grace_s=grace_s) for id in ("listener", "sweeper")]
+    keys = [settings.worker, *(settings.worker_for(slug) for slug in sorted(settings.flows))]
+    heeded = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
+    lived_by = {
+        "listener": (heeded, sorted(settings.flows)) if len(set(heeded)) > 1 else heeded[0],
+        "sweeper": (settings.recovery, settings.worker.heartbeat_interval_s),
+    }
+    return [
+        Spec(id, id, fingerprint=_mark(settings, lived_by[id]), kill_grace_s=grace_s)
+        for id in ("listener", "sweeper")
+    ]
 
 
 def worker_spec(settings: Settings, flow: Served) -> Spec:
@@ -47,13 +57,13 @@ def worker_spec(settings: Settings, flow: Served) -> Spec:
     keys = settings.worker_for(flow.slug)
     daemon = settings.pgflowd
     own = (daemon.name, daemon.python_path, daemon.definitions)
-    lived_by = (flow, keys, own, settings.database, settings.recovery)
+    lived_by = (flow, keys, own, settings.recovery.lease_s)
     return Spec(
         worker_id(flow.slug),
         "worker",
         name=flow.slug,
         entry=flow.entry,
-        fingerprint=hashlib.sha256(repr(lived_by).encode()).hexdigest()[:16],
+        fingerprint=_mark(settings, lived_by),
         enabled=settings.is_enabled(flow.slug),
         max_restarts=keys.max_restarts,
         backoff_min_s=keys.backoff_min_s,
@@ -61,6 +71,12 @@ def worker_spec(settings: Settings, flow: Served) -> Spec:
         parked_retry_s=keys.parked_retry_s,
         kill_grace_s=keys.kill_grace_s,
     )
+
+
+def _mark(settings: Settings, lived_by: object) -> str:
+    """Return a text that changes with what a child lives by."""
+    text = repr((lived_by, settings.database, settings.logging))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def entry_point(

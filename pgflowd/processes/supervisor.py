@@ -26,6 +26,7 @@ from pgflowd.core.reloading import (
     on_discovered,
     on_reload,
     on_reload_refused,
+    with_policy,
 )
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
@@ -325,7 +326,10 @@ class Supervisor:
         self.settings = self._next_settings
         specs = [worker_spec(self.settings, flow) for flow in flows]
         self.served |= {spec.id: flow for spec, flow in zip(specs, flows, strict=True)}
-        self._do(on_discovered(self.tree, specs, broken, self.now()))
+        self.tree = with_policy(self.tree, policy_of(self.settings))
+        self.log.retune(self.settings.logging)
+        wanted = [*root_specs(self.settings), *specs]
+        self._do(on_discovered(self.tree, wanted, broken, self.now()))
 
     def _refuse(self, problems: list[Problem]) -> None:
         """Nothing is changed; at the start, nothing is begun."""

@@ -495,6 +495,77 @@ def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(house
     assert daemon.pids()["alpha"] == before["alpha"]
 
 
+def test_rule_43_the_sweeper_alone_is_replaced_when_only_its_settings_change(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    before = daemon.pids()
+    house.config(recovery={"recovery_interval": "700ms"}, supervisor={"max_restarts": 7})
+
+    daemon.send(signal.SIGHUP)
+    daemon.until("child.ready", child="sweeper", count=2)
+    until(lambda: daemon.ask()["sweeper"]["interval_s"] == 0.7)
+
+    after = daemon.pids()
+    assert after["sweeper"] != before["sweeper"]
+    assert after["listener"] == before["listener"]
+    assert after["alpha"] == before["alpha"]
+    assert daemon.ask()["supervisor"]["max_restarts"] == 7
+    assert daemon.events("child.restarted") == []
+
+
+def test_rule_45_many_reloads_at_once_are_done_one_after_another(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+
+    for _ in range(5):
+        daemon.send(signal.SIGHUP)
+    until(lambda: daemon.ask("reload").get("kept") == ["alpha"])
+
+    assert daemon.ask()["state"] == "healthy"
+
+
+def test_rule_45_a_stop_goes_before_a_reload(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    house.module("slow", "import time\ntime.sleep(1000)\n")
+    house.config()
+    daemon.send(signal.SIGHUP)
+    until(lambda: any("discovery" in title for title in daemon.titles()))
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended() == 0
+    assert passed(told) < 3
+
+
+def test_rule_30_a_worker_that_dies_right_after_term_costs_no_time(house, database):
+    house.flow("alpha")
+    for _ in range(5):
+        daemon = house.serve()
+        worker = daemon.pid_of("alpha")
+        told = time.monotonic()
+
+        daemon.send(signal.SIGTERM)
+        os.kill(worker, signal.SIGKILL)
+
+        assert daemon.ended() == 0
+        assert passed(told) < 2
+
+
+def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
+    house.flow("alpha", attempts=1)
+    daemon = house.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
+    start_marked(house, database, s=30)
+    proxy.is_silent = True
+    told = time.monotonic()
+
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended(20) == 0
+    assert passed(told) < 1 + KILL_GRACE_S + 5 + 5
+
+
 def test_flows_that_nobody_serves_are_refused(house, database):
     house.flow("alpha")
     daemon = house.start(**{"flows.typo": {"max_concurrency": 3}})

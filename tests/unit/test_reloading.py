@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trees import CANNOT, CRASH, ended, ready, running, told, worker
 
-from pgflowd.core.actions import Discover, End, Forget, Reloaded
+from pgflowd.core.actions import Discover, End, Forget, GaveUp, Reloaded
 from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.reloading import (
     Broken,
@@ -14,10 +14,12 @@ from pgflowd.core.reloading import (
     on_discovered,
     on_reload,
     on_reload_refused,
+    with_policy,
 )
 from pgflowd.core.settings import Settings
 from pgflowd.core.settings_refs import Ref
 from pgflowd.core.supervision import on_exit, on_stop
+from pgflowd.core.tree import Policy, Spec
 
 
 def reloaded(tree, *wanted, broken=(), now=1.0):
@@ -147,6 +149,26 @@ def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
 
     assert told(actions) == ["start worker a", "start worker c"]
     assert tree.phase is Phase.STARTING
+
+
+def test_rule_43_a_listener_with_other_settings_is_replaced_alone():
+    tree, first = reloaded(running("a"), Spec("listener", "listener", fingerprint="2"), worker("a"))
+    tree, second = ended(tree, "listener", now=1.0)
+
+    assert told(first) == ["stop listener"]
+    assert told(second) == ["start listener"]
+    assert tree.budget.count(1.0) == 0
+    assert tree.child("worker a").state is State.UP
+
+
+def test_rule_43_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
+    tree, _ = on_exit(running("a"), "sweeper", CRASH, 0.0)
+
+    tree = with_policy(tree, Policy(max_restarts=1, max_period_s=60))
+    tree, _ = ready(tree, "sweeper")
+    tree, actions = on_exit(tree, "sweeper", CRASH, 1.0)
+
+    assert any(isinstance(action, GaveUp) for action in actions)
 
 
 def test_rule_44_database_name_and_control_need_a_restart():
