@@ -32,6 +32,9 @@ begin
     returning run.run_id
   )
   select array_agg(made.run_id) into new_ids from made;
+  if new_ids is null then
+    return;
+  end if;
 
   with root as (
     select run.run_id, step.step_slug, step.deps_count,
