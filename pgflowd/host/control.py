@@ -92,7 +92,7 @@ class ControlSocket:
     def accept(self) -> list[Client]:
         """Take in those who knock; turn away strangers, and whoever comes when all are busy."""
         came = []
-        with contextlib.suppress(BlockingIOError, InterruptedError):
+        with contextlib.suppress(OSError):  # nobody knocks, or no descriptor is left
             while True:
                 connection, _ = self._listener.accept()
                 connection.setblocking(False)
@@ -196,8 +196,12 @@ def _is_ours(connection: socket.socket) -> bool:
 
 
 def _make_private(directory: Path) -> None:
-    """Make the runtime directory, for us alone; refuse one that belongs to somebody else."""
+    """Make the runtime directory, for us alone; refuse one in which others may do things."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = directory.lstat()
     if stat.S_ISLNK(state.st_mode):
         raise PermissionError(f"{directory} is a symlink")
+    if state.st_uid not in {0, os.geteuid()}:
+        raise PermissionError(f"{directory} belongs to another user")
+    if state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX:
+        raise PermissionError(f"{directory} can be changed by other users")

@@ -76,7 +76,7 @@ def fork(
     death_signal: signal.Signals = signal.SIGKILL,
 ) -> Child:
     """Fork a child that runs `main` in a Unix session of its own."""
-    ours, theirs = Channel.pair()
+    ours, theirs = Channel.pair()  # OSError when there are no descriptors left
     parent = os.getpid()
     kept = {0, 1, 2, theirs.fileno(), *keep}
 
@@ -87,11 +87,26 @@ def fork(
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         process.start()
+    except OSError:
+        ours.close()
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()
+        theirs.close()
+    return _held(process, ours)
+
+
+def _held(process: Any, channel: Channel) -> Child:
+    """Take hold of a new process; without a descriptor for it there is none to keep."""
     pid = int(process.pid)
-    return Child(process, pid, os.pidfd_open(pid), ours, start_time(pid) or 0)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        channel.close()
+        process.kill()
+        process.join()
+        raise
+    return Child(process, pid, pidfd, channel, start_time(pid) or 0)
 
 
 def parent_pid() -> int:

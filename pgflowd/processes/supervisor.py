@@ -52,7 +52,8 @@ from pgflowd.processes.survey import ID as DISCOVERY
 from pgflowd.processes.survey import Survey
 
 BURIAL_POLL_S = 0.005
-REMEMBER_S = 5.0
+REMEMBER_S = 2.0
+REMEMBER_SOON_S = 0.5  # after a start, when the child has forked in its turn
 
 
 @dataclass
@@ -280,6 +281,7 @@ class Supervisor:
             self.tree, actions = on_exit(self.tree, id, exit, self.now())
             self._todo.extend(actions)
             return
+        self._remember_at = min(self._remember_at, self.now() + REMEMBER_SOON_S)
         self._log_child("info", "child.started", process)
 
     # Discovery

@@ -139,6 +139,23 @@ def test_nothing_is_opened_through_a_symlink(tmp_path):
         Lock(tmp_path / "run" / "control")
 
 
+def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run").chmod(0o777)
+
+    with pytest.raises(PermissionError, match="can be changed by other users"):
+        Lock(tmp_path / "run" / "control")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_a_directory_of_somebody_else_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    os.chown(tmp_path / "run", 65534, 65534)
+
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        Lock(tmp_path / "run" / "control")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_refused_by_uid(desk):
     desk.path.chmod(0o777)

@@ -182,3 +182,26 @@ def test_a_child_dies_with_its_parent():
     parent.wait()
 
     until(lambda: start_time(pid) != born or look(pid).is_zombie, 2)
+
+
+@pytest.mark.parametrize("spare", [0, 1, 2, 3])
+def test_without_descriptors_a_fork_is_refused_and_nothing_is_left_behind(spare):
+    import resource
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    fillers = [os.dup(0) for _ in range(highest + 1 - before)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + spare, limits[1]))
+    children = []
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            for _ in range(10):
+                children.append(forked(waiting))
+                children[-1].channel.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for filler in fillers:
+            os.close(filler)
+    for child in children:
+        assert collected(child)[0] == 3
