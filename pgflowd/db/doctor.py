@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.brief import counted, lasted, short_id, spoken
+from pgflowd.core.finding import Finding
 from pgflowd.db import overview, schema
 from pgflowd.db.calls import run
 from pgflowd.db.connection import translated
@@ -26,17 +27,6 @@ Connection = psycopg.Connection[Any]
 CLOCK_S = 1.0  # further apart than this is told
 OLD_TRANSACTION_S = 300.0
 MOST_ROWS = 20
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one look has shown; state is ok, warning or error."""
-
-    check: str
-    state: str
-    text: str
-    code: str | None = None
-    next: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""
+Units: our unit files for systemd, as they should be on this machine.
+
+The files in `systemd/` are what we ship; here they get the path of our program, and for a user's
+own service manager lose what only the system's may do. Drop-ins go only to a systemd that
+knows them. Reads, writes and compares files; starts nothing but `systemctl`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgflowd.shipped import shipped
+
+UNITS = ("pgflowd.service", "pgflowd@.service")
+DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # from which systemd on
+SYSTEM = Path("/etc/systemd/system")
+RUNNING = Path("/run/systemd/system")  # there, if systemd runs this machine
+TIMEOUT_S = 30.0
+
+_NOT_FOR_USERS = re.compile(
+    r"(User|After|Wants|AmbientCapabilities|CapabilityBoundingSet|DevicePolicy|Private\w+|"
+    r"Protect\w+|RemoveIPC|RestrictAddressFamilies|RestrictNamespaces|SystemCall\w+)="
+)
+
+
+@dataclass(frozen=True)
+class UnitFile:
+    """A file, where it belongs, and what it should say."""
+
+    path: Path
+    text: str
+
+    @property
+    def installed(self) -> str | None:
+        try:
+            return self.path.read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    @property
+    def is_same(self) -> bool:
+        return self.installed == self.text
+
+    def write(self) -> None:
+        """Put it there, whole or not at all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.new")
+        draft.write_text(self.text, encoding="utf-8")
+        draft.chmod(0o644)
+        draft.replace(self.path)
+
+
+def unit_files(
+    *, for_user: bool, version: int | None, environ: Mapping[str, str]
+) -> list[UnitFile]:
+    """The files for this machine; without a known version no drop-ins."""
+    directory = user_directory(environ) if for_user else SYSTEM
+    files = []
+    for name in UNITS:
+        text = (shipped("systemd") / name).read_text(encoding="utf-8")
+        files.append(UnitFile(directory / name, _adapted(text, for_user)))
+        for drop_in, since in DROP_INS.items():
+            if version is not None and version >= since:
+                text = (shipped("systemd") / "drop-ins" / drop_in).read_text(encoding="utf-8")
+                files.append(UnitFile(directory / f"{name}.d" / drop_in, text))
+    return files
+
+
+def user_directory(environ: Mapping[str, str]) -> Path:
+    """Where a user's own units lie."""
+    config = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")) / ".config")
+    return Path(config).expanduser() / "systemd" / "user"
+
+
+def program() -> str:
+    """The path of the command `pgflowd` that belongs to this Python."""
+    beside = Path(sys.executable).with_name("pgflowd")
+    return str(beside) if beside.exists() else shutil.which("pgflowd") or str(beside)
+
+
+def systemd_version() -> int | None:
+    """The version of systemd here, if there is one."""
+    told = _systemctl("--version")
+    match = re.match(r"systemd (\d+)", told or "")
+    return int(match[1]) if match else None
+
+
+def reload_manager(*, for_user: bool) -> bool:
+    """Let systemd read its units again; False where none runs."""
+    if not RUNNING.exists():
+        return False
+    return _systemctl(*(["--user"] if for_user else []), "daemon-reload") is not None
+
+
+def user_exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def setting(text: str, key: str) -> str | None:
+    """What a unit says for a key; the last one counts."""
+    found = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+    return found[-1].strip() if found else None
+
+
+def _adapted(text: str, for_user: bool) -> str:
+    path = program().replace("%", "%%")
+    path = f'"{path}"' if " " in path else path
+    text = text.replace("ExecStart=pgflowd ", f"ExecStart={path} ")
+    if not for_user:
+        return text
+    lines = [line for line in text.splitlines() if not _NOT_FOR_USERS.match(line)]
+    text = "\n".join(lines) + "\n"
+    text = text.replace(" serve --instance %i\n", " serve --config %E/pgflowd/%i.toml\n")
+    text = text.replace(" serve\n", " serve --config %E/pgflowd/pgflowd.toml\n")
+    text = text.replace("WorkingDirectory=/var/lib/", "WorkingDirectory=%S/")
+    return text.replace("WantedBy=multi-user.target", "WantedBy=default.target")
+
+
+def _systemctl(*args: str) -> str | None:
+    """What systemctl prints; None if it is not there, or fails."""
+    try:
+        done = subprocess.run(
+            ["systemctl", *args],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "SYSTEMD_PAGER": "", "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
