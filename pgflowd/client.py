@@ -28,6 +28,7 @@ from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.play import Connections, play, play_async
 from pgflowd.db.runs import Run, RunWithStates, StepState
 from pgflowd.db.scripts import Script
+from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -153,9 +154,15 @@ class Client:
         own = self._connections.take() or connect(self._url, name=NAME)
         try:
             yield own
+        except RunError:  # told at the end of a script
+            self._keep(own)
+            raise
         except BaseException:  # in the middle of what?
             own.close()
             raise
+        self._keep(own)
+
+    def _keep(self, own: Connection) -> None:
         if not self._connections.keep(own):
             own.close()
 
@@ -272,9 +279,15 @@ class AsyncClient:
         own = self._connections.take() or await connect_async(self._url, name=NAME)
         try:
             yield own
+        except RunError:  # told at the end of a script
+            await self._keep(own)
+            raise
         except BaseException:  # in the middle of what?
             await own.close()
             raise
+        await self._keep(own)
+
+    async def _keep(self, own: AsyncConnection) -> None:
         if not self._connections.keep(own):
             await own.close()
 

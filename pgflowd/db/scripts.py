@@ -81,11 +81,6 @@ def get(run_id: UUID) -> Script[Run]:
     return (yield from _with_cancelled(_known(run, run_id)))
 
 
-def _glance(run_id: UUID, can: Abilities) -> Script[Run]:
-    run: Run | None = yield runs.glance(run_id, can)
-    return _known(run, run_id)
-
-
 def get_with_states(run_id: UUID) -> Script[RunWithStates]:
     run: RunWithStates | None = yield runs.get_with_states(run_id)
     return (yield from _with_cancelled(_known(run, run_id)))
@@ -108,16 +103,18 @@ def wait(run_id: UUID, timeout_s: float | None) -> Script[Run]:
     can: Abilities = yield runs.abilities()
     nap_s = SHORTEST_NAP_S
     while True:
-        run = yield from _glance(run_id, can)
-        if run.has_ended:
-            yield Unlisten()
-            return (yield from _with_cancelled(run))
+        run: Run | None = yield runs.glance(run_id, can)
         now: float = yield Now()
         left_s = float("inf") if timeout_s is None else began + timeout_s - now
-        if left_s <= 0:
-            raise _given_up(run_id, timeout_s)
+        if run is None or run.has_ended or left_s <= 0:
+            yield Unlisten()
+            break
         yield Nap(min(nap_s, left_s))
         nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
+    known = _known(run, run_id)
+    if not known.has_ended:
+        raise _given_up(run_id, timeout_s)
+    return (yield from _with_cancelled(known))
 
 
 def _given_up(run_id: UUID, timeout_s: float | None) -> WaitTimeout:

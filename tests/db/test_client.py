@@ -202,6 +202,23 @@ def test_a_connection_after_a_wait_listens_no_more(client, conn):
     assert kept.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
 
 
+def test_what_is_refused_costs_no_connection(client, conn):
+    run = client.start_flow("greet", 1)
+    (kept,) = client._connections.idle
+
+    with pytest.raises(WaitTimeout):
+        client.wait(run.run_id, timeout=0)
+    with pytest.raises(NotFound):
+        client.wait(uuid4(), timeout=0)
+    with pytest.raises(UnknownFlow):
+        client.start_flow("great", 1)
+    with pytest.raises(RunExists):
+        client.start_flow("greet", 1, run_id=run.run_id)
+
+    assert client._connections.idle == [kept]
+    assert kept.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
+
+
 def test_a_run_starts_when_the_connection_of_the_caller_commits(client, database):
     with database.connect(autocommit=False, row_factory=dict_row) as own:
         own.execute("create table pages (url text)")
