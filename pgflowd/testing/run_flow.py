@@ -18,6 +18,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from pgflowd.core.arguments import arguments_for
@@ -29,6 +30,7 @@ from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext
 from pgflowd.testing.engine import Engine, Key, Record
 from pgflowd.testing.result import FlowRun, remember, result_of
+from pgflowd.testing.rows import RunRow, json_null
 
 Raised = BaseException | type[BaseException] | None
 
@@ -58,7 +60,7 @@ def run_flow(
         flow = _flow_of_job(flow)
     engine = Engine(flow.shape(), flow.slug)
     row = engine.start(decode(encode(input, what="input")))
-    actors = Actors(flow, row.input, {} if mock is None else mock, {} if fail is None else fail)
+    actors = Actors(flow, row, {} if mock is None else mock, {} if fail is None else fail)
     drive(engine, actors)
     return remember(result_of(flow.slug, engine, row))
 
@@ -88,11 +90,11 @@ class Actors:
     def __init__(
         self,
         flow: Flow,
-        run_input: Any,
+        run: RunRow,
         mock: Mapping[str, Any],
         fail: Mapping[str, Raised | Sequence[Raised]],
     ) -> None:
-        self.flow, self.steps, self.run_input = flow, flow.steps, run_input
+        self.flow, self.steps, self.run = flow, flow.steps, run
         self.mock, self.fail = mock, fail
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
@@ -103,7 +105,7 @@ class Actors:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
         context = self._context(record)
-        arguments = arguments_for(step, record, lambda: self.run_input, context)
+        arguments = arguments_for(step, record, lambda: self.run.input, context)
         own = {name: value if name == CTX else copied(value) for name, value in arguments.items()}
         self._raise_as_told(record)
         output = self._called(step, own)
@@ -132,8 +134,11 @@ class Actors:
             attempt=record.attempt,
             max_attempts=record.max_attempts,
             token=record.attempt,
-            run_input=self.run_input,
-            step_outputs=record.input if isinstance(record.input, dict) else {},
+            deadline=datetime.now(UTC) + timedelta(seconds=record.timeout_s),
+            run_input=self.run.input,
+            step_outputs={
+                state.slug: json_null(state.output) for state in self.run.states.values()
+            },
         )
 
     def _refuse_unknown(self, what: str, by_slug: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -298,3 +299,25 @@ def test_an_async_handler_sees_the_context_variables_of_the_test():
         return run_flow(who)
 
     assert asyncio.run(test()).output == {"perform": "me"}
+
+
+def test_the_context_gives_the_output_of_any_step_and_the_time_of_its_own():
+    asking = Flow("asking")
+
+    @asking.step
+    def items(run: Any) -> Any:
+        return [{"items": "of an item"}]
+
+    @asking.map(over=items, timeout=1000)
+    def each(item: Any, ctx: Context) -> Any:
+        left = ctx.deadline - datetime.now(UTC)
+        return [ctx.step_output("items"), ctx.step_output("later"), round(left.total_seconds(), -2)]
+
+    @asking.step
+    def later(each: Any, ctx: Context) -> Any:
+        return ctx.step_output("items")
+
+    run = run_flow(asking)
+
+    assert run.steps["each"].output == [[[{"items": "of an item"}], None, 1000]]
+    assert run.output == {"later": [{"items": "of an item"}]}

@@ -60,7 +60,7 @@ def compare(connection: Any, seed: int) -> str:
     engine = Engine(flow.shape(), flow.slug)
     row = engine.start(run_input, RUN_ID)
     journal = Journal(engine, [])
-    drive(journal, Actors(flow, run_input, {}, {}))
+    drive(journal, Actors(flow, row, {}, {}))
 
     records, snapshot = replay(connection, flow.shape(), RUN_ID, run_input, journal.calls)
 
