@@ -1,0 +1,114 @@
+"""docs/commands.md names every key that `--json` prints, and every exit code there is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+
+from shop import MODULE, Shop
+
+from pgflowd.cli.exits import Exit
+from pgflowd.cli.main import run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+FREE = {"input", "output", "shape", "sql", "cpu_s"}  # what is below these is not ours to name
+
+
+@pytest.fixture
+def shop(database, tmp_path, monkeypatch) -> Shop:
+    """Flows, a run that is over and one with a failure, in a project that knows them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGFLOWD__DATABASE__URL", database.dsn)
+    (tmp_path / "pgflowd.toml").write_text('[pgflowd]\nflows = ["shop_flows"]\n')
+    (tmp_path / "shop_flows.py").write_text(MODULE)
+    made = Shop(database)
+    made.deploy()
+    made.run_through()
+    made.start()
+    made.complete(made.claim()["website#0"], 1)
+    made.fail(made.claim()["summary#0"], "not today")
+    return made
+
+
+COMMANDS = {
+    "runs start": ["runs start send_email --json", "runs cancel @last --json"],
+    "runs list": ["runs list --json"],
+    "runs show": ["runs show @last --json --attempts"],
+    "runs follow": ["runs follow @last --json --timeout 1ms"],
+    "flows list": ["flows list --json", "flows show send_email --json"],
+    "flows graph": [
+        "flows graph analyze_website --run @last --json",
+        "flows diff send_email --json",
+        "flows deploy --json",
+        "flows deploy --sql --json",
+        "flows delete store_items --yes --json",
+    ],
+    "stalled": ["stalled list --json", "stalled requeue --all --json"],
+    "check": ["check --json", "doctor --json"],
+    "new": ["new shop --json", "systemd show --json", "systemd install --dry-run --json"],
+    "db, config": ["db status --json", "db verify --json", "config show --json"],
+}
+
+
+def section(name: str) -> str:
+    (text,) = re.findall(rf"^### {name}.*?(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    return str(text)
+
+
+def keys(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from keys(element)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            if key not in FREE and key not in ("settings", "problem", "problems"):
+                yield from keys(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_key_is_named_in_its_section(shop, capsys, name):
+    if name == "stalled":
+        shop.stall()
+    told = section(name) + section("runs start") * name.startswith("runs")
+    for command in COMMANDS[name]:
+        run(command.split())
+        printed = capsys.readouterr().out
+        documents = printed.splitlines() if "follow" in command else [printed]
+        for document in map(json.loads, documents):
+            assert document["schema_version"] == 1, command
+            for key in set(keys(document)) - {"schema_version"}:
+                assert f"`{key}`" in told, f"{command}: {key}"
+
+
+def test_every_exit_code_is_named():
+    for code in Exit:
+        assert f"| {code.value} |" in PAGE
+
+
+def test_the_commands_of_the_readme_do_what_it_says(database, tmp_path, monkeypatch, capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    (block,) = re.findall(
+        r"^## Commands\n\n```console\n(.*?)^```", readme, re.DOTALL | re.MULTILINE
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PGFLOWD__DATABASE__URL", database.dsn)
+    for line in block.splitlines():
+        words = shlex.split(line.removeprefix("$ pgflowd "), comments=True)
+        if "&&" in words:
+            assert words == ["new", "shop", "&&", "cd", "shop"]
+            assert run(words[:2]) == 0
+            monkeypatch.chdir(tmp_path / "shop")
+            continue
+        following = ["--timeout", "1ms"] if "--follow" in words else []  # nobody serves it here
+        assert run([*words, *following]) == (5 if following else 0), capsys.readouterr()
+    assert "analyze_website  created" in capsys.readouterr().out
