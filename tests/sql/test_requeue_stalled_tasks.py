@@ -224,3 +224,26 @@ def test_capitals_do_not_hide_a_queue(suite):
 
     assert requeue(suite) == 1
     assert suite.delay("MyFlow", suite.task(run, "a")["message_id"]) <= 0
+
+
+def test_a_failure_of_what_was_given_up_is_its_last(suite, run):
+    suite.do("update pgflow.flows set opt_max_attempts = 9")
+    suite.do("update pgflow.step_tasks set requeued_count = 3")
+    age(suite, 100)
+    assert requeue(suite) == 0 and suite.archive("f")
+
+    suite.fail(run, "a", "late")
+
+    task = suite.task(run, "a")
+    assert (task["status"], task["error_message"]) == ("failed", "late")
+    assert suite.run(run)["status"] == "failed"
+
+
+def test_a_result_of_what_was_given_up_counts(suite, run):
+    suite.do("update pgflow.step_tasks set requeued_count = 3")
+    age(suite, 100)
+    assert requeue(suite) == 0 and suite.archive("f")
+
+    suite.complete(run, "a", 1)
+
+    assert suite.run(run)["output"] == {"a": 1}

@@ -249,6 +249,29 @@ def test_what_upstreams_recovery_gave_up_is_failed(any_core: House) -> None:
     assert house.run_status(run) == "failed"
 
 
+@pytest.mark.parametrize("leased", [False, True])
+def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
+    any_core: House, leased: bool
+) -> None:
+    house = any_core
+    if house.core == "0.8":
+        return  # it recovers nothing
+    flow = house.flow(max_attempts=9)
+    run = house.start(flow)
+    worker = house.worker(flow)
+    task = house.claim_one(flow, worker) if leased else house.upstream_claim(flow, worker)[0]
+    if leased:
+        house.lapse(task)
+    house.age(task, "1 hour")
+    house.do("update pgflow.step_tasks set requeued_count = 3")
+    house.do("select pgflow.requeue_stalled_tasks()")
+    assert not house.queue(flow)
+
+    assert house.recover() == 0
+
+    assert house.run_status(run) == "failed"
+
+
 def test_upstreams_recovery_takes_nothing_that_we_beat_for(any_core: House) -> None:
     house = any_core
     if house.core == "0.8":

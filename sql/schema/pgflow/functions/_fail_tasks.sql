@@ -1,6 +1,7 @@
 -- _fail_tasks(run_ids, step_slugs, task_indexes, error_messages): failed attempts of distinct
 -- tasks, of any runs and flows. Those with attempts left are queued again, in a fixed number
--- of statements; each step that has a task without any is ended by itself.
+-- of statements; each step that has a task without any is ended by itself. A task that recovery
+-- gave up has none left, nor a message to be claimed by.
 -- Answers each task's status by position.
 -- Called by: fail_task, pgflowd.report.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
@@ -26,9 +27,12 @@ begin
       join pgflow.flows as flow on flow.flow_slug = found.flow_slug
   ), failed as (
     update pgflow.step_tasks as task
-       set status = case when retried.yes then 'queued' else 'failed' end,
-           started_at = case when not retried.yes then task.started_at end,
-           failed_at = case when not retried.yes then greatest(now(), task.started_at) end,
+       set status = case when retried.yes and task.permanently_stalled_at is null
+                         then 'queued' else 'failed' end,
+           started_at = case when not retried.yes or task.permanently_stalled_at is not null
+                             then task.started_at end,
+           failed_at = case when not retried.yes or task.permanently_stalled_at is not null
+                            then greatest(now(), task.started_at) end,
            error_message = reported.error_message
       from reported, lateral (select reported.verdict = 'act' and reported.again) as retried (yes)
      where (reported.verdict = 'act'

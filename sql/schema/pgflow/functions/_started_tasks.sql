@@ -1,7 +1,8 @@
 -- _started_tasks(flow_slug): the started tasks of a flow. They are found through the queue,
 -- which holds open work only, and not by a scan of all tasks there ever were. In a long queue
 -- only messages that were touched are looked at, and the first thousand whatever they say,
--- because somebody may have started a task by hand. Tasks without a message have an index.
+-- because somebody may have started a task by hand. Tasks without a message have an index, with
+-- those that recovery gave up: their message went to the archive.
 -- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
 returns setof pgflow.step_tasks language plpgsql stable set search_path = '' set jit = off as $$
@@ -17,12 +18,12 @@ begin
           where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
        where (message.read_ct > 0 or message.vt > message.enqueued_at + interval '1 second'
               or message.msg_id < (select min(first.msg_id) + 1000 from pgmq.%1$I as first))
-         and task.status = 'started'
+         and task.status = 'started' and task.permanently_stalled_at is null
       $query$, queue)
       using _started_tasks.flow_slug;
   end if;
   return query
     select task.* from pgflow.step_tasks as task
-     where task.flow_slug = _started_tasks.flow_slug and task.message_id is null
-       and task.status = 'started';
+     where task.flow_slug = _started_tasks.flow_slug and task.status = 'started'
+       and (task.message_id is null or task.permanently_stalled_at is not null);
 end $$;

@@ -1,7 +1,8 @@
 -- step_tasks: units of work; one for a single step, one per element for a map. Each has a
 -- message in the flow's queue. A task of a skipped step is skipped.
 -- No index mentions a column that a claim or a report changes, so that both are HOT: started
--- tasks are found through their messages, and those few without one through the last index.
+-- tasks are found through their messages, and those few without one, or whose message went as
+-- recovery gave them up, through the last index.
 create table if not exists pgflow.step_tasks (
   flow_slug text not null,
   run_id uuid not null,
@@ -49,4 +50,5 @@ create table if not exists pgflow.step_tasks (
 create index if not exists idx_step_tasks_message_id
   on pgflow.step_tasks (flow_slug, message_id);
 create index if not exists idx_step_tasks_without_message
-  on pgflow.step_tasks (flow_slug) where message_id is null;
+  on pgflow.step_tasks (flow_slug)
+  where message_id is null or permanently_stalled_at is not null;

@@ -2,7 +2,8 @@
 -- again whose worker vanished. The attempt is not spent: it closes as stalled, and the count
 -- goes back. With `only_lapsed` a lease that lives is left alone; it is tested here, under the
 -- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit`
--- times in a row is left as well: giving it up needs the lock of its run, see _give_up. With
+-- times in a row is left as well, and so is one that the core's recovery gave up, for it has no
+-- message any more: giving it up needs the lock of its run, see _give_up. With
 -- `show` the messages become visible and the workers are told; who is about to claim them
 -- himself keeps them hidden.
 -- The caller holds the locks of the tasks. Returns those given back.
@@ -32,6 +33,7 @@ begin
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
      where (attempt.lease_until < clock_timestamp() or not _give_back.only_lapsed)
+       and to_jsonb(task) ->> 'permanently_stalled_at' is null
        and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit
   ), closed as (
     update pgflowd.attempts as attempt
