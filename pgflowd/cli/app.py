@@ -69,10 +69,15 @@ class App:
 
     @property
     def database_url(self) -> str:
-        """The DSN, read now; empty means the libpq environment. Never print it unredacted."""
+        """
+        The DSN, read now. Empty means the database of `pgflowd dev` while that runs here, and
+        the libpq environment else. Never print it unredacted.
+        """
         from pgflowd.host.config_refs import read
+        from pgflowd.host.development import development_url
 
         url = read(self.settings.database.url, place="[database] url")
+        url = url or development_url(self.settings.file)
         self.secrets.update(secrets_in(url))
         return url
 

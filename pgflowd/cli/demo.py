@@ -24,7 +24,7 @@ from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
-from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_up
+from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_settled
 
 if TYPE_CHECKING:
     from pgflowd.host.postgres import EmbeddedPostgres
@@ -74,7 +74,7 @@ def demo(app: App, once: bool, keep: bool) -> None:
         config = _configure(directory, postgres.dsn, socket)
         log = (directory / "daemon.log").open("ab")
         with log, daemon(["-c", str(config)], database_url=postgres.dsn, log=log) as process:
-            wait_until_up(process, socket)
+            wait_until_settled(process, socket)
             with connect(postgres.dsn) as connection:
                 shows = Shows(app, connection)
                 went_well, told = shows.watch(), shows.told()

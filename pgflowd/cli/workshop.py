@@ -24,6 +24,7 @@ from pgflowd.cli.exits import Exit
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 75.0  # drain_timeout and kill_grace, and a little
 LOOK_EVERY_S = 0.05
+_UNSETTLED = {"starting", "restarting", "draining"}
 
 
 class NotUp(click.ClickException):
@@ -51,7 +52,7 @@ def daemon(
         _stop(process)
 
 
-def wait_until_up(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
+def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
     """Return what the daemon says of itself once each of its flows is up or parked."""
     from pgflowd.host import control
 
@@ -61,7 +62,8 @@ def wait_until_up(process: subprocess.Popen[bytes], socket: Path) -> dict[str, A
             raise NotUp(f"the daemon ended with exit code {process.returncode}")
         with contextlib.suppress(OSError, ValueError):
             told = control.ask(socket, "status", 5.0)
-            if told["state"] != "starting":
+            states = {told["state"], *(flow["state"] for flow in told["flows"])}
+            if not states & _UNSETTLED:
                 return told
         time.sleep(LOOK_EVERY_S)
     raise NotUp(f"the daemon did not come up within {START_TIMEOUT_S:.0f} s")

@@ -88,12 +88,12 @@ class Cluster:
         self._initdb(making)
         making.rename(self.data)
 
-    def start(self, options: Mapping[str, str]) -> Running:
-        """Start the server if it is down, and return when it answers."""
+    def start(self, options: Mapping[str, str], wanted: int = 0) -> Running:
+        """Start the server if it is down, on the port wanted, and return when it answers."""
         port_file = self._home / "port"
         last_port = port_file.read_text().strip() if port_file.exists() else ""
         deadline = time.monotonic() + START_LIMIT_S
-        port = _free_port(int(last_port) if last_port.isdigit() else 0)
+        port = wanted or _free_port(int(last_port) if last_port.isdigit() else 0)
         if postmaster(self.data) is None and self.log.exists():
             self.log.replace(self.log.with_name("log.1"))
         while postmaster(self.data) is None:
@@ -101,7 +101,7 @@ class Cluster:
             said = self._try_to_start(port, options)
             if postmaster(self.data) is None:
                 again = any(sign in said for sign in _WORTH_ANOTHER_TRY)
-                if not again or time.monotonic() > deadline:
+                if not again or wanted or time.monotonic() > deadline:
                     raise Unreachable(f"the embedded PostgreSQL did not start: {said}")
                 port = _free_port(0)
         running = self._answering(deadline)

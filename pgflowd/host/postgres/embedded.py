@@ -28,9 +28,10 @@ class EmbeddedPostgres:
     """
     A PostgreSQL in a directory, as a context manager.
 
-    `options` are server settings, which count for whoever starts the server. `binaries` is a
-    directory with other programs than the wheel's. Without `keep` the last to leave removes
-    the directory. Inside the block `dsn`, `version` and the rest tell of the server.
+    `options` are server settings, which count for whoever starts the server; `port` is where
+    it listens then. `binaries` is a directory with other programs than the wheel's. Without
+    `keep` the last to leave removes the directory. Inside the block `dsn`, `version` and the
+    rest tell of the server.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class EmbeddedPostgres:
         options: Mapping[str, str] | None = None,
         binaries: str | Path | None = None,
         keep: bool = True,
+        port: int = 0,
     ) -> None:
         self._directory = Path(directory).absolute()
         self._options = dict(options or {})
         self._binaries = Path(binaries) if binaries else None
         self._keep = keep
+        self._port = port
         self._owner = 0
 
     def __enter__(self) -> EmbeddedPostgres:
@@ -105,7 +108,7 @@ class EmbeddedPostgres:
             self._lease = leases.Lease(self._home)
             try:
                 self._cluster.make(self.version.split(".")[0])
-                self._running = self._cluster.start(self._options)
+                self._running = self._cluster.start(self._options, self._port)
                 leases.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 if self._leave() and not self._keep and not self._cluster.data.exists():

@@ -1,0 +1,123 @@
+"""
+Dev: `pgflowd dev` serves a project while it is being changed.
+
+An embedded PostgreSQL below `.pgflowd/`, the daemon with its log in this terminal, and a look
+at the flows' files: a change reloads the daemon, and a flow whose shape has changed is created
+anew with a warning. Other terminals find the database by themselves while this runs.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgflowd import __version__
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.daemon_line import socket_path
+from pgflowd.cli.exits import Exit
+from pgflowd.cli.frame import Command
+from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_settled
+
+if TYPE_CHECKING:
+    from pgflowd.host.postgres import EmbeddedPostgres
+
+
+@click.command(cls=Command)
+@click.option("--port", type=click.IntRange(1024, 65535), help="Where PostgreSQL listens.")
+@click.option("--no-reload", is_flag=True, help="Do not watch the files.")
+@click.option("--ephemeral", is_flag=True, help="Throw the data away at the end.")
+@click.option("--reset", is_flag=True, help="Throw the data of earlier times away first.")
+@pass_app
+def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: bool) -> None:
+    """Serve this project while you change it, on a PostgreSQL of its own.
+
+    A change of a flow reloads the daemon. A flow whose steps have changed is created anew, and
+    its runs are deleted: production refuses that.
+
+    \b
+    Example: pgflowd dev
+    """
+    from pgflowd.cli.dev_watch import Project, follow_changes
+    from pgflowd.host.development import Running, announced
+
+    began = time.monotonic()
+    root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
+    try:
+        with (
+            interrupted_by_term(),
+            suppress(KeyboardInterrupt),
+            _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
+            announced(root, postgres.dsn),
+        ):
+            project = Project(app, root, _prepare(postgres.dsn))
+            _greet(app, postgres, ephemeral=ephemeral)
+            arguments = ["-c", app.settings.file] if app.settings.file else []
+            with daemon(arguments, database_url=postgres.dsn, log=None) as process:
+                project.show(wait_until_settled(process, socket_path(app)))
+                _say_ready(app, project, time.monotonic() - began)
+                follow_changes(project, process, watch=not no_reload)
+            app.leave(Exit.NO)  # the daemon has ended by itself
+    except Running:
+        app.note(f"another `pgflowd dev` runs in {root}")
+        app.leave(Exit.TRY_LATER)
+    app.note("  stopped")
+
+
+@contextmanager
+def _server(
+    root: Path, port: int | None, *, ephemeral: bool, reset: bool
+) -> Iterator[EmbeddedPostgres]:
+    from pgflowd.host.postgres import EmbeddedPostgres
+
+    (root / ".pgflowd").mkdir(exist_ok=True)
+    directory = root / ".pgflowd" / "pg"
+    if ephemeral:
+        directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
+    elif reset:
+        with EmbeddedPostgres(directory, keep=False):
+            pass
+    try:
+        with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
+            if port and postgres.port != port:
+                app_port = f"PostgreSQL runs here already, on port {postgres.port}"
+                raise click.UsageError(f"{app_port}; stop what uses it, or leave --port away")
+            yield postgres
+    finally:
+        if ephemeral:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _prepare(dsn: str) -> Any:
+    """Install or upgrade the schema, and keep the connection to look at flows."""
+    from pgflowd.db import schema
+    from pgflowd.db.connection import connect
+
+    connection = connect(dsn, name="pgflowd dev")
+    schema.install(connection)
+    return connection
+
+
+def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
+    kept = "thrown away at the end" if ephemeral else "kept; --ephemeral throws it away"
+    app.say(
+        f"pgflowd {__version__} development   PostgreSQL {postgres.version}"
+        f" (embedded, .pgflowd/pg, {kept})"
+    )
+    app.say(f"  database {postgres.dsn}")
+    sys.stdout.flush()
+
+
+def _say_ready(app: App, project: Any, took_s: float) -> None:
+    flow = next(iter(project.slugs), None)
+    hint = f"  Try:  pgflowd runs start {shlex.quote(flow)} '{{}}' --follow" if flow else ""
+    app.say(f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{hint}")
+    sys.stdout.flush()

@@ -1,0 +1,138 @@
+"""
+Dev watch: looks at a project's files, reloads the daemon, and says what that changed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pgflowd.cli.app import App
+from pgflowd.cli.complaints import complain
+from pgflowd.cli.daemon_line import ask, socket_path
+from pgflowd.cli.workshop import wait_until_settled
+from pgflowd.core.shape import differences
+from pgflowd.db import overview
+from pgflowd.db.calls import run as perform
+from pgflowd.errors import Problem
+
+RELOAD_TIMEOUT_S = 120.0
+LOOK_EVERY_MS = 500
+_UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
+_SUFFIXES = {".py", ".toml"}
+
+
+class Project:
+    """The flows of a project as the daemon and its database know them."""
+
+    def __init__(self, app: App, root: Path, connection: Any) -> None:
+        self.app, self.root = app, root
+        self._connection = connection
+        self.slugs: list[str] = []
+        self._shapes: dict[str, Any] = {}
+        self._runs: dict[str, int] = {}
+
+    def show(self, told: dict[str, Any]) -> None:
+        """Say which flows there are, and what is wrong with the others."""
+        self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
+        for number, slug in enumerate(self.slugs):
+            steps = len(self._shapes[slug]["steps"])
+            start = "  flows    " if number == 0 else " " * 11
+            self.app.say(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
+        self._complain(told["problems"])
+        sys.stdout.flush()
+
+    def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
+        """Let the daemon read everything anew; say what became of it."""
+        before, runs = self._shapes, self._count_runs()
+        began = time.monotonic()
+        said = ask(self.app, "reload", RELOAD_TIMEOUT_S)
+        told = wait_until_settled(process, socket_path(self.app))
+        took_s = time.monotonic() - began
+        self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
+        news = [f"{name} {word}" for word, name in _news(said)] or ["nothing to do"]
+        files = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
+        self._say(f"{files} changed: {', '.join(news)} ({took_s:.1f} s)")
+        for slug in self.slugs:
+            if slug in before and before[slug] != self._shapes[slug]:
+                self._say_recreated(slug, before[slug], runs.get(slug, 0))
+        self._complain(told["problems"])
+        if said.get("error") and not said.get("problems"):
+            self._say(f"not reloaded: {said['error']}")
+
+    def _say_recreated(self, slug: str, before: Any, runs: int) -> None:
+        what = "; ".join(differences(self._shapes[slug], before))
+        self._say(f"{slug}: shape changed ({what}); created anew, its {runs} runs are deleted.")
+        self.app.say(
+            f"         Production refuses this: a new shape needs a new slug, such as {slug}_2"
+        )
+
+    def _remember(self, slugs: Iterable[str]) -> None:
+        shapes = {slug: perform(self._connection, overview.flow_shape(slug)) for slug in slugs}
+        self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
+        self.slugs = list(self._shapes)
+
+    def _count_runs(self) -> dict[str, int]:
+        rows = perform(self._connection, overview.list_runs(most=10_000))
+        counted: dict[str, int] = {}
+        for row in rows:
+            counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1
+        return counted
+
+    def _complain(self, problems: list[dict[str, Any]]) -> None:
+        found = [
+            Problem(one["code"], one["text"], one.get("place"), one.get("next")) for one in problems
+        ]
+        if found:
+            complain(self.app, found)
+
+    def _say(self, text: str) -> None:
+        self.app.say(f"{time.strftime('%H:%M:%S')} {text}")
+        sys.stdout.flush()
+
+
+def follow_changes(project: Project, process: subprocess.Popen[bytes], *, watch: bool) -> None:
+    """Reload at each change, until the daemon ends."""
+    if not watch:
+        process.wait()
+        return
+    for changed in _changes(project.root):
+        if process.poll() is not None:
+            return
+        if changed:
+            project.reload(changed, process)
+
+
+def _changes(root: Path) -> Iterator[list[str]]:
+    """Yield the files that changed, and nothing now and then."""
+    from watchfiles import DefaultFilter, watch
+
+    class Ours(DefaultFilter):
+        def __call__(self, change: Any, path: str) -> bool:
+            inner = Path(path).relative_to(root)
+            return (
+                inner.suffix in _SUFFIXES
+                and not _UNWATCHED.intersection(inner.parts)
+                and super().__call__(change, path)
+            )
+
+    for changes in watch(
+        root,
+        watch_filter=Ours(),
+        rust_timeout=LOOK_EVERY_MS,
+        yield_on_timeout=True,
+        raise_interrupt=True,
+    ):
+        yield sorted({str(Path(path).relative_to(root)) for _, path in changes})
+
+
+def _news(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    words = {"changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
+             "retried": "tried again"}  # fmt: skip
+    for key, word in words.items():
+        for name in said.get(key) or []:
+            yield word, name

@@ -1,0 +1,132 @@
+"""
+The development server, as a user runs it: in one terminal, with another one beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgflowd.host.development import announced, development_url
+from pgflowd.testing.until import until
+
+COMMAND = str(Path(sys.executable).with_name("pgflowd"))
+FLOW = """\
+from pgflowd import Flow
+
+flow = Flow("double")
+
+@flow.step
+def twice(run):
+    return 2 * run
+"""
+MORE = """
+@flow.step
+def again(twice):
+    return 2 * twice
+"""
+
+
+class Dev:
+    """A running `pgflowd dev`, and what it has printed."""
+
+    def __init__(self, project: Path, *flags: str) -> None:
+        self.project, self._log = project, project / "dev.log"
+        # sockets of their own, so that tests side by side do not meet
+        self._environ = {**os.environ, "PGFLOWD__SUPERVISOR__CONTROL": str(project / "s")}
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [COMMAND, "dev", *flags], cwd=project, env=self._environ, stdout=log, stderr=log
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def says(self, text: str) -> None:
+        until(lambda: text in self.said or self.process.poll() is not None, within_s=60)
+        assert text in self.said, self.said
+
+    def command(self, *arguments: str) -> str:
+        """Run a command in another terminal of the project."""
+        ended = subprocess.run(
+            [COMMAND, *arguments],
+            cwd=self.project,
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(timeout=60)
+
+
+@pytest.fixture
+def project() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="pgflowd-dev-") as name:
+        root = Path(name)
+        root.chmod(0o755)  # the server's user passes through when root runs this
+        (root / "double.py").write_text(FLOW)
+        config = '[pgflowd]\nname = "devtest"\nflows = ["double"]\npython_path = ["."]\n'
+        (root / "pgflowd.toml").write_text(config)
+        yield root
+
+
+def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project: Path):
+    dev = Dev(project)
+    try:
+        dev.says("ready in")
+        assert "double   1 step" in dev.said
+        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+
+        with (project / "double.py").open("a") as file:
+            file.write(MORE)
+
+        dev.says("double: shape changed")
+        assert "created anew, its 1 runs are deleted" in dev.said
+        assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+    finally:
+        code = dev.stop()
+    assert code == 0
+    assert "stopped" in dev.said
+    assert development_url(str(project / "pgflowd.toml")) == ""
+
+
+def test_a_second_one_in_the_same_project_is_refused(project: Path):
+    with announced(project, "postgresql:///x"):
+        refused = subprocess.run(
+            [COMMAND, "dev", "--ephemeral"], cwd=project, capture_output=True, text=True, timeout=60
+        )
+
+    assert refused.returncode == 75
+    assert "another `pgflowd dev` runs" in refused.stderr
+
+
+def test_what_a_killed_one_left_behind_counts_for_nothing(project: Path):
+    (project / ".pgflowd").mkdir()
+    (project / ".pgflowd" / "dev.url").write_text("postgresql:///gone")
+
+    assert development_url(str(project / "pgflowd.toml")) == ""
+
+
+def test_serve_alone_does_not_recreate(project: Path):
+    (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["x"]\ndefinitions = "recreate"\n')
+
+    refused = subprocess.run(
+        [COMMAND, "serve"], cwd=project, capture_output=True, text=True, timeout=60
+    )
+
+    assert refused.returncode == 78
+    assert "E106" in refused.stderr
+    assert "pgflowd.toml:3" in refused.stderr
