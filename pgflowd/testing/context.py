@@ -49,7 +49,7 @@ class FakeContext:
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:
-            raise RuntimeError("there is no database here; give fake_context(connection=…)")
+            raise RuntimeError("no database here; mock the step, or use fake_context(connection=…)")
         return self.connection
 
 
