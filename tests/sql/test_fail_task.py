@@ -97,6 +97,14 @@ def test_a_delay_beyond_all_measure_does_not_lose_the_failure(suite):
     assert suite.delay("g", row["message_id"]) > 3600
 
 
+def test_a_task_without_a_message_is_retried_all_the_same(suite, run):
+    suite.do("update pgflow.step_tasks set message_id = null")
+
+    (row,) = suite.fail(run, "a")
+
+    assert (row["status"], row["error_message"]) == ("queued", "boom")
+
+
 def test_attempts_are_those_of_the_step_first(suite):
     suite.flow("g", ("a", {"max_attempts": 2}), max_attempts=1)
     run = suite.start("g")

@@ -55,6 +55,16 @@ def test_the_claim_with_three_untyped_arguments(suite, claimable):
     assert len(records) == 1
 
 
+def test_the_claim_with_ids_that_are_plain_integers(suite, claimable):
+    _run, ids, worker = claimable
+
+    records = suite.rows(
+        f"select * from pgflow.start_tasks('MyFlow', array[{ids[0]}, 99], '{worker}'::uuid)"
+    )
+
+    assert len(records) == 1
+
+
 def test_the_claim_with_four_untyped_arguments(suite, claimable):
     _run, ids, worker = claimable
 

@@ -131,6 +131,22 @@ class SideBySide:
         else:
             self.complete(task)
 
+    def complete_together(self, tasks):
+        """In one call there; here one by one, those last that violate their type."""
+        outputs = [self.flow["handlers"][task.step_slug]["output"] for task in tasks]
+        pairs = list(zip(tasks, outputs, strict=True))
+        for task, output in sorted(pairs, key=lambda pair: not isinstance(pair[1], list)):
+            self.model.complete((str(self.run_id), task.step_slug, task.index), output)
+        self.suite.do("select from pgflow.runs where run_id = %s for no key update", self.run_id)
+        self.suite.do(
+            "select * from pgflow._complete_tasks(array_fill(%s::uuid, array[%s]), %s, %s, %s)",
+            self.run_id,
+            len(tasks),
+            [task.step_slug for task in tasks],
+            [task.index for task in tasks],
+            [Jsonb(output) for output in outputs],
+        )
+
     def compare(self):
         assert seen(self.suite, self.slug, self.run_id) == self.model.snapshot(str(self.run_id))
 
@@ -176,6 +192,41 @@ def test_every_flow_goes_the_way_of_the_model(contract_database):
                 conn.rollback()
 
         goes_that_way()
+
+
+def go_the_same_way_in_batches(suite, flow, chance):
+    both = SideBySide(suite, flow)
+    both.start()
+    model = both.model.runs[str(both.run_id)]
+    while open_tasks := [task for task in both.tasks() if task.is_open]:
+        if model.status == "failed":
+            assert suite.run(both.run_id)["status"] == "failed"
+            return
+        for task in open_tasks:
+            if task.status == "queued":
+                both.claim(task)
+        started = [task for task in both.tasks() if task.status == "started"]
+        both.complete_together(chance.sample(started, chance.randint(1, len(started))))
+        if model.status != "failed":  # else the order of reports decides what was done before
+            both.compare()
+        assert broken_invariants(suite) == []
+
+    assert sorted(suite.events(both.run_id)) == sorted(events_of_model(model))
+
+
+def test_reports_in_batches_come_to_what_single_ones_do(contract_database):
+    with psycopg.connect(contract_database.dsn) as conn:
+
+        @settings(max_examples=80, **QUIETLY)
+        @given(flows(), st.randoms(use_true_random=False))
+        def comes_to_that(flow, chance):
+            try:
+                stub_platform(conn)
+                go_the_same_way_in_batches(World(conn), flow, chance)
+            finally:
+                conn.rollback()
+
+        comes_to_that()
 
 
 def test_a_root_map_without_an_array_is_refused_by_both(suite):
