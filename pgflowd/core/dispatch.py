@@ -8,8 +8,8 @@ gets one report or one release, or is dropped because its lease is lost; what wa
 reported after it was reaped, never before; after a drain or a stop began nothing is claimed;
 outcomes are reported in the order in which they came. Pure: no clock, no sockets, no chance.
 
-What an event changes is written in `dispatch_runners` and `dispatch_calls`; what time and room
-then make due, in `settle` here. See runners.md, sections 5 and 6.
+What an event changes is written in `dispatch_runners`, `dispatch_ends`, `dispatch_calls` and
+`dispatch_turns`; what time and room then make due, in `settle` here. See runners.md, 5 and 6.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 from pgflowd.core import dispatch_calls as calls
+from pgflowd.core import dispatch_ends as ends
 from pgflowd.core import dispatch_runners as runners
+from pgflowd.core import dispatch_turns as turns
 from pgflowd.core import happenings as on
-from pgflowd.core.mind import NEVER, Cause, LineState, Mind, Mode, Phase, Thought
+from pgflowd.core.mind import NEVER, Cause, LineState, Mind, Mode, Phase
+from pgflowd.core.thought import Thought
 
-ZYGOTE_LIMIT_S = 5.0  # silent for so long, it is killed
 STOP_EXTRA_S = 3.0  # beyond kill_grace: a quick stop ends whatever is unfinished
 CRASH_LIMIT_S = 2.0  # to report what a dead zygote took along
 GOODBYE_LIMIT_S = 2.0
@@ -57,11 +59,11 @@ def _keep_times(thought: Thought) -> None:
     mind = thought.mind
     for runner in list(mind.runners.values()):
         if thought.passed(runner.due_at):
-            runners.time_is_up(thought, runner)
+            ends.time_is_up(thought, runner)
     if mind.zygote and not mind.zygote_end:
         oldest = next(iter(mind.zygote.values()))
-        if thought.passed(oldest + ZYGOTE_LIMIT_S):
-            mind.zygote_end = f"it did not answer for {ZYGOTE_LIMIT_S:g} s"
+        if thought.passed(oldest + ends.ZYGOTE_LIMIT_S):
+            mind.zygote_end = f"it did not answer for {ends.ZYGOTE_LIMIT_S:g} s"
             thought.do(on.KillZygote())
     _give_back_what_waits(thought)
     if thought.passed(mind.stop_at):
@@ -88,7 +90,7 @@ def drain(thought: Thought, event: on.DrainAsked) -> None:
     """Claim nothing more, and finish what runs. A second order may shorten the first."""
     mind = thought.mind
     if mind.mode is Mode.WORKING:
-        runners.begin_to_end(thought)
+        ends.begin_to_end(thought)
         mind.mode = Mode.DRAINING
     if event.within_s is not None:
         mind.stop_at = thought.by(min(mind.stop_at, thought.now + event.within_s))
@@ -100,16 +102,16 @@ def stop(thought: Thought, event: on.StopAsked) -> None:
     mind.stop_at = NEVER
     if mind.mode not in (Mode.WORKING, Mode.DRAINING):
         return
-    runners.begin_to_end(thought)
+    ends.begin_to_end(thought)
     mind.mode = Mode.STOPPING
     mind.leave_at = thought.by(
         min(mind.leave_at, thought.now + mind.knobs.kill_grace_s + STOP_EXTRA_S)
     )
     for runner in list(mind.runners.values()):
         if runner.phase is Phase.STARTING:
-            runners.kill(thought, runner, Cause.SURPLUS)
+            ends.kill(thought, runner, Cause.SURPLUS)
         elif runner.phase is Phase.BUSY:
-            runners.peek(thought, runner, Cause.STOP)
+            ends.peek(thought, runner, Cause.STOP)
 
 
 def zygote_ended(thought: Thought, event: on.ZygoteEnded) -> None:
@@ -120,18 +122,18 @@ def zygote_ended(thought: Thought, event: on.ZygoteEnded) -> None:
     thought.do(on.Say("error", "worker.error", {"error": f"the zygote ended: {mind.zygote_end}"}))
     mind.exit_code, mind.why = 1, f"its zygote ended: {mind.zygote_end}"
     if mind.mode is Mode.WORKING:
-        runners.begin_to_end(thought)
+        ends.begin_to_end(thought)
         mind.mode = Mode.DRAINING
     mind.leave_at = thought.by(min(mind.leave_at, thought.now + CRASH_LIMIT_S))
     for runner in list(mind.runners.values()):  # those it had not forked yet
         if runner.phase is Phase.STARTING:
-            runners.forget(thought, runner)
+            ends.forget(thought, runner)
 
 
 def _finish(thought: Thought) -> None:
     """Say good-bye once nothing is left to do."""
     mind = thought.mind
-    runners.close_idle(thought)
+    _close_idle(thought)
     stuck_only = all(runner.phase is Phase.STUCK for runner in mind.runners.values())
     if not stuck_only or mind.held or mind.reports or mind.sending:
         return
@@ -139,6 +141,11 @@ def _finish(thought: Thought) -> None:
         return
     mind.mode = Mode.LEAVING
     mind.leave_at = thought.by(min(mind.leave_at, thought.now + GOODBYE_LIMIT_S))
+
+
+def _close_idle(thought: Thought) -> None:
+    for runner_id in thought.mind.idle:
+        ends.retire(thought, thought.mind.runners[runner_id])
 
 
 def said_goodbye(thought: Thought, event: on.SaidGoodbye) -> None:
@@ -177,7 +184,7 @@ def refused(thought: Thought, event: on.Refused) -> None:
     runner = mind.runners.get(event.id)
     if runner is None:
         return
-    runners.forget(thought, runner)
+    ends.forget(thought, runner)
     if len(mind.held) > mind.starting:
         thought.release(mind.held[-1].task, "no runner could be started")
         mind.held = mind.held[:-1]
@@ -207,16 +214,16 @@ HANDLERS: dict[type, Callable[[Thought, Any], None]] = {
     on.RunnerReady: runners.ready,
     on.Done: runners.done,
     on.Asked: runners.asked,
-    on.Silent: runners.silent,
-    on.Spoilt: runners.spoilt,
-    on.Undelivered: runners.undelivered,
-    on.RunnerEnded: runners.ended,
-    on.Reaped: runners.reaped,
+    on.Silent: ends.silent,
+    on.Spoilt: ends.spoilt,
+    on.Undelivered: ends.undelivered,
+    on.RunnerEnded: ends.ended,
+    on.Reaped: ends.reaped,
     on.Connected: calls.connected,
     on.Broken: calls.broken,
-    on.Turned: calls.turned,
-    on.NextDue: calls.next_due,
-    on.Beaten: calls.beaten,
-    on.Fetched: calls.fetched,
+    on.Turned: turns.turned,
+    on.NextDue: turns.next_due,
+    on.Beaten: turns.beaten,
+    on.Fetched: turns.fetched,
     on.SaidGoodbye: said_goodbye,
 }

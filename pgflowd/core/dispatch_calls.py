@@ -12,25 +12,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pgflowd.core import dispatch_runners as runners
+from pgflowd.core import dispatch_turns as turns
 from pgflowd.core import happenings as on
-from pgflowd.core.failure import clean
 from pgflowd.core.mind import (
     NEVER,
     Line,
     LineState,
     Mode,
-    Report,
-    Thought,
 )
+from pgflowd.core.thought import Thought
 
 MOST_REPORTS = 50  # of one turn
 BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
 IDLE_BEATS = 3  # without a lease a worker beats so many intervals apart
-MIN_IDLE_S = 0.1  # between two looks at messages that cannot be claimed
 SOON_S = 0.5  # beats that a wake asks for are so far apart at least
-
-AGAIN_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
-REFUSED_STATES = ("22", "23", "54", "P0")
 
 
 def use_lines(thought: Thought) -> None:
@@ -157,127 +152,10 @@ def broken(thought: Thought, event: on.Broken) -> None:
 
 def _row_is_gone(thought: Thought, event: on.Broken) -> None:
     if event.meaning == "gone":
-        leave_for_successor(thought, "its row or its flow is gone from the database")
+        turns.leave_for_successor(thought, "its row or its flow is gone from the database")
     elif event.meaning == "core" and thought.mind.mode is Mode.WORKING:
-        _begin_drain(thought, 78, event.text)
+        turns.begin_drain(thought, 78, event.text)
         thought.mind.failure = ("E307", event.text)
-
-
-def leave_for_successor(thought: Thought, why: str) -> None:
-    """Drain, and exit 10 (rule 40)."""
-    if thought.mind.mode is Mode.WORKING:
-        thought.do(on.Say("info", "worker.deprecated", {"reason": why}))
-        _begin_drain(thought, 10, why)
-
-
-def _begin_drain(thought: Thought, code: int, why: str) -> None:
-    mind = thought.mind
-    runners.begin_to_end(thought)
-    mind.mode, mind.exit_code, mind.why = Mode.DRAINING, code, why
-
-
-def turned(thought: Thought, event: on.Turned) -> None:
-    """The database has what we sent; take what was claimed."""
-    mind, knobs = thought.mind, thought.mind.knobs
-    sent, wanted = mind.sending, mind.wanted
-    mind.sending, mind.wanted = (), 0
-    mind.main = Line()
-    again = []
-    for report, answer in zip(sent, event.answers, strict=True):
-        if next_try := _judge(thought, report, answer):
-            again.append(next_try)
-    if again:
-        mind.reports = (*again, *mind.reports)
-        mind.reports_since = thought.now
-    runners.hold(thought, event.tasks)
-    if event.tasks:
-        mind.beat_at = thought.by(min(mind.beat_at, thought.now + knobs.heartbeat_interval_s))
-    if wanted:
-        _look_again(thought, len(event.tasks), wanted, event.chance)
-        mind.asks_soon = mind.asks_soon or (mind.asks_due and not sent and not event.tasks)
-
-
-def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
-    """Look at once while there may be more; else by strategy, or when the next one is due."""
-    mind, knobs = thought.mind, thought.mind.knobs
-    if got:
-        mind.poll_s = 0.0
-    mind.look_at = NEVER
-    if got >= wanted:
-        mind.look = True
-        return
-    if knobs.polls:
-        ceiling = max(knobs.poll_min_s, 3 * mind.poll_s)
-        drawn = knobs.poll_min_s + chance * (ceiling - knobs.poll_min_s)
-        mind.poll_s = min(knobs.poll_max_s, drawn)
-        thought.look_at(thought.now + max(knobs.poll_min_s, mind.poll_s), "poll")
-    else:
-        thought.look_at(thought.now + knobs.notify_fallback_s, "fallback")
-        mind.asks_due = bool(got) or not mind.is_fallback  # a fallback leaves it to the beats
-
-
-def next_due(thought: Thought, event: on.NextDue) -> None:
-    mind = thought.mind
-    mind.main = Line()
-    _look_when_due(thought, event.in_s)
-    if event.visible and event.visible != mind.visible:  # a claim took some away: go on
-        mind.idle_s = 0.0
-        thought.look_at(thought.now, "due")
-    elif event.visible:  # nobody's, it seems
-        mind.idle_s = min(mind.knobs.notify_fallback_s, max(MIN_IDLE_S, 2 * mind.idle_s))
-        thought.look_at(thought.now + mind.idle_s, "due")
-    mind.visible = event.visible
-
-
-def _look_when_due(thought: Thought, in_s: float | None) -> None:
-    if in_s is not None and not thought.mind.knobs.polls:
-        thought.look_at(thought.now + max(0.001, in_s), "due")
-
-
-def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None:
-    """Return what has to be sent again, if anything."""
-    if answer.verdict == "lost":
-        runners.lost(thought, report.task, "somebody else has the task now; the outcome is dropped")
-        return None
-    if answer.verdict != "error":
-        if report.outcome != "completed" or thought.mind.knobs.tells_all:
-            thought.do(runners.outcome_record(report, answer.verdict))
-        is_delayed = answer.verdict == "queued" and report.outcome != "released"
-        if is_delayed and not thought.mind.knobs.polls:
-            thought.mind.asks_soon = True
-        return None
-    state, text = answer.sqlstate or "", answer.message or "no reason given"
-    if state.startswith(AGAIN_STATES):
-        thought.mind.turn_from = thought.by(thought.now + thought.mind.knobs.reconnect_min_s)
-        return report
-    if report.is_last_word:
-        fields = {**runners.about(report.task), "error": f"the report was refused: {state} {text}"}
-        thought.do(on.Say("error", "worker.error", fields))
-        return None
-    if state.startswith(REFUSED_STATES):
-        message = clean(f"the database refused the report: {text} ({state})", 4000)
-        fields = {"error_message": message, "error_type": "Refused"}
-        return Report(report.task, "failed", None, fields, is_last_word=True)
-    fields = {**runners.about(report.task), "error": f"{state} {text}"}
-    thought.do(on.Say("error", "worker.error", fields))
-    thought.mind.turn_from = thought.by(thought.now + thought.mind.knobs.reconnect_max_s)
-    return report
-
-
-def beaten(thought: Thought, event: on.Beaten) -> None:
-    thought.mind.beats = Line()
-    for token, verdict in event.verdicts:
-        runners.judged(thought, token, verdict)
-    if event.standing != "ok":
-        gone = "its row is deprecated" if event.standing == "deprecated" else "its row is gone"
-        leave_for_successor(thought, gone)
-    _look_when_due(thought, event.due_in_s)
-    if event.queued:  # nobody told us
-        thought.mind.look = True
-
-
-def fetched(thought: Thought, event: on.Fetched) -> None:
-    thought.mind.beats = Line()
 
 
 def _busy(thought: Thought) -> Line:

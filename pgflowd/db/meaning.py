@@ -11,7 +11,7 @@ import asyncio
 
 import psycopg
 
-from pgflowd.core.dispatch_calls import AGAIN_STATES
+from pgflowd.core.dispatch_turns import AGAIN_STATES
 from pgflowd.core.redact import one_line, redact
 from pgflowd.errors import AccessDenied, DatabaseError, NotFound, PgflowdError, Unreachable
 

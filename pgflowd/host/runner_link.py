@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pgflowd.core import happenings as on
-from pgflowd.core.dispatch_runners import about
+from pgflowd.core.dispatch_ends import about
 from pgflowd.core.mind import Report, Task
 from pgflowd.core.told import fault_of, fields_of, left_of
 from pgflowd.host.frames import PIECE, BadFrame, Frame, Frames, pack

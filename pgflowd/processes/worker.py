@@ -11,15 +11,11 @@ runners and ends. The only process with asyncio.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import random
 import signal
 import time
 import traceback
 import uuid
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import setproctitle
@@ -33,23 +29,22 @@ from pgflowd.core.messages import (
     Leaving,
     QuickStop,
     Ready,
-    Waiting,
     Wake,
 )
-from pgflowd.core.mind import Knobs, Mind
+from pgflowd.core.mind import Mind
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
-from pgflowd.db.meaning import meaning_of
-from pgflowd.errors import Unreachable
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
+from pgflowd.host.mailbox import Mailbox
 from pgflowd.host.spawn import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.tree import children, kill_tree, reap
 from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT
+from pgflowd.processes.worker_entrance import Entrance
 from pgflowd.processes.worker_lines import Lines
 from pgflowd.processes.worker_numbers import Numbers
 from pgflowd.processes.worker_runners import Runners
-from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, enter, hatch
+from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, hatch
 
 BEAT_S = 5.0  # between two Beats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
@@ -109,38 +104,6 @@ def _end_with_all(code: int) -> None:
     os._exit(code)
 
 
-class Mailbox:
-    """Events that came and were not looked at yet."""
-
-    def __init__(self) -> None:
-        self._events: deque[Any] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._loop = asyncio.get_running_loop()
-
-    def put(self, event: Any) -> None:
-        self._events.append(event)
-        self._wake()
-
-    async def next(self, timeout_s: float | None) -> Any:
-        """Return the next event, or Tick when the time is over."""
-        if not self._events:
-            self._waiter = self._loop.create_future()
-            timer = None if timeout_s is None else self._loop.call_later(timeout_s, self._wake)
-            await self._waiter
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
-        return self._events.popleft() if self._events else on.Tick()
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._events
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-
 class _Worker:
     """The loop, and what it holds."""
 
@@ -155,10 +118,10 @@ class _Worker:
         self._mind: Mind
         self._lines: Lines
         self._runners: Runners
+        self._entrance: Entrance
         self._numbers = Numbers()
         self._left: on.Leave | None = None
         self._title = ""
-        self._stop = asyncio.Event()
 
     async def live(self) -> int:
         """Start, turn, end; return the exit code."""
@@ -172,9 +135,12 @@ class _Worker:
         self._runners = Runners(
             self._hatched.zygote, self._worker, self._mailbox.put, self._log.write
         )
+        self._entrance = Entrance(
+            self._settings, self._log, self._served, self._hatched, self._worker_id
+        )
         loop.add_reader(self._channel, self._heard)
         try:
-            self._mind = Mind(self._knobs(await self._enter()))
+            self._mind = Mind(await self._entrance.pass_through(self._lines, self._send))
         except Stopped:
             return await self._end(EXIT_ASKED)
         except CannotStart as why:
@@ -187,76 +153,6 @@ class _Worker:
         await self._turn()
         assert self._left is not None
         return await self._end(self._left.code)
-
-    # start
-
-    async def _enter(self) -> bool:
-        """Steps two to four, again and again until the database is there."""
-        wait_s, is_waiting = self._settings.database.reconnect_min_s, False
-        helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
-        while True:
-            try:
-                return await self._enter_once(helper)
-            except (Stopped, CannotStart):
-                raise
-            except Exception as error:
-                meaning, text = meaning_of(error)
-                if meaning in ("fault", "core", "gone") and not isinstance(error, Unreachable):
-                    raise CannotStart(getattr(error, "code", "E301"), text) from error
-            if not is_waiting:
-                self._send(Waiting("database"))
-                self._log.warning("worker.error", error=text)
-                is_waiting = True
-            self._send(Beat())  # we wait, and live
-            await self._nap(wait_s * (0.5 + random.random() / 2))
-            wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
-
-    async def _enter_once(self, helper: ThreadPoolExecutor) -> bool:
-        loop = asyncio.get_running_loop()
-        arguments = (self._served, self._hatched.shape, self._worker_id)
-        entering = loop.run_in_executor(helper, enter, self._settings, self._log, *arguments)
-        stopping = loop.create_task(self._stop.wait())
-        both: set[asyncio.Future[Any]] = {entering, stopping}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if self._stop.is_set():
-            raise Stopped
-        is_watched = await entering
-        await self._lines.open()
-        return is_watched
-
-    async def _nap(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
-        if self._stop.is_set():
-            raise Stopped
-
-    def _knobs(self, is_watched: bool) -> Knobs:
-        worker, database = self._worker, self._settings.database
-        polls = worker.signal_strategy == "polling" or not is_watched
-        if polls and worker.signal_strategy != "polling":
-            text = "W311 the queue has no trigger of ours: polling instead of notifications"
-            self._log.warning("worker.warning", code="W311", text=text)
-        return Knobs(
-            max_concurrency=worker.max_concurrency,
-            batch_size=worker.batch_size,
-            polls=polls,
-            notify_fallback_s=worker.notify_fallback_s,
-            poll_min_s=worker.poll_min_s,
-            poll_max_s=worker.poll_max_s,
-            heartbeat_interval_s=worker.heartbeat_interval_s,
-            reuses=worker.isolation == "reuse",
-            max_tasks_per_runner=worker.max_tasks_per_runner,
-            runner_idle_s=worker.runner_idle_s,
-            kill_grace_s=worker.kill_grace_s,
-            backoff_min_s=worker.backoff_min_s,
-            backoff_max_s=worker.backoff_max_s,
-            reconnect_min_s=database.reconnect_min_s,
-            reconnect_max_s=database.reconnect_max_s,
-            call_limit_s=database.statement_timeout_s + 2.0,
-            steps=self._hatched.steps,
-            tells_all=self._settings.logging.level == "debug",
-        )
 
     # the loop
 
@@ -316,10 +212,10 @@ class _Worker:
                 self._numbers.woken("notification")
                 self._mailbox.put(on.Woken())
             elif isinstance(message, Drain):
-                self._stop.set()
+                self._entrance.stop()
                 self._mailbox.put(on.DrainAsked(message.within_s))
             elif isinstance(message, QuickStop):
-                self._stop.set()
+                self._entrance.stop()
                 self._mailbox.put(on.StopAsked())
         if self._channel.at_end:
             _end_as_orphan()

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 
-from conftest import start_run
+from running_worker import start_run
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until

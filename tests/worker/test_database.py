@@ -231,6 +231,7 @@ def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worke
     until(lambda: not worker.processes("#"), 3)
     until(lambda: any(r.get("code") == "E407" for r in worker.records("worker.error")))
     assert worker.completed(worker.start_run())
+    until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
 
 
 def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):

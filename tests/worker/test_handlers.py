@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import is_gone
+from running_worker import is_gone
 
 from pgflowd.testing.until import until
 

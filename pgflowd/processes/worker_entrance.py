@@ -1,0 +1,117 @@
+"""
+The worker's entrance: it waits for the database, which then learns of flow and worker.
+
+The look at the database is plain code in a helper thread, so that an order to stop is obeyed at
+once, even while nobody answers. What no repetition mends is CannotStart; anything else is tried
+again after growing waits, and the supervisor is told that we wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.messages import Beat, Message, Waiting
+from pgflowd.core.mind import Knobs
+from pgflowd.core.served import Served
+from pgflowd.core.settings import Settings
+from pgflowd.db.meaning import meaning_of
+from pgflowd.errors import Unreachable
+from pgflowd.host.logs import Log
+from pgflowd.processes.worker_lines import Lines
+from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, enter
+
+CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout
+
+
+class Entrance:
+    """Steps two to four of a worker's start."""
+
+    def __init__(
+        self, settings: Settings, log: Log, served: Served, hatched: Hatched, worker_id: UUID
+    ) -> None:
+        self._settings, self._log = settings, log
+        self._served, self._hatched, self._worker_id = served, hatched, worker_id
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the waiting, if there is any."""
+        self._stop.set()
+
+    async def pass_through(self, lines: Lines, send: Callable[[Message], None]) -> Knobs:
+        """Return what the worker is to decide by. Raises CannotStart, Stopped."""
+        wait_s, is_waiting = self._settings.database.reconnect_min_s, False
+        helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
+        while True:
+            try:
+                return self._knobs(await self._unless_stopped(self._try(helper, lines)))
+            except (Stopped, CannotStart):
+                raise
+            except Exception as error:
+                meaning, text = meaning_of(error)
+                if meaning in ("fault", "core", "gone") and not isinstance(error, Unreachable):
+                    raise CannotStart(getattr(error, "code", "E301"), text) from error
+            if not is_waiting:
+                send(Waiting("database"))
+                self._log.warning("worker.error", error=text)
+                is_waiting = True
+            send(Beat())  # we wait, and live
+            await self._nap(wait_s * (0.5 + random.random() / 2))
+            wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
+
+    async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> bool:
+        loop = asyncio.get_running_loop()
+        arguments = (self._served, self._hatched.shape, self._worker_id)
+        is_watched = await loop.run_in_executor(
+            helper, enter, self._settings, self._log, *arguments
+        )
+        await lines.open()
+        return is_watched
+
+    async def _unless_stopped(self, trying: Coroutine[Any, Any, bool]) -> bool:
+        loop = asyncio.get_running_loop()
+        entering, stopping = loop.create_task(trying), loop.create_task(self._stop.wait())
+        await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            entering.cancel()
+            raise Stopped
+        return await entering
+
+    async def _nap(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        if self._stop.is_set():
+            raise Stopped
+
+    def _knobs(self, is_watched: bool) -> Knobs:
+        worker, database = self._settings.worker_for(self._served.slug), self._settings.database
+        polls = worker.signal_strategy == "polling" or not is_watched
+        if polls and worker.signal_strategy != "polling":
+            text = "W311 the queue has no trigger of ours: polling instead of notifications"
+            self._log.warning("worker.warning", code="W311", text=text)
+        return Knobs(
+            max_concurrency=worker.max_concurrency,
+            batch_size=worker.batch_size,
+            polls=polls,
+            notify_fallback_s=worker.notify_fallback_s,
+            poll_min_s=worker.poll_min_s,
+            poll_max_s=worker.poll_max_s,
+            heartbeat_interval_s=worker.heartbeat_interval_s,
+            reuses=worker.isolation == "reuse",
+            max_tasks_per_runner=worker.max_tasks_per_runner,
+            runner_idle_s=worker.runner_idle_s,
+            kill_grace_s=worker.kill_grace_s,
+            backoff_min_s=worker.backoff_min_s,
+            backoff_max_s=worker.backoff_max_s,
+            reconnect_min_s=database.reconnect_min_s,
+            reconnect_max_s=database.reconnect_max_s,
+            call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
+            steps=self._hatched.steps,
+            tells_all=self._settings.logging.level == "debug",
+        )
