@@ -347,6 +347,30 @@ def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
         client.cancel(runs[0].run_id)
 
 
+def test_the_older_core_that_npm_carries_is_enough_as_well(empty_database, upstream):
+    upstream.execute("select pgflow.create_flow('greet')")
+    upstream.execute("select pgflow.add_step('greet', 'hello')")
+    upstream.execute("select pgflow.add_step('greet', 'world', array['hello'])")
+    upstream.execute("insert into pgflow.workers values (%s, 'greet', 'test')", (WORKER,))
+
+    with Client(empty_database.dsn) as client:
+        first, *others = client.start_flows("greet", [{"x": 1}, {"x": 2}])
+        while work(upstream, "hi"):
+            pass
+
+        assert client.wait(first.run_id, timeout=10).output == {"world": "hi"}
+        assert client.wait(others[0].run_id, timeout=10).input == {"x": 2}
+        steps = client.get_run_with_states(first.run_id).steps
+        assert {slug: state.status for slug, state in steps.items()} == {
+            "hello": "completed",
+            "world": "completed",
+        }
+        with pytest.raises(UnknownFlow):
+            client.start_flow("great", 1)
+        with pytest.raises(DatabaseError, match="pgflowd db migrate"):
+            client.cancel(first.run_id)
+
+
 def test_a_role_that_reads_no_table_starts_and_follows_runs(client, conn, database):
     conn.execute("drop role if exists c_starter")
     conn.execute("create role c_starter login")
