@@ -131,6 +131,15 @@ def test_older_workers_find_the_run_s_input_under_run(suite):
     assert inputs(suite)["c", 0][0] == {"run": {"x": 1}, "a": "A", "m": [8]}
 
 
+@pytest.mark.parametrize("word", ["on", "ON", "true", "yes", "1"])
+def test_it_is_switched_on_like_any_setting(suite, word):
+    suite.do("select set_config('pgflow.run_in_input', %s, true)", word)
+    suite.flow("f", "a")
+    suite.start("f", {"x": 1})
+
+    assert inputs(suite)["a", 0] == ({"run": {"x": 1}}, {"x": 1})
+
+
 @pytest.mark.parametrize("word", ["off", "false", ""])
 def test_switched_off_it_is_as_today(suite, word):
     suite.do("select set_config('pgflow.run_in_input', %s, true)", word)
