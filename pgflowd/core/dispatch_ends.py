@@ -7,7 +7,6 @@ with its tree, reaped, and only then reported: runners.md, section 6. Part of `c
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pgflowd.core import endings
@@ -100,7 +99,7 @@ def undelivered(thought: Thought, event: on.Undelivered) -> None:
         return
     if runner.phase not in (Phase.BUSY, Phase.PEEKED):
         return
-    mind.runners[runner.id] = replace(runner, task=None, due_at=NEVER)
+    mind.runners[runner.id] = runner._replace(task=None, due_at=NEVER)
     if mind.mode is Mode.WORKING and runner.cause is None:
         mind.held = (Held(runner.task, thought.now), *mind.held)
     else:

@@ -7,8 +7,6 @@ within 20 ms. How runners end is written in `dispatch_ends`. Part of `core.dispa
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pgflowd.core import dispatch_ends as ends
 from pgflowd.core import happenings as on
 from pgflowd.core.mind import Cause, Held, Mode, Phase, Report, Runner, Task
@@ -93,7 +91,7 @@ def done(thought: Thought, event: on.Done) -> None:
         ends.kill(thought, runner, Cause.OUTLIVED, task=None, outcome=event.report)
         return
     thought.report(event.report)
-    _after_a_task(thought, replace(runner, ran=runner.ran + 1), bool(event.left))
+    _after_a_task(thought, runner._replace(ran=runner.ran + 1), bool(event.left))
 
 
 def _after_a_task(thought: Thought, runner: Runner, has_left: bool) -> None:

@@ -118,8 +118,7 @@ class Report:
     is_last_word: bool = False  # stands in for a report that the server refused
 
 
-@dataclass(frozen=True, slots=True)
-class Runner:
+class Runner(NamedTuple):
     """A child process; `due_at` is the next moment that matters in its phase."""
 
     id: int

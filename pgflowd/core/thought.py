@@ -7,7 +7,6 @@ with `by` or `passed`, so that the worker knows how long it may nap.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pgflowd.core.mind import MOVES, NEVER, Mind, Phase, Report, Runner, Task
@@ -49,7 +48,7 @@ class Thought:
             mind.idle = tuple(each for each in mind.idle if each != runner.id)
         elif runner.phase is Phase.STARTING:
             mind.starting -= 1
-        moved = replace(runner, phase=phase, due_at=self.by(due_at), **changes)
+        moved = runner._replace(phase=phase, due_at=self.by(due_at), **changes)
         mind.runners[runner.id] = moved
         if phase is Phase.IDLE:
             mind.idle = (*mind.idle, runner.id)
