@@ -156,20 +156,22 @@ def test_a_worker_without_pattern_keys_always_mismatches(suite):
     assert len(result["differences"]) == 2
 
 
-def test_it_takes_the_lock_that_siblings_take(shared):
+@pytest.mark.parametrize(("slug", "key"), [("f", "f"), ("MyFlow", "MyFlow"), ("MyFlow", "myflow")])
+def test_it_takes_the_locks_that_siblings_take(shared, slug, key):
     one, two = shared.session(), shared.session()
-    one.do("select pg_advisory_xact_lock(1, hashtext('f'))")
+    one.do("select pg_advisory_xact_lock(1, hashtext(%s))", key)
     two.do("set local lock_timeout = '200ms'")
 
     with pytest.raises(psycopg.errors.LockNotAvailable):
-        ensure(two, AB)
+        ensure(two, AB, slug)
     two.conn.rollback()
     one.conn.rollback()
 
-    assert told(ensure(two, AB))["status"] == "compiled"
+    assert told(ensure(two, AB, slug))["status"] == "compiled"
     held = two.value(
         "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
-        " and classid = 1 and objid = (hashtext('f')::bigint & 4294967295)::oid and granted"
+        " and classid = 1 and objid = (hashtext(%s)::bigint & 4294967295)::oid and granted",
+        key,
     )
     assert held == 1
     two.conn.rollback()
