@@ -22,7 +22,7 @@ demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
 
 test: $(TEST_READY) $(PEERS_READY)
-	$(VENV)/bin/pytest -q -n $(WORKERS) $(PYTEST_ARGS)
+	$(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
