@@ -1,5 +1,6 @@
 -- flow_shape(flow_slug): the flow as a shape with the options that are in force, so that they can
--- be compared with the code's; null for an unknown flow. A step's unset options are left out.
+-- be compared with the code's; null for an unknown flow. A step's unset options are left out, and
+-- what an older core has no column for is as it would behave.
 -- Called by: `pgflowd check`, `flows`.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
 returns jsonb language sql stable set search_path = '' as $$
@@ -7,17 +8,27 @@ returns jsonb language sql stable set search_path = '' as $$
            'options', jsonb_build_object(
              'maxAttempts', flow.opt_max_attempts, 'baseDelay', flow.opt_base_delay,
              'timeout', flow.opt_timeout),
-           'steps', coalesce((
-             select jsonb_agg(told.step || jsonb_build_object('options', jsonb_strip_nulls(
-                      jsonb_build_object(
-                        'maxAttempts', known.opt_max_attempts, 'baseDelay', known.opt_base_delay,
-                        'timeout', known.opt_timeout, 'startDelay', known.opt_start_delay)))
-                    order by told.ord)
-               from jsonb_array_elements(pgflow._get_flow_shape(flow.flow_slug) -> 'steps')
-                    with ordinality as told (step, ord)
-               join pgflow.steps as known
-                 on known.flow_slug = flow.flow_slug
-                and known.step_slug = told.step ->> 'slug'), '[]'))
+           'steps', (
+             select coalesce(jsonb_agg(jsonb_build_object(
+                      'slug', step.step_slug,
+                      'stepType', coalesce(told.it ->> 'step_type', 'single'),
+                      'dependencies', (
+                        select coalesce(jsonb_agg(dep.dep_slug order by dep.dep_slug), '[]')
+                          from pgflow.deps as dep
+                         where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug),
+                      'whenUnmet', coalesce(told.it ->> 'when_unmet', 'skip'),
+                      'whenExhausted', coalesce(told.it ->> 'when_exhausted', 'fail'),
+                      'requiredInputPattern',
+                        pgflowd._pattern(told.it -> 'required_input_pattern'),
+                      'forbiddenInputPattern',
+                        pgflowd._pattern(told.it -> 'forbidden_input_pattern'),
+                      'options', jsonb_strip_nulls(jsonb_build_object(
+                        'maxAttempts', step.opt_max_attempts, 'baseDelay', step.opt_base_delay,
+                        'timeout', step.opt_timeout, 'startDelay', told.it -> 'opt_start_delay')))
+                    order by step.step_index), '[]')
+               from pgflow.steps as step
+              cross join lateral (select to_jsonb(step) as it) as told
+              where step.flow_slug = flow.flow_slug))
     from pgflow.flows as flow
    where flow.flow_slug = flow_shape.flow_slug;
 $$;

@@ -27,7 +27,7 @@ begin
     last_run_at := (select max(run.started_at) from pgflow.runs as run
                      where run.flow_slug = flow.flow_slug);
     workers := (select count(*) from pgflow.workers as worker
-                 where worker.queue_name = flow.queue_name and worker.stopped_at is null
+                 where worker.queue_name = flow.queue_name and to_jsonb(worker) ->> 'stopped_at' is null
                    and worker.last_heartbeat_at > now() - interval '30 s');
     queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(flow.queue_name, 'q')));
     is_watched := exists (select from pg_catalog.pg_trigger as trigger

@@ -7,7 +7,8 @@
 --   I6  a message has its open task
 --   I7  the message of a completed task is no longer in the queue
 --   I8  nothing is given up in silence, and nothing fails without a text
--- Archives may be emptied by anybody, so I7 looks at the queue.
+-- Archives may be emptied by anybody, so I7 looks at the queue. Older cores keep no output of
+-- steps, so there is no I4.
 -- Called by: `pgflowd doctor`, tests.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
@@ -48,7 +49,8 @@ begin
       join pgflow.steps as step
         on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
      where step.step_type = 'map' and state.status = 'completed' and run.started_at > now() - since
-       and state.output is distinct from (
+       and to_jsonb(state) ? 'output'
+       and to_jsonb(state) -> 'output' is distinct from (
          select coalesce(jsonb_agg(task.output order by task.task_index), '[]')
            from pgflow.step_tasks as task
           where task.run_id = state.run_id and task.step_slug = state.step_slug)
