@@ -62,6 +62,20 @@ def decode(text: str | bytes | None) -> Any:
         return json.loads(text, parse_int=_long_int)
 
 
+def stored(value: Any, *, what: str = "output") -> Any:
+    """The value as the database gives it back: keys in the order of jsonb, 1e22 an integer."""
+    text = encode(value, what=what)
+    return json.loads(text, object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
+
+
+def _in_order_of_jsonb(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=lambda pair: (len(pair[0].encode()), pair[0].encode())))
+
+
+def _numeric(text: str) -> int | float:
+    return int(Decimal(text)) if "e+" in text else float(text) + 0.0  # there is no -0.0
+
+
 def copied(value: Any) -> Any:
     """A copy of a JSON value, to which anything may be done."""
     return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgflowd.core.dag import in_order
-from pgflowd.core.jsonvalue import decode, encode
+from pgflowd.core.jsonvalue import stored
 from pgflowd.core.spec import FLOW_OPTIONS, FlowSpec, StepSpec
 
 Shape = dict[str, Any]
@@ -52,7 +52,7 @@ def _step_shape(step: StepSpec) -> Shape:
 
 def _pattern(options: Mapping[str, Any], name: str) -> Shape:
     if name in options:
-        return {"defined": True, "value": decode(encode(options[name]))}  # tuples become lists
+        return {"defined": True, "value": stored(options[name])}
     return {"defined": False}
 
 

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from pgflowd.core.arguments import arguments_for
 from pgflowd.core.failure import failure_of
-from pgflowd.core.jsonvalue import copied, decode, encode
+from pgflowd.core.jsonvalue import copied, stored
 from pgflowd.core.spec import CTX, StepSpec
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
@@ -59,7 +59,7 @@ def run_flow(
     if not isinstance(flow, Flow):
         flow = _flow_of_job(flow)
     engine = Engine(flow.shape(), flow.slug)
-    row = engine.start(decode(encode(input, what="input")))
+    row = engine.start(stored(input, what="input"))
     actors = Actors(flow, row, {} if mock is None else mock, {} if fail is None else fail)
     drive(engine, actors)
     return remember(result_of(flow.slug, engine, row))
@@ -109,7 +109,7 @@ class Actors:
         own = {name: value if name == CTX else copied(value) for name, value in arguments.items()}
         self._raise_as_told(record)
         output = self._called(step, own)
-        return decode(encode(output))
+        return stored(output)
 
     def _called(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
         stand_in = self.mock.get(step.slug, step.handler)

@@ -6,12 +6,13 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
 from pgflowd.core.containment import contains
+from pgflowd.core.jsonvalue import decode, encode, stored
 from pgflowd.core.shape import differences, jsonb_text
 from pgflowd.testing.reports import json_type, retry_delay_s
 
@@ -51,6 +52,21 @@ def test_containment_is_that_of_jsonb(ask, document, pattern):
 def test_texts_and_types_of_json_are_those_of_jsonb(ask, value):
     assert ask("select %s::jsonb::text", Jsonb(value)) == jsonb_text(value)
     assert ask("select jsonb_typeof(%s::jsonb)", Jsonb(value)) == json_type(value)
+
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
+
+
+@often
+@given(value=st.recursive(numbers, lambda v: st.lists(v) | st.dictionaries(texts, v), max_leaves=9))
+@example(
+    value=[1e22, 1e23, 1.5e16, -0.0, 5e-324, 1.7976931348623157e308, {"bb": 1, "c": 2, "ä": 3}]
+)
+def test_values_come_back_as_the_database_gives_them(ask, value):
+    back = ask("select %s::jsonb::text", encode(value))
+
+    assert repr(stored(value)) == repr(decode(back))
 
 
 @often

@@ -321,3 +321,11 @@ def test_the_context_gives_the_output_of_any_step_and_the_time_of_its_own():
 
     assert run.steps["each"].output == [[[{"items": "of an item"}], None, 1000]]
     assert run.output == {"later": [{"items": "of an item"}]}
+
+
+def test_keys_come_in_the_order_that_the_database_gives_them():
+    columns = Flow("columns")
+    columns.step(slug="row")(lambda run: {"name": 1, "id": 2, **run})
+    columns.step(slug="header")(lambda row: list(row))
+
+    assert run_flow(columns, {"at": 3, "x": 4}).output == {"header": ["x", "at", "id", "name"]}
