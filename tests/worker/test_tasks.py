@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pgflowd.testing.until import until
+
 DIAMOND = """
     from pgflowd import Flow
 
@@ -35,3 +37,80 @@ def test_a_diamond_runs_to_its_end(start_worker):
     assert worker.output(run) == {"save": [6, "sss"]}
     assert worker.outcomes(run) == ["completed"] * 4
     assert worker.drain() == 0
+
+
+MAPS = """
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=2, base_delay=0, timeout=5)
+
+    @flow.step
+    def items(run): return run["items"]
+
+    @flow.map(over="items")
+    def double(item): return item * 2
+
+    @flow.step
+    def total(double): return sum(double)
+"""
+
+
+def test_row_57_a_map_of_nothing_completes(start_worker):
+    worker = start_worker(MAPS)
+
+    run = worker.start_run({"items": []})
+
+    assert worker.output(run) == {"total": 0}
+
+
+def test_row_57_a_map_of_thousands_completes_in_order(start_worker):
+    worker = start_worker(MAPS)
+
+    run = worker.start_run({"items": list(range(3000))})
+
+    assert worker.output(run, 30) == {"total": 2999 * 3000}
+    query = "select output from pgflow.step_states where step_slug = 'double'"
+    assert worker.value(query) == [2 * n for n in range(3000)]
+
+
+def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker):
+    worker = start_worker(MAPS)
+
+    wrong = worker.start_run({"items": {"not": "an array"}})
+    until(lambda: worker.status(wrong) == "failed")
+
+    assert worker.output(worker.start_run({"items": [1]})) == {"total": 2}
+
+
+def test_row_75_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, database):
+    worker = start_worker(DIAMOND)
+    idle = database.connect(autocommit=False)
+    idle.execute("select pgflow.start_flow('flow', '{\"url\": \"y\"}')")
+
+    run = worker.start_run({"url": "x"})
+
+    assert worker.completed(run, 5)
+    idle.rollback()
+
+
+def test_g2_a_repeated_run_of_chains_tells_each_outcome_once(start_worker):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", timeout=5)
+
+        @flow.step
+        def a(run): return run["n"]
+
+        @flow.step
+        def b(a): return a + 1
+
+        @flow.step
+        def c(b): return b + 1
+    """
+    worker = start_worker(module, max_concurrency=3)
+
+    runs = [worker.start_run({"n": n}) for n in range(100)]
+
+    assert [worker.output(run, 20) for run in runs] == [{"c": n + 2} for n in range(100)]
+    query = "select count(*), count(distinct (run_id, step_slug)) from pgflowd.attempts"
+    assert worker.conn.execute(query).fetchone() == (300, 300)
