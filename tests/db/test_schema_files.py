@@ -69,7 +69,7 @@ def test_every_function_with_its_owners_rights_has_an_empty_search_path(conn: Co
     query = (
         "select oid::regprocedure::text from pg_proc where prosecdef"
         " and pronamespace in ('pgflow'::regnamespace, 'pgflowd'::regnamespace)"
-        """ and not coalesce('search_path=""' = any (proconfig), false)"""
+        """ and not coalesce('search_path="", pg_temp' = any (proconfig), false)"""
     )
 
     assert conn.execute(query).fetchall() == []

@@ -81,6 +81,21 @@ def test_a_client_may_do_nothing_else(client, query):
     assert isinstance(error, psycopg.errors.InsufficientPrivilege)
 
 
+def test_a_definer_function_does_not_trust_the_caller_s_temporary_types(client):
+    client.do("create temporary sequence calls; grant all on sequence pg_temp.calls to d_stranger")
+    for name in ("uuid", "text", "jsonb", "int4"):
+        client.do(
+            f"create function pg_temp.trap(pg_catalog.{name}) returns boolean language sql"
+            " as $$ select nextval('pg_temp.calls') > 0 $$"
+        )
+        client.do(f"create domain pg_temp.{name} as pg_catalog.{name} check (pg_temp.trap(value))")
+
+    document = client.value("select pgflow.start_flow_with_states('f', '{}'::pg_catalog.jsonb)")
+    client.value("select pgflow.get_run_with_states(%s)", document["run"]["run_id"])
+
+    assert client.value("select is_called from pg_temp.calls") is False
+
+
 def test_a_definer_function_does_not_trust_the_caller_s_search_path(client):
     client.do("reset role")
     client.do("create schema trap; grant all on schema trap to d_stranger")

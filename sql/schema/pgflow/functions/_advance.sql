@@ -4,7 +4,7 @@
 -- runs with a condition or an empty map are walked one by one.
 -- Called by: _complete_tasks, _exhaust_step.   Locks: states by slug (runs are locked already).
 create or replace function pgflow._advance(run_ids uuid[], step_slugs text[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   ended_runs uuid[];

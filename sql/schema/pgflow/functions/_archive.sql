@@ -2,7 +2,7 @@
 -- that are archived already do no harm.
 -- Called by: everything that ends a task.   Locks: the messages (tasks are locked already).
 create or replace function pgflow._archive(flow_slugs text[], message_ids bigint[])
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   select pgmq.archive(queue.name, queue.messages)
     from (select pgflow._queue_name(done.flow_slug) as name,
                  array_agg(done.message_id order by done.message_id) as messages

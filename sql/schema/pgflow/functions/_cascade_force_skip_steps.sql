@@ -4,7 +4,7 @@
 -- Called by: cascade_resolve_conditions, _exhaust_step.   Locks: run, states, tasks, messages.
 create or replace function pgflow._cascade_force_skip_steps(
   run_id uuid, step_slug text, skip_reason text)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := _cascade_force_skip_steps.run_id;

@@ -1,7 +1,7 @@
 -- _check_map_input(flow_slug, input): a flow with a root map needs an array to map over.
 -- Called by: start_flows.   Locks: nothing.
 create or replace function pgflow._check_map_input(flow_slug text, input jsonb)
-returns void language plpgsql stable set search_path = '' as $$
+returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin
   if jsonb_typeof(input) = 'array'
      or not exists (select from pgflow.steps as step

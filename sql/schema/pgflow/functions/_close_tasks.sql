@@ -4,7 +4,7 @@
 -- Called by: _skip_steps, _cascade_force_skip_steps, _fail_run.
 -- Locks: the tasks by slug and index, then the messages.
 create or replace function pgflow._close_tasks(run_id uuid, skipped_steps text[] default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   flows text[];

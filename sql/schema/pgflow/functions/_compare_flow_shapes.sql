@@ -1,7 +1,7 @@
 -- _compare_flow_shapes(p_local, p_db): what differs, as texts; steps are met by position.
 -- Called by: ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow._compare_flow_shapes(p_local jsonb, p_db jsonb)
-returns text[] language plpgsql stable set search_path = '' as $$
+returns text[] language plpgsql stable set search_path = '', pg_temp as $$
 declare
   local_steps constant jsonb := coalesce(p_local -> 'steps', '[]');
   db_steps constant jsonb := coalesce(p_db -> 'steps', '[]');

@@ -2,7 +2,7 @@
 -- An absent slug, type or mode is no difference; an absent pattern differs from "not defined".
 -- Called by: _compare_flow_shapes.   Locks: nothing.
 create or replace function pgflow._compare_steps(step_index int, first jsonb, second jsonb)
-returns text[] language sql stable set search_path = '' as $$
+returns text[] language sql stable set search_path = '', pg_temp as $$
   with aspect (place, label, mine, theirs, form) as (
     select 1, 'slug', first ->> 'slug', second ->> 'slug', '''%s'' vs ''%s'''
     union all

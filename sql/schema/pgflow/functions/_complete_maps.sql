@@ -2,7 +2,7 @@
 -- the tasks' outputs in the order of the index, SQL null as null. Other steps are passed over.
 -- Called by: _complete_tasks.   Locks: the states (runs are locked already).
 create or replace function pgflow._complete_maps(run_ids uuid[], step_slugs text[])
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   update pgflow.step_states as state
      set status = 'completed', completed_at = greatest(now(), state.started_at),
          output = (select jsonb_agg(task.output order by task.task_index)

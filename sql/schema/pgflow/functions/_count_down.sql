@@ -9,7 +9,7 @@
 create or replace function pgflow._count_down(
   run_ids uuid[], step_slugs text[],
   out ready_runs uuid[], out ready_steps text[], out unsettled uuid[])
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   with edge as (

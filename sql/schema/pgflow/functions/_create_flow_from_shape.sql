@@ -2,7 +2,7 @@
 -- What the shape leaves out takes the default; "flowType" (flow or job) is ours.
 -- Called by: ensure_flow_compiled.   Locks: the flow's definition (_lock_flow).
 create or replace function pgflow._create_flow_from_shape(p_flow_slug text, p_shape jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   options jsonb := coalesce(p_shape -> 'options', '{}');
   step jsonb;

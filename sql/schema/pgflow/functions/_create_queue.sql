@@ -1,7 +1,7 @@
 -- _create_queue(flow_slug): the flow's queue, unless it exists, and its wake-up trigger.
 -- Called by: create_flow.   Locks: pgmq's lock of the queue name.
 create or replace function pgflow._create_queue(flow_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue constant text := pgflow._queue_name(flow_slug);
 begin

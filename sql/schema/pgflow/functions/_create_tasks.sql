@@ -3,7 +3,7 @@
 -- the message says which task it is for, so the task is read off it.
 -- Called by: start_flows, _start_steps.   Locks: the new rows.
 create or replace function pgflow._create_tasks(run_ids uuid[], step_slugs text[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   batch record;

@@ -2,7 +2,7 @@
 -- A skipped dep has no key; a completed one with SQL null has JSON null; none gives {}.
 -- Called by: _unmet_steps, _start_tasks.   Locks: nothing.
 create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select coalesce(jsonb_object_agg(state.step_slug, state.output), '{}')
     from pgflow.deps as dep
     join pgflow.step_states as state

@@ -3,7 +3,7 @@
 -- with or without what is downstream. Once per step, however many of its tasks end so.
 -- Called by: _fail_tasks.   Locks: states, tasks, messages (the run is locked already).
 create or replace function pgflow._exhaust_step(run_id uuid, step_slug text, error_message text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := _exhaust_step.run_id;

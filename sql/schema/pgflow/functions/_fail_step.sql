@@ -5,7 +5,7 @@
 -- Locks: state, tasks, messages (the run is locked already).
 create or replace function pgflow._fail_step(
   run_id uuid, step_slug text, error_message text, run_first boolean default false)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := _fail_step.run_id;

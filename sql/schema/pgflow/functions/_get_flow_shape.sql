@@ -1,7 +1,7 @@
 -- _get_flow_shape(p_flow_slug): the flow as a shape, without options; no steps for an unknown.
 -- Called by: ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow._get_flow_shape(p_flow_slug text)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select jsonb_build_object('steps', coalesce(jsonb_agg(jsonb_build_object(
            'slug', step.step_slug,
            'stepType', step.step_type,

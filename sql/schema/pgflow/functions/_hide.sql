@@ -3,7 +3,7 @@
 -- Called by: _fail_tasks, _start_tasks, _recover_stalled.
 -- Locks: the messages (tasks are locked already).
 create or replace function pgflow._hide(flow_slugs text[], message_ids bigint[], seconds int[])
-returns bigint language sql set search_path = '' as $$
+returns bigint language sql set search_path = '', pg_temp as $$
   select coalesce(sum((select count(*) from pgflow.set_vt_batch(queue.name, queue.messages, queue.seconds))), 0)::bigint
     from (select pgflow._queue_name(hidden.flow_slug) as name,
                  array_agg(hidden.message_id order by hidden.message_id) as messages,

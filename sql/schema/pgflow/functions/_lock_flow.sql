@@ -3,7 +3,7 @@
 -- lower case, those before as it is. Slugs equal but for case meet in the first.
 -- Called by: create_flow, add_step, ensure_flow_compiled, delete_flow_and_data.
 create or replace function pgflow._lock_flow(flow_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pg_advisory_xact_lock(1, hashtext(lower(_lock_flow.flow_slug)));
   if _lock_flow.flow_slug <> lower(_lock_flow.flow_slug) then

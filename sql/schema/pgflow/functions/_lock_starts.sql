@@ -3,7 +3,7 @@
 -- the other's work half done. The key is none that a slug may have.
 -- Called by: start_flows, delete_flow_and_data.
 create or replace function pgflow._lock_starts(flow_slug text, to_delete boolean default false)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   key constant int := hashtext('starts of ' || lower(_lock_starts.flow_slug));
 begin

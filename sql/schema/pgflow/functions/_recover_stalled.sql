@@ -5,7 +5,7 @@
 -- Called by: requeue_stalled_tasks, recover_stalled_tasks.
 -- Locks: tasks by slug and index within each flow (skips locked), then messages.
 create or replace function pgflow._recover_stalled(slack interval, out requeued int, out queues int)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   one_flow text;

@@ -2,7 +2,7 @@
 -- Says what is missing where pg_cron is; one before 1.5 runs each minute what should run more often.
 -- Called by: setup_ensure_workers_cron, setup_requeue_stalled_tasks_cron.   Locks: cron's rows.
 create or replace function pgflow._schedule(job_name text, cron_interval text, command text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if to_regclass('cron.job') is null then
     raise exception 'the cron job % needs the extension pg_cron, which this database has not', job_name

@@ -4,7 +4,7 @@
 -- texts, and says `truncated`, and the reader looks at the row.
 -- Called by: _send_run_events, _send_step_events.   Locks: nothing.
 create or replace function pgflow._send_events(run_ids uuid[], names text[], payloads jsonb[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   if to_regprocedure('realtime.send(jsonb, text, text, boolean)') is not null then
     perform realtime.send(event.payload, event.name, 'pgflow:run:' || event.run_id, false)

@@ -1,7 +1,7 @@
 -- _send_run_events(run_ids): the event that tells the present status of each run.
 -- Called by: start_flows, _settle_runs, _fail_run.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   select pgflow._send_events(array_agg(event.run_id order by event.ord),
                              array_agg('run:' || event.status order by event.ord),
                              array_agg(event.payload order by event.ord))

@@ -3,7 +3,7 @@
 -- tells its error when attempts ran out, and its flow when a condition or a cascade did it.
 -- Called by: everything that moves a step.   Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   select pgflow._send_events(array_agg(event.run_id order by event.ord),
                              array_agg(event.name order by event.ord),
                              array_agg(event.payload order by event.ord))

@@ -2,7 +2,7 @@
 -- have none left.
 -- Called by: _advance, start_flows, maybe_complete_run.   Locks: the runs.
 create or replace function pgflow._settle_runs(run_ids uuid[], ended_steps int[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   completed uuid[];

@@ -3,7 +3,7 @@
 -- False when a condition has failed the run.
 -- Called by: start_flows, _advance.   Locks: see the two functions.
 create or replace function pgflow._settle_steps(run_id uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
   loop
     if not pgflow.cascade_resolve_conditions(_settle_steps.run_id) then

@@ -4,7 +4,7 @@
 -- Locks: states, tasks, messages (the run is locked already).
 create or replace function pgflow._skip_steps(
   run_id uuid, step_slugs text[], skip_reasons text[], error_message text default null)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := _skip_steps.run_id;

@@ -1,7 +1,7 @@
 -- _skip_unmet(run_id, step_slugs): plain skips by condition; the dependents go on without them.
 -- Called by: cascade_resolve_conditions.   Locks: states (the run is locked already).
 create or replace function pgflow._skip_unmet(run_id uuid, step_slugs text[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   skipped constant int := cardinality(step_slugs);

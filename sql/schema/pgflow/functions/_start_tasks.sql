@@ -8,7 +8,7 @@
 -- Called by: start_tasks, pgflowd.claim.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
-returns setof pgflow.step_task_record language plpgsql set search_path = ''
+returns setof pgflow.step_task_record language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column

@@ -5,7 +5,7 @@
 -- those that recovery gave up: their message went to the archive.
 -- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
-returns setof pgflow.step_tasks language plpgsql stable set search_path = '' set jit = off as $$
+returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp set jit = off as $$
 declare
   queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
 begin

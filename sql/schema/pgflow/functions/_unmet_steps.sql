@@ -2,7 +2,7 @@
 -- A root step is judged by the run's input, another by {slug: output} of its completed deps.
 -- Called by: cascade_resolve_conditions.   Locks: nothing.
 create or replace function pgflow._unmet_steps(run_id uuid)
-returns setof pgflow.steps language sql stable set search_path = '' as $$
+returns setof pgflow.steps language sql stable set search_path = '', pg_temp as $$
   select step.*
     from pgflow.step_states as state
     join pgflow.steps as step

@@ -3,7 +3,7 @@
 -- Called by: _complete_tasks.   Locks: task, state, messages (the run is locked already).
 create or replace function pgflow._violate_type(
   run_id uuid, step_slug text, task_index int, output jsonb)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   kind constant text := coalesce(jsonb_typeof(_violate_type.output), 'null');

@@ -8,7 +8,7 @@ create or replace function pgflow.add_step(
   step_type text default 'single', required_input_pattern jsonb default null,
   forbidden_input_pattern jsonb default null, when_unmet text default 'skip',
   when_exhausted text default 'fail')
-returns pgflow.steps language plpgsql set search_path = '' as $$
+returns pgflow.steps language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   step pgflow.steps;

@@ -4,7 +4,7 @@
 -- cascade_resolve_conditions.
 -- Called by: _settle_steps.   Locks: the run, then states.
 create or replace function pgflow.cascade_complete_taskless_steps(run_id uuid)
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := cascade_complete_taskless_steps.run_id;

@@ -3,7 +3,7 @@
 -- False when a condition has failed the run, now or before.
 -- Called by: _settle_steps.   Locks: the run, then states.
 create or replace function pgflow.cascade_resolve_conditions(run_id uuid)
-returns boolean language plpgsql set search_path = '' as $$
+returns boolean language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := cascade_resolve_conditions.run_id;

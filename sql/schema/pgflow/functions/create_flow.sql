@@ -4,7 +4,7 @@
 create or replace function pgflow.create_flow(
   flow_slug text, max_attempts int default null, base_delay int default null,
   timeout int default null)
-returns pgflow.flows language plpgsql set search_path = '' as $$
+returns pgflow.flows language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   queue constant text := pgflow._queue_name(create_flow.flow_slug);

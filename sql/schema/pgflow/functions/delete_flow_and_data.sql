@@ -4,7 +4,7 @@
 -- Called by: ensure_flow_compiled, operators.
 -- Locks: the definition, the starts (_lock_starts), then the flow's runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue constant text := pgflow._queue_name(p_flow_slug);
 begin

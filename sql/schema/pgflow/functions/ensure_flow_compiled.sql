@@ -6,7 +6,7 @@
 -- Called by: workers at start.   Locks: the flow's definition (_lock_flow).
 create or replace function pgflow.ensure_flow_compiled(
   flow_slug text, shape jsonb, allow_data_loss boolean)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   differences text[];
   status text;
@@ -32,7 +32,7 @@ end $$;
 
 create or replace function pgflow.ensure_flow_compiled(
   flow_slug text, shape jsonb, queue_mode text default null, route_map jsonb default null)
-returns jsonb language plpgsql set search_path = '' as $$
+returns jsonb language plpgsql set search_path = '', pg_temp as $$
 declare
   result jsonb;
 begin

@@ -5,7 +5,7 @@
 -- Called by: cron on the hosted platform.   Locks: the functions' rows.
 create or replace function pgflow.ensure_workers()
 returns table (function_name text, invoked boolean, request_id bigint)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   local constant boolean := pgflow.is_local();

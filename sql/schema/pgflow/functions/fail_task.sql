@@ -3,7 +3,7 @@
 -- Called by: workers of every runtime.   Locks: run, states, tasks, messages.
 create or replace function pgflow.fail_task(
   run_id uuid, step_slug text, task_index int, error_message text)
-returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
+returns setof pgflow.step_tasks language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from pgflow.runs as run where run.run_id = fail_task.run_id for no key update;
   perform pgflow._fail_tasks(

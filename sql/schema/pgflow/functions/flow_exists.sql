@@ -1,6 +1,6 @@
 -- flow_exists(p_flow_slug): is there such a flow?
 -- Called by: the Elixir edition, ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow.flow_exists(p_flow_slug text)
-returns boolean language sql stable set search_path = '' as $$
+returns boolean language sql stable set search_path = '', pg_temp as $$
   select exists (select from pgflow.flows as flow where flow.flow_slug = p_flow_slug);
 $$;

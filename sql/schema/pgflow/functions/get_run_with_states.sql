@@ -4,7 +4,7 @@
 -- so that a role which may read no table can follow its runs.
 -- Called by: clients, start_flow_with_states.   Locks: nothing.
 create or replace function pgflow.get_run_with_states(run_id uuid)
-returns jsonb language sql volatile security definer set search_path = '' as $$
+returns jsonb language sql volatile security definer set search_path = '', pg_temp as $$
   select jsonb_build_object(
            'run', to_jsonb(run),
            'steps', (select coalesce(jsonb_agg(to_jsonb(state)), '[]')

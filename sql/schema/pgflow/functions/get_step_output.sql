@@ -1,7 +1,7 @@
 -- get_step_output(p_run_id, p_step_slug): the step's output; null while there is none.
 -- Called by: the Elixir edition.   Locks: nothing.
 create or replace function pgflow.get_step_output(p_run_id uuid, p_step_slug text)
-returns jsonb language sql stable set search_path = '' as $$
+returns jsonb language sql stable set search_path = '', pg_temp as $$
   select state.output
     from pgflow.step_states as state
    where state.run_id = p_run_id and state.step_slug = p_step_slug;

@@ -3,7 +3,7 @@
 -- not `run`, the key under which older workers find the run's input. Null is no slug: false.
 -- Called by: the check constraints of flows and steps.   Locks: nothing.
 create or replace function pgflow.is_valid_slug(slug text)
-returns boolean language sql immutable parallel safe set search_path = '' as $$
+returns boolean language sql immutable parallel safe set search_path = '', pg_temp as $$
   select coalesce(length(is_valid_slug.slug) <= 128
                   and is_valid_slug.slug ~ '^[a-zA-Z_][a-zA-Z0-9_]*$'
                   and is_valid_slug.slug <> 'run', false);

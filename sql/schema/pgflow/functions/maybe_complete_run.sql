@@ -1,7 +1,7 @@
 -- maybe_complete_run(run_id): completes the run if no step of it is left. Safe at any time.
 -- Called by: siblings and operators.   Locks: the run.
 create or replace function pgflow.maybe_complete_run(run_id uuid)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from pgflow.runs as run
     where run.run_id = maybe_complete_run.run_id for no key update;

@@ -8,7 +8,7 @@ create or replace function pgflow.prune_data_older_than(
   p_retention_interval interval, p_flow_slugs text[])
 returns table (deleted_runs bigint, deleted_step_states bigint, deleted_step_tasks bigint,
                deleted_workers bigint)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 declare
   cutoff constant timestamptz := now() - p_retention_interval;
   old_runs constant uuid[] := array(
@@ -45,7 +45,7 @@ begin
 end $$;
 
 create or replace function pgflow.prune_data_older_than(retention_interval interval)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from pgflow.prune_data_older_than(prune_data_older_than.retention_interval, null);
 end $$;

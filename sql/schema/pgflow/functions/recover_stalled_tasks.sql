@@ -3,7 +3,7 @@
 -- Called by: the Elixir edition.   Locks: see _recover_stalled.
 create or replace function pgflow.recover_stalled_tasks(p_stale_threshold double precision)
 returns table (recovered_count bigint, vt_batches bigint)
-language plpgsql security definer set search_path = '' as $$
+language plpgsql security definer set search_path = '', pg_temp as $$
 begin
   return query
     select swept.requeued::bigint, swept.queues::bigint

@@ -2,7 +2,7 @@
 -- Answers how many tasks. Security definer, so that a cron job of another role may call it.
 -- Called by: cron, operators.   Locks: see _recover_stalled.
 create or replace function pgflow.requeue_stalled_tasks()
-returns int language plpgsql security definer set search_path = '' as $$
+returns int language plpgsql security definer set search_path = '', pg_temp as $$
 begin
   return (select swept.requeued from pgflow._recover_stalled(interval '30 seconds') as swept);
 end $$;

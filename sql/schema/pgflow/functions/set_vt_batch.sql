@@ -4,7 +4,7 @@
 create or replace function pgflow.set_vt_batch(queue_name text, msg_ids bigint[], vt_offsets int[])
 returns table (msg_id bigint, read_ct int, enqueued_at timestamptz, vt timestamptz,
                message jsonb, headers jsonb)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '', pg_temp as $$
 begin
   if queue_name is null or msg_ids is null or vt_offsets is null then
     return;

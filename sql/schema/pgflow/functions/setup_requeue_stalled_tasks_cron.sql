@@ -2,7 +2,7 @@
 -- happens while no daemon lives. Both may run together.
 -- Called by: db migrate where pg_cron is, operators.   Locks: cron's rows.
 create or replace function pgflow.setup_requeue_stalled_tasks_cron(cron_interval text default '15 seconds')
-returns text language plpgsql security definer set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 begin
   perform pgflow._schedule('pgflow_requeue_stalled_tasks', cron_interval, 'select pgflow.requeue_stalled_tasks()');
   return format('scheduled pgflow_requeue_stalled_tasks (%s)', cron_interval);

@@ -3,7 +3,7 @@
 -- Called by: clients.   Locks: the new rows.
 create or replace function pgflow.start_flow_with_states(
   flow_slug text, input jsonb, run_id uuid default null)
-returns jsonb language plpgsql security definer set search_path = '' as $$
+returns jsonb language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   new_id uuid;
 begin

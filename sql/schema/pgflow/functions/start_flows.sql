@@ -5,7 +5,7 @@
 -- Called by: start_flow, clients.   Locks: the flow against deletion (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(
   flow_slug text, inputs jsonb[], run_ids uuid[] default null)
-returns setof pgflow.runs language plpgsql set search_path = ''
+returns setof pgflow.runs language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column

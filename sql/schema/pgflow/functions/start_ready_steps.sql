@@ -1,7 +1,7 @@
 -- start_ready_steps(run_id): starts the steps of a run that wait for nothing any more.
 -- Called by: _advance, start_flows.   Locks: the run, then its ready states by slug.
 create or replace function pgflow.start_ready_steps(run_id uuid)
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   ready text[];

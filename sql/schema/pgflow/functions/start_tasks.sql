@@ -3,14 +3,14 @@
 -- the step where a flow has a queue per step: ours never has.
 -- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
-returns setof pgflow.step_task_record language sql set search_path = '' as $$
+returns setof pgflow.step_task_record language sql set search_path = '', pg_temp as $$
   select * from pgflow._start_tasks(
     start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
 $$;
 
 create or replace function pgflow.start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, queue_name text, step_slug text default null)
-returns setof pgflow.step_task_record language plpgsql set search_path = '' as $$
+returns setof pgflow.step_task_record language plpgsql set search_path = '', pg_temp as $$
 begin
   if queue_name is null then
     raise exception 'start_tasks needs the name of the queue' using errcode = 'null_value_not_allowed';

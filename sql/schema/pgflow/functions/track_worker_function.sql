@@ -3,7 +3,7 @@
 -- Called by: HTTP workers at start.   Locks: the function's row.
 create or replace function pgflow.track_worker_function(
   function_name text, start_mode text default 'http')
-returns void language sql set search_path = '' as $$
+returns void language sql set search_path = '', pg_temp as $$
   insert into pgflow.worker_functions as known (function_name, start_mode, created_at, updated_at)
   values (track_worker_function.function_name, track_worker_function.start_mode,
           clock_timestamp(), clock_timestamp())

@@ -3,7 +3,7 @@
 -- PostgreSQL folds equal ones of a transaction. It saves time and decides nothing.
 -- Called by: the statement trigger that watch_queue puts on pgmq.q_<queue>.   Locks: nothing.
 create or replace function pgflowd.notify_queue()
-returns trigger language plpgsql set search_path = '' as $$
+returns trigger language plpgsql set search_path = '', pg_temp as $$
 begin
   perform pg_notify('pgflowd', substr(tg_table_name::text, 3));
   return null;
