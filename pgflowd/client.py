@@ -301,11 +301,14 @@ def _refuse(given: object) -> None:
 
 
 def _refuse_kind(database: object, other: type[Any], name: str) -> None:
-    """Tell of a connection for the other client, and of None, which is no URL."""
+    """Tell of a connection for the other client, of a stranger's, and of None, which is no URL."""
     if database is None:
         raise TypeError(f"{name}(None): without an argument {name}() takes the libpq environment")
     if isinstance(database, other):
         raise TypeError(f"{name} cannot use {other.__name__}; that is for the other client")
+    if not isinstance(database, str) and not hasattr(database, "pgconn"):
+        kind = type(database).__name__
+        raise TypeError(f"{name} takes a URL or a psycopg connection, not a {kind} around one")
 
 
 def _id_or_new(run_id: RunId | None) -> UUID:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -493,6 +494,8 @@ def test_mistaken_arguments_are_told_as_what_they_are(client, conn):
         Client(None)
     with pytest.raises(TypeError, match="AsyncClient cannot use Connection"):
         AsyncClient(conn)
+    with pytest.raises(TypeError, match="psycopg connection, not a SimpleNamespace around one"):
+        client.start_flow("greet", 1, conn=SimpleNamespace(connection=conn))
 
 
 def test_a_connection_of_the_caller_may_have_cursors_of_its_own(client, conn, database):
