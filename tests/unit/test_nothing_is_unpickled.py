@@ -1,0 +1,23 @@
+"""Row 108 and trap 7: between processes there are only JSON and descriptors, and no shared locks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import pgflowd
+
+SOURCES = sorted(Path(pgflowd.__file__).parent.rglob("*.py"))
+FORBIDDEN = re.compile(
+    r"\b(import|from)\s+(pickle|dill|marshal|shelve)\b"
+    r"|\bmultiprocess(ing)?\.(Queue|SimpleQueue|Lock|RLock|Event|Manager|Pool|Pipe)\b"
+    r"|\bfrom multiprocess(ing)? import\b"
+    r"|_fork\.(Queue|SimpleQueue|Lock|RLock|Event|Manager|Pool|Pipe)\b"
+)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_no_module_unpickles_or_shares_a_lock(source):
+    assert not FORBIDDEN.search(source.read_text())
