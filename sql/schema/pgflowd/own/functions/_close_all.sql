@@ -5,8 +5,7 @@
 create or replace function pgflowd._close_all(
   elements pgflowd.element[], became pgflowd.answer[], outputs jsonb[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
   history text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
                              where setting.name = 'history'), 'all');
