@@ -263,7 +263,8 @@ select queue.queue_name from pgmq.list_queues() as queue
 """
 _GONE_WORKERS = """
 select count(*) from pgflow.workers as worker
- where to_jsonb(worker) ->> 'stopped_at' is null and worker.last_heartbeat_at < now() - interval '5 minutes'
+ where to_jsonb(worker) ->> 'stopped_at' is null
+   and worker.last_heartbeat_at < now() - interval '5 minutes'
 """
 _VIOLATIONS = """
 select invariant, flow_slug, run_id, step_slug, task_index, detail

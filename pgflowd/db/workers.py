@@ -45,7 +45,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
         conn.execute("select pg_advisory_xact_lock(1, hashtext(lower(%s)))", (slug,))
         query = "select pgflow.flow_exists(%s)"
         if _value(conn, query, (slug,)):
-            known = _value(conn, "select pgflow._get_flow_shape(%s)", (slug,))
+            known = _value(conn, "select pgflowd.flow_shape(%s)", (slug,))
             found = differences(shape, known)
             if not found:
                 return _other_options(conn, slug, shape)

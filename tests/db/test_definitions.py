@@ -1,0 +1,82 @@
+"""Definitions: code beside database, as workers and operators see them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgflowd import Flow
+from pgflowd.db import definitions, workers
+from pgflowd.errors import DatabaseError
+
+
+def flow(**options: int) -> Flow:
+    made = Flow("shop", **options)
+
+    @made.step(timeout=20)
+    def first(run): ...
+
+    @made.map(over=first, if_={"kind": "x"}, when_unmet="fail")
+    def second(item): ...
+
+    return made
+
+
+@pytest.fixture
+def conn(database):
+    return database.connect()
+
+
+def test_what_was_deployed_is_the_same_with_all_options(conn):
+    shape = flow(max_attempts=4, base_delay=2, timeout=30).shape()
+
+    assert definitions.compare(conn, "shop", shape) == definitions.Comparison(exists=False)
+    assert definitions.deploy(conn, "shop", shape)
+    assert not definitions.deploy(conn, "shop", shape)
+    assert definitions.compare(conn, "shop", shape) == definitions.Comparison(exists=True)
+
+
+def test_options_tuned_in_the_database_are_told_to_operators_and_workers(conn):
+    shape = flow(timeout=30).shape()
+    definitions.deploy(conn, "shop", shape)
+    conn.execute("update pgflow.flows set opt_timeout = 99")
+    conn.execute("update pgflow.steps set opt_timeout = null where step_slug = 'first'")
+
+    compared = definitions.compare(conn, "shop", shape)
+    warnings = workers.define(conn, "shop", shape, "create")
+
+    assert compared.shape == []
+    assert compared.options == [
+        "timeout is 30 in the code, 99 in the database; the database rules",
+        "step first: timeout is 20 in the code, unset in the database; the database rules",
+    ]
+    assert [(one.code, one.text) for one in warnings] == [
+        ("W310", f"shop: {text}") for text in compared.options
+    ]
+
+
+def test_another_shape_is_refused_and_nothing_changes(conn):
+    definitions.deploy(conn, "shop", flow().shape())
+    other = flow()
+
+    @other.step
+    def third(second): ...
+
+    with pytest.raises(DatabaseError, match="E306"):
+        definitions.deploy(conn, "shop", other.shape())
+
+    assert definitions.compare(conn, "shop", other.shape()).shape == [
+        "Step count differs: 3 vs 2",
+        "Step at index 2: missing in second shape (first has 'third')",
+    ]
+
+
+def test_a_script_survives_every_quote(conn):
+    made = Flow("shop")
+
+    @made.step(if_={"it's": "$pgflowd$ \\ '"})
+    def first(run): ...
+
+    script = definitions.script("shop", made.shape(), "shop.py:1")
+
+    conn.execute(script.encode())
+    assert definitions.compare(conn, "shop", made.shape()) == definitions.Comparison(exists=True)
