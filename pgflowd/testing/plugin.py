@@ -3,6 +3,7 @@ Plugin: the fixtures for testing flows on a real database, found by pytest on it
 
     pgflow_server   the server of the whole run: an embedded one, or that of `--pgflow-dsn`
     pgflow_db       a fresh database with our schema, dropped after the test
+    pgflow_daemon   a daemon that serves the project's flows in it, as the config names them
 
 The embedded server is shared by all runs of a project at a time, xdist's workers among them;
 the last one stops it and removes its data. It gives up durability for speed: it never syncs,
@@ -24,9 +25,16 @@ import pytest
 from pgflowd.testing.pictures import pytest_runtest_makereport
 
 if TYPE_CHECKING:
+    from pgflowd.testing.daemon import Daemon
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
-__all__ = ["pgflow_db", "pgflow_server", "pytest_addoption", "pytest_runtest_makereport"]
+__all__ = [
+    "pgflow_daemon",
+    "pgflow_db",
+    "pgflow_server",
+    "pytest_addoption",
+    "pytest_runtest_makereport",
+]
 
 MEMORY = Path("/dev/shm")
 ROOM_NEEDED = 1 << 30
@@ -63,6 +71,15 @@ def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
     """A fresh database with our schema: `dsn`, `client`, and `connect()`."""
     with pgflow_server.database() as database:
         yield database
+
+
+@pytest.fixture
+def pgflow_daemon(request: pytest.FixtureRequest, pgflow_db: ScratchDatabase) -> Iterator[Daemon]:
+    """A daemon on `pgflow_db`, ready: `pid`, and what it logged so far as `log`."""
+    from pgflowd.testing.daemon import daemon_of
+
+    with daemon_of(request.config.rootpath, pgflow_db.dsn) as daemon:
+        yield daemon
 
 
 @contextmanager

@@ -22,6 +22,27 @@ def test_for_real(pgflow_db):
     assert row[1] == 0
 """
 
+WITH_A_DAEMON = """
+def test_for_real(pgflow_db, pgflow_daemon):
+    run = pgflow_db.client.start_flow_sync("double", 4, timeout=20)
+
+    assert run.output == {"perform": 8}, pgflow_daemon.log
+
+def test_another_time(pgflow_db, pgflow_daemon):
+    pgflow_db.client.start_flow("forever", None)
+    assert pgflow_daemon.pid
+"""
+JOBS = """
+import time
+from pgflowd import job
+
+@job("double")
+def double(run): return 2 * run
+
+@job("forever")
+def forever(run): time.sleep(600)
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
@@ -50,6 +71,24 @@ def test_a_server_of_the_users_own_is_used_when_named(project: Path, server: Scr
     assert "1 passed" in run_pytest(project, f"--pgflow-dsn={server.dsn}")
 
 
+def test_a_daemon_serves_the_flows_of_the_project_in_the_database_of_the_test(project: Path):
+    (project / "test_flow.py").write_text(WITH_A_DAEMON)
+    (project / "jobs.py").write_text(JOBS)
+    (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["jobs"]\ndefinitions = "verify"\n')
+
+    assert "2 passed" in run_pytest(project)
+
+
+def test_a_daemon_that_cannot_start_says_why(project: Path):
+    (project / "test_flow.py").write_text(WITH_A_DAEMON)
+    (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["jobz"]\n')
+
+    said = run_pytest(project, "-x", status=1)
+
+    assert "the daemon did not start" in said
+    assert "No module named 'jobz'" in said
+
+
 def test_a_project_that_asks_for_no_database_starts_none(project: Path):
     (project / "test_flow.py").write_text(
         "import sys\ndef test_quick():\n    assert 'psycopg' not in sys.modules\n"
@@ -76,7 +115,7 @@ def test_data_from_before_a_reboot_are_not_used_again(
     assert plugin.directory_for(project, None) != before
 
 
-def run_pytest(project: Path, *flags: str) -> str:
+def run_pytest(project: Path, *flags: str, status: int = 0) -> str:
     """Run pytest in the project, as its owner would, and return what it printed."""
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *flags],
@@ -87,7 +126,7 @@ def run_pytest(project: Path, *flags: str) -> str:
         text=True,
         timeout=120,
     )
-    assert ended.returncode == 0, ended.stdout
+    assert ended.returncode == status, ended.stdout
     return ended.stdout
 
 
