@@ -87,6 +87,8 @@ def _detail(step: StepTasks, state: StepState | None, status: str, now: datetime
     words = [lasted(took_s) if ended else _so_far(took_s)]
     if status == "skipped":
         words = ["skipped"]
+    elif step.queued and not step.running and step.tasks == 1:
+        return "waits"
     if step.tasks > 1:
         words.append(f"{step.completed}/{step.tasks}" if not ended else f"{step.tasks} tasks")
     elif step.attempts > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from uuid import UUID, uuid4
 
 import pytest
@@ -549,3 +550,14 @@ def test_a_database_without_a_schema_is_told(pgflowd, empty_database):
 
     assert ended.code == 78
     assert "E302" in ended.err and "pgflowd db migrate" in ended.err
+
+
+def test_an_interrupted_follow_says_that_the_run_goes_on(shop, elsewhere):
+    run_id = shop.start("send_email")
+    with Background("runs", "follow", "@last", "--database-url", shop.database.dsn) as following:
+        until(lambda: following.lines, within_s=20)
+        following.process.send_signal(signal.SIGINT)
+
+        assert following.ended() == 130
+        assert following.process.stderr is not None
+        assert f"run {str(run_id)[-8:]} goes on" in following.process.stderr.read()

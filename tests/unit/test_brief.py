@@ -1,0 +1,72 @@
+"""Brief: values, times and names in few words."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgflowd.core.brief import ago, between, brief, counted, cut, lasted, short_id, size, spoken
+
+NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=200),
+    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=9), inner),
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "column", "sentence"),
+    [
+        (0, "0.00s", "0 s"),
+        (0.304, "0.30s", "0.3 s"),
+        (2.754, "2.75s", "2.75 s"),
+        (12.4, "12s", "12 s"),
+        (125, "2m05s", "2 m 5 s"),
+        (12_000, "3h20m", "3 h 20 m"),
+        (360_000, "4d4h", "4 d 4 h"),
+        (-1, "0.00s", "0 s"),
+    ],
+)
+def test_durations_for_columns_and_for_sentences(seconds, column, sentence):
+    assert (lasted(seconds), spoken(seconds)) == (column, sentence)
+
+
+def test_what_lies_in_the_future_by_a_wrong_clock_was_just_now():
+    assert ago(NOW - timedelta(seconds=4.4), NOW) == "4 s ago"
+    assert ago(NOW + timedelta(seconds=9), NOW) == "0 s ago"
+    assert between(NOW, NOW - timedelta(seconds=1)) == 0.0
+    assert between(None, NOW) is None
+
+
+def test_long_texts_say_how_long_they_are():
+    assert brief({"html": "x" * 1200}) == '{"html": "' + "x" * 40 + '… 1.2 kB"}'
+    assert brief(list(range(100))).endswith('19, "… 80 more"]')
+    assert brief([[[[["deep"]]]]]) == '[[[[["…"]]]]]'
+
+
+def test_a_short_value_is_itself():
+    assert brief({"a": [1, None, True, "ü"]}) == '{"a": [1, null, true, "ü"]}'
+
+
+@given(JSON, st.integers(min_value=1, max_value=300))
+def test_no_value_is_longer_than_its_room(value, width):
+    assert len(brief(value, width)) <= width
+    assert "\n" not in brief(value, width)
+
+
+@given(JSON)
+def test_what_fits_is_json(value):
+    shown = brief(value, 10_000_000)
+
+    json.loads(shown)
+
+
+def test_names_and_numbers():
+    assert short_id("019bc0de-4a51-7c02-9f6e-12ab7f3a9c12") == "7f3a9c12"
+    assert (cut("abcdef", 4), cut("abcd", 4)) == ("abc…", "abcd")
+    assert [size(number) for number in (812, 1200, 15_000_000)] == ["812 B", "1.2 kB", "15 MB"]
+    assert (counted(1, "run"), counted(3, "run")) == ("1 run", "3 runs")
