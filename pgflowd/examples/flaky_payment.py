@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pgflowd import Flow
-from pgflowd.flow import Context
+from pgflowd import Context, Flow
 
 flow = Flow("flaky_payment", max_attempts=3, base_delay=1, timeout=10)
 
