@@ -43,7 +43,7 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
     "runs_flow_slug_fkey": UnknownFlow,
     "runs_pkey": RunExists,
 }
-UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]|25006")
+UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 NOT_THERE = {"3F000", "42P01", "42883"}  # schema, table, function
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
@@ -70,6 +70,8 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         return _denied(text, user)
     if state in NOT_THERE and _OUR_SCHEMA.search(text):
         return _not_there(text)
+    if state == "25006":
+        return _read_only(text)
     if UNREACHABLE.fullmatch(state):
         return _lost(text)
     if state == "P0001" and _MAP_INPUT.match(text):
@@ -79,6 +81,11 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
 
 def _lost(text: str) -> Unreachable:
     return Unreachable(f"the database is not there: {text}", next="see that it runs")
+
+
+def _read_only(text: str) -> Unreachable:
+    remedy = "see that it is the primary, and the transaction not read-only"
+    return Unreachable(f"the database takes no changes: {text}", next=remedy)
 
 
 def _not_there(text: str) -> DatabaseError:

@@ -21,6 +21,7 @@ from pgflowd.errors import (
     RunEnded,
     RunExists,
     UnknownFlow,
+    Unreachable,
 )
 
 RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do this'; end $$"
@@ -47,6 +48,13 @@ def test_our_own_states_become_our_errors_with_text_and_hint(
         empty.execute(RAISE.format(state).encode())
 
     assert (caught.value.code, caught.value.text, caught.value.next) == (code, "said", "do this")
+
+
+def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection) -> None:
+    conn.execute("set default_transaction_read_only = on")
+
+    with pytest.raises(Unreachable, match="takes no changes: cannot execute"), translated(conn):
+        conn.execute("create table t ()")
 
 
 def test_every_state_of_ours_is_tested_above() -> None:
