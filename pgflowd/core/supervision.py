@@ -13,12 +13,13 @@ from dataclasses import replace
 from pgflowd.core.actions import Action, Kill, Parked, Restarting
 from pgflowd.core.backoff import restart_delay_s
 from pgflowd.core.lifecycle import Phase, State
+from pgflowd.core.patience import may_try, patience
 from pgflowd.core.tree import Child, Tree
 from pgflowd.core.turn import Turn
 from pgflowd.core.verdicts import Exit, Kind
+from pgflowd.core.waiting import count_waiting, judge_waiting, note_waiting
 
 KEPT_EXITS = 6
-UNREACHABLE = 69
 
 Result = tuple[Tree, list[Action]]
 
@@ -28,7 +29,7 @@ def on_ready(tree: Tree, id: str, now: float) -> Result:
     turn = Turn(tree, now)
     child = tree.child(id)
     if child is not None and child.state is State.STARTING:
-        _count_waiting(turn)
+        count_waiting(turn)
         turn.change(
             child,
             State.UP,
@@ -38,7 +39,7 @@ def on_ready(tree: Tree, id: str, now: float) -> Result:
             deadline=None,
             waiting_for=None,
         )
-        _note_waiting(turn)
+        note_waiting(turn)
         turn.settle()
     return turn.result()
 
@@ -49,32 +50,15 @@ def on_heard(tree: Tree, id: str, now: float) -> Result:
     return (tree.put(replace(child, heard=now)) if child else tree), []
 
 
-def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> Result:
-    """A child waits for the database, so its start's clock stands still; None: it goes on."""
-    turn = Turn(tree, now)
-    child = tree.child(id)
-    if child is None or child.state is not State.STARTING:
-        return turn.result()
-    _count_waiting(turn)
-    if what and child.waiting_for is None:
-        left = max(0.0, (child.deadline or now) - now)
-        turn.change(child, waiting_for=what, left_s=left, deadline=None, heard=now)
-    elif not what and child.waiting_for is not None:
-        turn.change(child, waiting_for=None, deadline=now + child.left_s, heard=now)
-    _note_waiting(turn)
-    _judge_waiting(turn)
-    return turn.result()
-
-
 def on_exit(tree: Tree, id: str, exit: Exit, now: float) -> Result:
     """A child has ended, its Unix session is killed, and its pipe is read."""
     turn = Turn(tree, now)
     child = tree.child(id)
     if child is None or not child.state.is_alive:
         return turn.result()
-    _count_waiting(turn)
+    count_waiting(turn)
     child = turn.change(child, waiting_for=None, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
-    _note_waiting(turn)
+    note_waiting(turn)
     if child.state in {State.DRAINING, State.STOPPING} or _is_taken_along(tree, child):
         turn.bury(child)
     elif child.spec.is_worker:
@@ -104,27 +88,16 @@ def on_tick(tree: Tree, now: float) -> Result:
     """Time has passed: begin what is due, kill whose patience is over."""
     turn = Turn(tree, now)
     for child in tree.children:
-        over = _overdue(turn, child)
-        if over:
-            turn.change(child, killed=over)
-            turn.do(Kill(child.id, over))
+        until, why = patience(tree, child)
+        if until is not None and until <= now:
+            turn.change(child, killed=why)
+            turn.do(Kill(child.id, why))
         elif child.due is not None and child.due <= now:
             _try_again(turn, child)
     if tree.phase not in {Phase.DISCOVERING, Phase.ENDED}:
         turn.settle()
-    _judge_waiting(turn)
+    judge_waiting(turn)
     return turn.result()
-
-
-def next_due(tree: Tree) -> float | None:
-    """Return when `on_tick` has something to do next, or None if never."""
-    moments = [_patience(tree, child)[0] for child in tree.children]
-    moments += [child.due for child in tree.children if _may_try(tree, child)]
-    moments.append(tree.due)
-    if tree.waiting_since is not None:
-        left = tree.policy.startup_wait_s - tree.waited_s
-        moments.append(tree.waiting_since + left)
-    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _is_taken_along(tree: Tree, child: Child) -> bool:
@@ -211,58 +184,10 @@ def _park(turn: Turn, child: Child, why: str, exit: Exit, retry_s: float) -> Non
     turn.do(Parked(child.id, code, exit.reason))
 
 
-def _may_try(tree: Tree, child: Child) -> bool:
-    return child.due is not None and child.spec.position <= tree.free_up_to
-
-
 def _try_again(turn: Turn, child: Child) -> None:
     """Its delay is over, or its time as a parked one (rule 23)."""
-    if not _may_try(turn.tree, child):
+    if not may_try(turn.tree, child):
         return
     if child.state is State.PARKED:
         child = turn.change(child, on_trial=True, parked_for=None, error=None)
     turn.start(child)
-
-
-def _patience(tree: Tree, child: Child) -> tuple[float | None, str]:
-    """Until when we wait for a child, and what it then is."""
-    if not child.state.is_alive or child.killed:
-        return None, ""
-    silent = child.heard + tree.policy.hang_timeout_s
-    if child.state is State.UP or child.waiting_for:
-        return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
-    if child.state is State.STARTING:
-        return child.deadline, f"was not ready within {tree.policy.start_timeout_s:g} s"
-    if child.state is State.DRAINING and (child.deadline is None or silent < child.deadline):
-        return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
-    return child.deadline, "did not end when asked"
-
-
-def _overdue(turn: Turn, child: Child) -> str | None:
-    until, why = _patience(turn.tree, child)
-    return why if until is not None and until <= turn.now else None
-
-
-def _count_waiting(turn: Turn) -> None:
-    """Add the time that the first start has waited for the database so far."""
-    tree = turn.tree
-    if tree.waiting_since is not None:
-        turn.set(waited_s=tree.waited_s + turn.now - tree.waiting_since, waiting_since=None)
-
-
-def _note_waiting(turn: Turn) -> None:
-    tree = turn.tree
-    waiting = any(child.waiting_for for child in tree.children)
-    starting = tree.first and tree.phase is Phase.STARTING
-    turn.set(waiting_since=turn.now if waiting and starting else None)
-
-
-def _judge_waiting(turn: Turn) -> None:
-    """The first start waits at most `startup_wait`, then the exit is 69 (rule 5)."""
-    tree = turn.tree
-    if tree.waiting_since is None or tree.phase is not Phase.STARTING:
-        return
-    if tree.waited_s + turn.now - tree.waiting_since >= tree.policy.startup_wait_s:
-        turn.set(waiting_since=None)
-        turn.stop_all(UNREACHABLE)
-        turn.settle()

@@ -28,7 +28,6 @@ from pgflowd.host.sessions import Remembered
 from pgflowd.host.signals import SignalPipe
 from pgflowd.host.spawn import become_subreaper, hide_memory
 from pgflowd.host.systemd import Notifier
-from pgflowd.processes.desk import Desk
 from pgflowd.processes.supervisor import Start, Supervisor
 
 SIGNALS = (
@@ -65,8 +64,16 @@ def serve(
     remembered = Remembered(path.with_name(path.name + ".processes"))
     for seen in remembered.kill_survivors():
         log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)
-    desk = Desk(log, ControlSocket(path), Notifier())
-    start = Start(settings, reread, log, signals, desk, remembered, frozenset(only))
+    start = Start(
+        settings,
+        reread,
+        log,
+        signals,
+        ControlSocket(path),
+        Notifier(),
+        remembered,
+        frozenset(only),
+    )
     try:
         return Supervisor(start).run()
     finally:

@@ -26,6 +26,10 @@ def show(*names: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
+def is_active() -> bool:
+    return show("ActiveState")["ActiveState"] == "active"
+
+
 def run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
@@ -54,10 +58,11 @@ def main(directory: Path) -> dict[str, object]:
     saw: dict[str, object] = {"start": run("systemctl", "--user", "start", "pgflowd")}
     saw["started"] = first = show("ActiveState", "StatusText", "MainPID")
     saw["reload"] = run("systemctl", "--user", "reload", "pgflowd")
+    until(is_active, 30)
     saw["reloaded"] = show("ActiveState", "MainPID")
     os.kill(int(first["MainPID"]), signal.SIGSTOP)
     until(lambda: show("MainPID")["MainPID"] not in {first["MainPID"], "0"}, 30)
-    until(lambda: show("ActiveState")["ActiveState"] == "active", 30)
+    until(is_active, 30)
     saw["restarted"] = show("ActiveState", "StatusText", "NRestarts")
     saw["stop"] = run("systemctl", "--user", "stop", "pgflowd")
     saw["stopped"] = show("ActiveState", "Result", "ExecMainStatus")

@@ -12,8 +12,9 @@ from pgflowd.core.numbers import BUCKETS_S, added, counters_of, observe
 from pgflowd.core.openmetrics import exposition
 from pgflowd.core.reloading import Broken, on_discovered
 from pgflowd.core.status import Fact, Facts, document, state_of
-from pgflowd.core.supervision import on_exit, on_stop, on_waiting
+from pgflowd.core.supervision import on_exit, on_stop
 from pgflowd.core.tree import Tree
+from pgflowd.core.waiting import on_waiting
 
 
 def facts(**children: Fact) -> Facts:

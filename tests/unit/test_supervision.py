@@ -20,10 +20,12 @@ from trees import (
 from pgflowd.core.actions import Announce, Ask, End, GaveUp, Kill, Parked, Restarting, Start
 from pgflowd.core.lifecycle import MOVES, Phase, State, move
 from pgflowd.core.messages import Drain, Failed, Leaving
+from pgflowd.core.patience import next_due
 from pgflowd.core.reloading import Broken, on_discovered
-from pgflowd.core.supervision import next_due, on_exit, on_heard, on_stop, on_tick, on_waiting
+from pgflowd.core.supervision import on_exit, on_heard, on_stop, on_tick
 from pgflowd.core.tree import Policy, Spec, new_tree
 from pgflowd.core.verdicts import Kind, judge
+from pgflowd.core.waiting import on_waiting
 from pgflowd.errors import Bug
 
 # Start

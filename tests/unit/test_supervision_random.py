@@ -15,17 +15,11 @@ from trees import CANNOT, CRASH, REPLACE, before, worker
 from pgflowd.core.actions import Announce, Ask, Discover, End, Forget, Kill, Start
 from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.messages import Drain
+from pgflowd.core.patience import next_due
 from pgflowd.core.reloading import Broken, on_discovered, on_reload, on_reload_refused
-from pgflowd.core.supervision import (
-    next_due,
-    on_exit,
-    on_heard,
-    on_ready,
-    on_stop,
-    on_tick,
-    on_waiting,
-)
+from pgflowd.core.supervision import on_exit, on_heard, on_ready, on_stop, on_tick
 from pgflowd.core.tree import POSITIONS, Spec
+from pgflowd.core.waiting import on_waiting
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]

@@ -1,0 +1,153 @@
+"""
+Renewal: the supervisor's discovery, at the start and for each reload.
+
+It reads the file again, surveys what the flows' modules hold, and hands the result to
+`core.reloading`. An error in the file changes nothing (rule 43); at the start it ends the
+daemon. What cannot be reloaded is kept, and told (rule 44).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pgflowd.core.lifecycle import Phase
+from pgflowd.core.messages import Found
+from pgflowd.core.reloading import (
+    Broken,
+    needs_restart,
+    on_discovered,
+    on_reload_refused,
+    with_policy,
+)
+from pgflowd.core.served import Served
+from pgflowd.core.settings import Settings
+from pgflowd.errors import ConfigError, Problem
+from pgflowd.processes.children import policy_of, root_specs, worker_spec
+from pgflowd.processes.offspring import Process
+from pgflowd.processes.survey import Survey
+
+if TYPE_CHECKING:
+    from pgflowd.processes.supervisor import Supervisor
+
+CANNOT = 78
+
+
+class Renewal:
+    """One discovery at a time."""
+
+    def __init__(
+        self, supervisor: Supervisor, reread: Callable[[], Settings], only: Collection[str]
+    ) -> None:
+        self._supervisor = supervisor
+        self._reread = reread
+        self._only = only
+        self._survey: Survey | None = None
+        self._next_settings = supervisor.settings
+
+    @property
+    def due(self) -> float | None:
+        """When a discovery has used up its time."""
+        return self._survey.due if self._survey else None
+
+    def turn(self) -> None:
+        """Start what may be started, and take the result when it is there."""
+        if self._survey is not None:
+            self._survey.go_on()
+            if self._survey.is_done:
+                self._on_surveyed(self._survey)
+
+    def stop(self) -> None:
+        """Nobody wants to know any more."""
+        if self._survey is not None:
+            self._survey.stop()
+
+    def hear(self, process: Process, found: Found) -> None:
+        if self._survey is not None:
+            self._survey.hear(process, found)
+
+    def ended(self, process: Process) -> None:
+        if self._survey is not None:
+            self._survey.ended(process)
+
+    def begin(self) -> None:
+        """Read the file (again), and ask what is in the flows' modules."""
+        if self._supervisor.tree.phase is not Phase.DISCOVERING:
+            self._supervisor.desk.reloading()
+            try:
+                self._next_settings = self._kept(self._reread())
+            except ConfigError as error:
+                self._refuse(error.problems)
+                return
+        self._survey = Survey(self._next_settings, self._supervisor.offspring, self._supervisor.log)
+        self._survey.go_on()
+
+    def _kept(self, new: Settings) -> Settings:
+        """Keep what cannot be reloaded, and say so (rule 44)."""
+        old = self._supervisor.settings
+        text = "changed, and needs a restart of the daemon"
+        changed = needs_restart(old, new)
+        self._supervisor.vitals.warnings = [Problem("E113", f"{key} {text}") for key in changed]
+        return replace(
+            new,
+            database=old.database,
+            pgflowd=replace(new.pgflowd, name=old.pgflowd.name),
+            supervisor=replace(new.supervisor, control=old.supervisor.control),
+        )
+
+    def _on_surveyed(self, survey: Survey) -> None:
+        self._survey = None
+        if self._supervisor.tree.phase in {Phase.STOPPING, Phase.ENDED}:
+            return
+        flows, broken, problems = survey.result()
+        if self._only:
+            flows = [flow for flow in flows if flow.slug in self._only]
+        problems += _strangers(self._next_settings, flows, broken, self._only)
+        fatal = [each for each in problems if each.code in {"E108", "E415"}]
+        if fatal:
+            self._refuse(fatal)
+            return
+        for problem in problems:
+            self._supervisor.desk.complain(problem)
+        self._apply(self._next_settings, flows, broken)
+
+    def _apply(self, settings: Settings, flows: Sequence[Served], broken: Sequence[Broken]) -> None:
+        supervisor = self._supervisor
+        specs = [worker_spec(settings, flow) for flow in flows]
+        supervisor.settings = settings
+        supervisor.served |= {spec.id: flow for spec, flow in zip(specs, flows, strict=True)}
+        supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
+        supervisor.log.retune(settings.logging)
+        wanted = [*root_specs(settings), *specs]
+        supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
+
+    def _refuse(self, problems: Sequence[Problem]) -> None:
+        """Nothing is changed; at the start, nothing is begun."""
+        supervisor = self._supervisor
+        for problem in problems:
+            supervisor.desk.complain(problem)
+        supervisor.desk.refused(problems)
+        if supervisor.tree.phase is Phase.DISCOVERING:
+            supervisor.code = CANNOT
+        else:
+            supervisor.do(on_reload_refused(supervisor.tree, supervisor.now()))
+
+
+def _strangers(
+    settings: Settings,
+    flows: Sequence[Served],
+    broken: Sequence[Broken],
+    only: Collection[str],
+) -> list[Problem]:
+    """Flows that somebody names and nobody serves, as far as that can be known."""
+    known = {flow.slug.lower() for flow in flows}
+    if broken:
+        return []
+    strange = [
+        Problem("E108", f"[flows.{each.slug}] is no served flow", settings.file)
+        for slug, each in settings.flows.items()
+        if slug not in known and not only
+    ]
+    missing = sorted(slug for slug in only if slug.lower() not in known)
+    return strange + [Problem("E415", f"there is no flow {slug} to serve") for slug in missing]
