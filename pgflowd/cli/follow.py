@@ -4,16 +4,17 @@ Follow: tells the story of runs while it happens, from any machine that reaches 
 The events of a run are notifications; each one is only a nudge to look. Without them, and for
 what has no event, it looks by itself: soon after something happened, more rarely as time
 passes, and never for more than a tenth of the time. So what happens after a silence of ten
-seconds is seen within one.
+seconds is seen within one. A database that goes away is waited for.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from uuid import UUID
 
+import psycopg
 from psycopg import sql
 
 from pgflowd.cli.story import Happening, story_of
@@ -23,21 +24,25 @@ from pgflowd.db.connection import translated
 from pgflowd.db.overview import Trouble
 from pgflowd.db.play import play
 from pgflowd.db.runs import RunWithStates
-from pgflowd.errors import AccessDenied, WaitTimeout
-
-if TYPE_CHECKING:
-    import psycopg
+from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 
 SHORTEST_NAP_S = 0.1
 LONGEST_NAP_S = 1.0
+LONGEST_WAIT_S = 5.0  # for a database that is gone
 SHARE = 10  # of the time at most one in so many is spent looking
 
 
 class Follower:
     """Follows runs to their ends; `ended` has those that are over, as they were then."""
 
-    def __init__(self, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> None:
+    def __init__(
+        self,
+        conn: psycopg.Connection[Any],
+        run_ids: Sequence[UUID],
+        reopen: Callable[[], psycopg.Connection[Any]] | None = None,
+    ) -> None:
         self.conn = conn
+        self._reopen = reopen
         self.open = list(run_ids)
         self.ended: dict[UUID, RunWithStates] = {}
         self._told: dict[UUID, set[tuple[Any, ...]]] = {run_id: set() for run_id in run_ids}
@@ -56,8 +61,37 @@ class Follower:
             self._new(run_id, play(self.conn, scripts.get_with_states(run_id)))
 
     def follow(self, timeout_s: float | None = None) -> Iterator[Happening]:
-        """Tell what happens, until all runs have ended. WaitTimeout: they go on."""
-        began = changed = time.monotonic()
+        """Tell what happens, until all runs have ended. WaitTimeout: they go on.
+
+        Where it can be opened again, a database that is gone for a while is waited for.
+        """
+        until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            try:
+                yield from self._follow(until, timeout_s)
+                return
+            except (Unreachable, psycopg.OperationalError):
+                if self._reopen is None:
+                    raise
+                self._come_back(self._reopen, until)
+
+    def _come_back(self, reopen: Callable[[], psycopg.Connection[Any]], until: float) -> None:
+        """Open another connection, as soon as there is a database again."""
+        self.conn.close()
+        nap_s = SHORTEST_NAP_S
+        while True:
+            try:
+                self.conn = reopen()
+                self.listen()
+                return
+            except (Unreachable, psycopg.OperationalError):
+                if time.monotonic() + nap_s > until:
+                    raise
+            time.sleep(nap_s)
+            nap_s = min(nap_s * 2, LONGEST_WAIT_S)
+
+    def _follow(self, until: float, timeout_s: float | None) -> Iterator[Happening]:
+        changed = time.monotonic()
         asked = list(self.open)
         while True:
             looking = time.monotonic()
@@ -68,7 +102,7 @@ class Follower:
             if not self.open:
                 return
             now = time.monotonic()
-            left_s = float("inf") if timeout_s is None else began + timeout_s - now
+            left_s = until - now
             if left_s <= 0:
                 raise _too_late(self.open, timeout_s)
             nap_s = max((now - changed) / SHARE, SHORTEST_NAP_S, (now - looking) * SHARE)

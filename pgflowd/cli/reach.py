@@ -35,6 +35,22 @@ _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 @contextmanager
 def database(app: App, *, listening: bool = False) -> Iterator[psycopg.Connection[Any]]:
     """Open a connection with the limits of the settings; `listening` goes past a pooler."""
+    with opened(app, listening=listening) as conn:
+        yield conn
+
+
+def reopening(app: App) -> Callable[[], psycopg.Connection[Any]]:
+    """How who follows runs gets another connection when the database comes back."""
+
+    def reopen() -> psycopg.Connection[Any]:
+        app.note("the database is not there; trying again")
+        return opened(app, listening=True)
+
+    return reopen
+
+
+def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
+    """A new connection, the caller's to close."""
     from pgflowd.db.connection import Limits, connect
     from pgflowd.host.config_refs import read
 
@@ -47,8 +63,7 @@ def database(app: App, *, listening: bool = False) -> Iterator[psycopg.Connectio
     url = app.database_url
     if listening and settings.listen_url and not app.flag_database_url:
         url = read(settings.listen_url, place="[database] listen_url")
-    with connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits) as conn:
-        yield conn
+    return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
 
 
 def new_run_id() -> UUID:

@@ -225,7 +225,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     \b
     Example: pgflowd runs retry @last --follow
     """
-    from pgflowd.cli.reach import database, find_runs
+    from pgflowd.cli.reach import database, find_runs, reopening
     from pgflowd.db import scripts
 
     def again(run_id: UUID) -> Any:
@@ -243,7 +243,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     from pgflowd.db.play import play
 
     with database(app, listening=True) as conn:
-        follower = Follower(conn, find_runs(conn, run))
+        follower = Follower(conn, find_runs(conn, run), reopening(app))
         follower.pass_over()
         follower.listen()
         for run_id in follower.open:
@@ -282,8 +282,9 @@ def _follow(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
 ) -> None:
     from pgflowd.cli.follow import Follower
+    from pgflowd.cli.reach import reopening
 
-    follower = Follower(conn, run_ids)
+    follower = Follower(conn, run_ids, reopening(app))
     follower.listen()
     _tell(app, follower, timeout_s)
 
@@ -292,18 +293,31 @@ def _tell(app: App, follower: Follower, timeout_s: float | None) -> None:
     from pgflowd.cli.telling import Teller
 
     teller = Teller(app, many=len(follower.open) > 1)
-    for happening in follower.follow(timeout_s):
-        teller.tell(happening)
+    try:
+        for happening in follower.follow(timeout_s):
+            teller.tell(happening)
+    except KeyboardInterrupt:
+        _say_they_go_on(app, follower)
+        raise
     _leave_by(app, list(follower.ended.values()))
+
+
+def _say_they_go_on(app: App, follower: Follower) -> None:
+    from pgflowd.core.brief import short_id
+
+    for run_id in follower.open:
+        word = short_id(run_id)
+        app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
 
 
 def _wait(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
 ) -> None:
     from pgflowd.cli.follow import Follower
+    from pgflowd.cli.reach import reopening
     from pgflowd.cli.run_screen import ended_screen, run_json
 
-    follower = Follower(conn, run_ids)
+    follower = Follower(conn, run_ids, reopening(app))
     follower.listen()
     for _ in follower.follow(timeout_s):
         pass

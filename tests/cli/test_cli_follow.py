@@ -8,7 +8,7 @@ import pytest
 
 from pgflowd.cli import follow
 from pgflowd.cli.follow import Follower
-from pgflowd.errors import WaitTimeout
+from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
 
 
@@ -17,7 +17,7 @@ class Following:
 
     def __init__(self, shop, run_id, *, listening: bool) -> None:
         self.told: list[str] = []
-        self.follower = Follower(shop.database.connect(), [run_id])
+        self.follower = Follower(shop.database.connect(), [run_id], shop.database.connect)
         if listening:
             self.follower.listen()
         self.thread = threading.Thread(target=self._follow, daemon=True)
@@ -87,3 +87,35 @@ def test_the_time_limit_is_kept_and_nothing_is_told_twice(shop):
         list(follower.follow(timeout_s=0.1))
     with pytest.raises(WaitTimeout):
         assert list(follower.follow(timeout_s=0.0)) == []
+
+
+def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
+    run_id = shop.start()
+    key = shop.claim()["website#0"]
+    following = Following(shop, run_id, listening=True)
+    following.until_told("run:started")
+    for _ in range(3):
+        lost = following.follower.conn.info.backend_pid
+        shop.conn.execute("select pg_terminate_backend(%s)", (lost,))
+        until(lambda lost=lost: _pid(following) not in (lost, None), within_s=20)
+
+    shop.complete(key, 1)
+
+    following.until_told("step:completed website")
+    shop.database.client.cancel(run_id)
+    following.thread.join(timeout=20)
+    assert following.told[-1] == "run:cancelled"
+    assert len(set(following.told)) == len(following.told)
+
+
+def _pid(following: Following) -> int | None:
+    conn = following.follower.conn
+    return None if conn.closed else conn.info.backend_pid
+
+
+def test_who_may_not_wait_for_a_database_says_that_it_is_gone(shop):
+    follower = Follower(shop.database.connect(), [shop.start()])
+    shop.conn.execute("select pg_terminate_backend(%s)", (follower.conn.info.backend_pid,))
+
+    with pytest.raises(Unreachable):
+        list(follower.follow(timeout_s=20))
