@@ -11,6 +11,7 @@ runners and ends. The only process with asyncio.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -53,6 +54,7 @@ END_LIMIT_S = 1.0  # for killing what is left
 
 def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
     """The worker's whole life; returns its exit code."""
+    gc.freeze()  # what we share with the supervisor stays untouched, and so shared
     become_subreaper()
     hide_memory()
     signal.signal(signal.SIGTERM, _on_sigterm)

@@ -47,6 +47,7 @@ class Brood:
 
 def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
+    gc.freeze()  # what we share with the worker stays untouched, and so shared
     prepare(brood.python_path)
     sys.stdout = sys.__stdout__ = _stream(1)
     sys.stderr = sys.__stderr__ = _stream(2)
