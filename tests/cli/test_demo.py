@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -65,9 +67,7 @@ def test_its_data_may_be_kept(here: Path):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_stays_up_until_it_is_told_to_end(here: Path, ending: signal.Signals):
-    with running(here, "--json") as process:
-        assert process.stdout is not None
-        told = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+    with running(here, "--json") as (process, told):
         with psycopg.connect(told["dsn"]) as connection:
             assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
 
@@ -95,5 +95,24 @@ def demo(directory: Path, *flags: str) -> str:
     return ended.stdout
 
 
-def running(directory: Path, *flags: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*COMMAND, *flags], cwd=directory, stdout=subprocess.PIPE, text=True)
+@contextmanager
+def running(directory: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """Start the demo and give what it told in JSON; it is killed if it does not end."""
+    process = subprocess.Popen(
+        [*COMMAND, *flags],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's & ignores it
+    )
+    assert process.stdout is not None
+    try:
+        document = ""
+        for line in process.stdout:
+            document += line
+            if line == "}\n":
+                break
+        yield process, json.loads(document)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
