@@ -1,9 +1,10 @@
 """
 Numbers: what a child tells of itself with each Beat, for `status` and for the metrics.
 
-`Beat.numbers` is a plain object; each key replaces the one before, so a child may send some
-keys now and others later. Counters only grow while the process lives; the supervisor adds what
-earlier processes of the same child had counted. Keys of a worker:
+`Beat.numbers` is a plain object; each key replaces the one before, but for counters by name,
+which are added to those already known: so a child may send some keys now and others later, and
+`portions` cuts what would be too large for one message. Counters only grow while the process
+lives; the supervisor adds what earlier processes of the same child had counted. Of a worker:
 
     running, runners, queued, oldest_queued_s         how things are now; queued from the database
     zygote                                            its pid
@@ -12,6 +13,7 @@ earlier processes of the same child had counted. Keys of a worker:
     database       {state, server, pgmq, schema, rtt_s, clock_skew_s, at}
     problems       [{code, text}]                     warnings that `status` shows
     stuck          n                                  runners that cannot be killed
+    busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
     tasks          {step: {outcome: n}}               counters, as the following
     task_seconds, task_wait_seconds {step: histogram} histogram: see below
     runs           {status: n}
@@ -27,11 +29,13 @@ last_sweep_at, interval_s, recovered_24h, given_up_24h, stalled, database_errors
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+MOST_BYTES = 32 * 1024  # of one portion; a message holds twice as much
 COUNTERS = (
     "tasks",
     "task_seconds",
@@ -69,6 +73,34 @@ def added(one: Any, other: Any) -> Any:
 def counters_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the counters among the numbers."""
     return {key: numbers[key] for key in COUNTERS if key in numbers}
+
+
+def merged(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known after one more Beat."""
+    both = {**known, **told}
+    for key in COUNTERS:
+        old, new = known.get(key), told.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            both[key] = {**old, **new}
+    return both
+
+
+def portions(numbers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Cut numbers into parts that fit into a Beat each; a flow may have very many steps."""
+    large = {key for key in COUNTERS if isinstance(numbers.get(key), Mapping)}
+    yield {key: value for key, value in numbers.items() if key not in large}
+    part: dict[str, Any] = {}
+    size = 0
+    for key in sorted(large):
+        for name, value in numbers[key].items():
+            length = len(json.dumps({name: value}))
+            if size + length > MOST_BYTES and part:
+                yield part
+                part, size = {}, 0
+            part.setdefault(key, {})[name] = value
+            size += length
+    if part:
+        yield part
 
 
 def _is_number(value: Any) -> bool:

@@ -147,6 +147,8 @@ class Desk:
         for thread, stack in stacks().items():
             self._log.info("supervisor.stack", thread=thread, stack=stack)
         for process in self._supervisor.offspring.alive.values():
+            for task in process.numbers.get("busy", []):
+                self._log.info("supervisor.task", child=process.id, **task)
             send(process.pid, signal.SIGUSR1)
 
     def _is_busy(self) -> bool:

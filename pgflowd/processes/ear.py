@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pgflowd.core import messages as say
 from pgflowd.core.lifecycle import State
 from pgflowd.core.messages import Garbage, Message
+from pgflowd.core.numbers import merged
 from pgflowd.core.supervision import on_heard, on_ready
 from pgflowd.core.waiting import on_waiting
 from pgflowd.processes.offspring import Process
@@ -55,7 +56,7 @@ class Ear:
             self._supervisor.do(on_waiting(self._supervisor.tree, id, message.what, now))
             return
         if isinstance(message, say.Beat):
-            process.numbers.update(message.numbers)
+            process.numbers = merged(process.numbers, message.numbers)
         elif isinstance(message, say.Failed | say.Leaving):
             process.said = message
         elif isinstance(message, say.Wake):

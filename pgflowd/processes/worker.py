@@ -33,6 +33,7 @@ from pgflowd.core.messages import (
     Wake,
 )
 from pgflowd.core.mind import Mind
+from pgflowd.core.numbers import portions
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
 from pgflowd.host.channel import Channel
@@ -235,7 +236,8 @@ class _Worker:
 
     def _beat(self) -> None:
         now = self._numbers.now(self._mind, self._lines.standing, self._hatched.zygote.pid)
-        self._send(Beat(now))
+        for portion in portions(now):
+            self._send(Beat(portion))
         pause_s = min(BEAT_S, self._settings.supervisor.hang_timeout_s / 3)
         asyncio.get_running_loop().call_later(pause_s, self._beat)
 

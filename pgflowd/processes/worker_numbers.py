@@ -18,6 +18,7 @@ from pgflowd.db.workers import Standing
 
 MINUTE_S = 60.0
 MOST_KEPT = 5000
+MOST_BUSY = 50
 
 
 class Numbers:
@@ -74,11 +75,27 @@ class Numbers:
             "p95_s": _share(took, 0.95),
             "wakes_1m": dict(wakes),
             "wakes": dict(self._wakes),
+            "busy": _busy(mind),
             "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
             "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
             "task_seconds": self._seconds,
             "database_errors": dict(self._errors),
         }
+
+
+def _busy(mind: Mind) -> list[dict[str, Any]]:
+    """Some of the running tasks."""
+    now = time.monotonic()
+    tasks = [(each.task, each.sent_at) for each in mind.runners.values() if each.task is not None]
+    return [
+        {
+            "task": f"{task.step}#{task.index}",
+            "run": task.run_id,
+            "attempt": task.attempt,
+            "took_s": round(now - sent_at, 3),
+        }
+        for task, sent_at in tasks[:MOST_BUSY]
+    ]
 
 
 def _share(values: list[float], share: float) -> float | None:

@@ -118,10 +118,14 @@ def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, datab
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
+    run_id = start_marked(house, database, s=10)
+    until(lambda: daemon.ask()["flows"][0]["running"] == 1, 8)
 
     daemon.send(signal.SIGUSR1)
 
     daemon.until("supervisor.stack")
+    task = daemon.until("supervisor.task")[0]
+    assert (task["task"], task["run"]) == ("work#0", str(run_id))
     until(
         lambda: (
             {each["process"] for each in daemon.events("child.stack")}

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from trees import CANNOT, CRASH, before, ended, ready, running, starting
 
-from pgflowd.core.numbers import BUCKETS_S, added, counters_of, observe
+from pgflowd.core.messages import LARGEST, Beat, encode
+from pgflowd.core.numbers import BUCKETS_S, added, counters_of, merged, observe, portions
 from pgflowd.core.openmetrics import exposition
 from pgflowd.core.reloading import Broken, on_discovered
 from pgflowd.core.status import Fact, Facts, document, state_of
@@ -132,6 +133,25 @@ def test_counters_of_a_dead_process_and_its_successor_add_up():
         "tasks": {"a": {"completed": 3, "failed": 1}, "b": {"completed": 1}},
         "stalled": 1,
     }
+
+
+def test_numbers_of_very_many_steps_are_cut_into_portions_and_put_together_again():
+    steps = [f"a_step_with_a_long_name_{number}" for number in range(2000)]
+    numbers = {
+        "running": 3,
+        "tasks": {step: {"completed": 123456} for step in steps},
+        "task_seconds": {step: [0.123456] * (len(BUCKETS_S) + 2) for step in steps},
+        "stalled": 1,
+    }
+
+    parts = list(portions(numbers))
+    known: dict[str, object] = {}
+    for part in parts:
+        known = merged(known, part)
+
+    assert known == numbers
+    assert parts[0] == {"running": 3, "stalled": 1}
+    assert all(len(encode(Beat(part))) <= LARGEST for part in parts)
 
 
 def test_metrics_are_openmetrics_text():
