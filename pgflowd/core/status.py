@@ -98,9 +98,10 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
         elif child.exits and child.restarts and child.state is not State.DISABLED:
             text = f"restarted {child.restarts} times, last: {child.exits[-1]}"
             found.append(_problem("E412", child.spec.name, text, "pgflowd tree"))
-        for each in _listed(facts.of(child).numbers.get("problems")):
-            found.append(_problem(each.get("code"), child.spec.name, each.get("text"), None))
     for child in tree.children:
+        for each in _listed(facts.of(child).numbers.get("problems")):
+            flow = child.spec.name or None
+            found.append(_problem(each.get("code"), flow, each.get("text"), None))
         if child.waiting_for:
             text = f"{child.id} waits for the {child.waiting_for}"
             found.append(_problem("E301", None, text, "see that it runs"))

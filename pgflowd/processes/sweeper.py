@@ -16,16 +16,16 @@ import time
 from collections import deque
 from uuid import UUID
 
-import psycopg
-
 from pgflowd.core.messages import Dead, Ready, Released
 from pgflowd.core.settings import Settings
 from pgflowd.db.calls import Call, run
+from pgflowd.db.connection import translated
 from pgflowd.db.tasks import crashed, recover_stalled
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.plain import LOST, Asked, Line, Post
+from pgflowd.processes.pulse import Pulse
 
 MOST = 500  # tasks per call
 MOST_ROUNDS = 20
@@ -52,17 +52,20 @@ class Sweeper:
         self._released: dict[str, int] = {}
         self._recovered: deque[tuple[float, int]] = deque()
         self._is_ready = False
+        self._pulse = Pulse()
+        self._warned: set[str] = set()
         post.numbers["interval_s"] = settings.recovery.recovery_interval_s
         post.numbers["recovered_24h"] = 0
 
     def live(self) -> None:
         """Connect, sweep, and begin again when the connection is lost."""
         while True:
-            self._line.connected(_look)
+            self._line.connected(self._pulse.look)
             if not self._is_ready:
                 self._post.say(Ready())
                 self._is_ready = True
             try:
+                self._feel()
                 self._work(time.monotonic() + self._settings.worker.heartbeat_interval_s)
             except LOST as error:
                 self._line.lost(error)
@@ -109,6 +112,18 @@ class Sweeper:
             if count < MOST:
                 break
         self._post.numbers["last_sweep_at"] = time.time()
+        self._feel()
+
+    def _feel(self) -> None:
+        conn = self._line.conn
+        assert conn is not None
+        with self._line.limited(conn), translated(conn):
+            felt = self._pulse.feel(conn)
+        for problem in felt["problems"]:
+            if problem["code"] not in self._warned:
+                self._warned.add(problem["code"])
+                self._log.warning("sweeper.problem", code=problem["code"], error=problem["text"])
+        self._post.numbers.update(felt)
 
     def _ask(self, call: Call[int]) -> int:
         conn = self._line.conn
@@ -126,8 +141,3 @@ class Sweeper:
         numbers["recovered_24h"] = sum(each for _, each in self._recovered)
         numbers["stalled"] = numbers.get("stalled", 0) + count
         self._post.beat_now()
-
-
-def _look(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    """The connection works; whether the schema does is the workers' question."""
-    conn.execute("select 1")

@@ -149,3 +149,26 @@ def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(house, da
         until(lambda: connected(database) >= 4)
 
     assert daemon.pid_of("sweeper") == pid
+
+
+def test_the_sweeper_tells_how_the_database_is(house, database):
+    house.flow("alpha")
+    daemon = house.serve(recovery={"recovery_interval": "200ms"})
+
+    until(lambda: daemon.ask()["database"]["rtt_s"] is not None, 7)
+
+    said = daemon.ask()["database"]
+    assert said["server"][:2].isdigit()
+    assert said["pgmq"]
+    assert said["schema"] >= 1
+    assert abs(said["clock_skew_s"]) < 1
+
+
+def test_a_careless_server_is_a_problem_to_look_at(house, database):
+    conn = database.connect()
+    conn.execute(f"alter database {database.name} set synchronous_commit = off")
+    house.flow("alpha")
+    daemon = house.serve()
+
+    daemon.until("sweeper.problem", code="W315")
+    until(lambda: "W315" in [each["code"] for each in daemon.ask()["problems"]], 7)
