@@ -86,6 +86,40 @@ def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, d
     assert attempts(database, run_id) == [0]
 
 
+def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
+    house.flow("alpha")
+    daemon = house.serve(worker={"max_concurrency": 4}, supervisor={"drain_timeout": "20s"})
+    path = house.directory / "marks"
+    for _ in range(12):
+        start_run(database, "alpha", s=1, marks=str(path))
+    until(lambda: [what for what, _, _ in marks(path)].count("start") >= 4)
+
+    told = time.time()
+    daemon.send(signal.SIGTERM)
+
+    assert daemon.ended(8) == 0
+    starts = [at for what, _, at in marks(path) if what == "start"]
+    ends = [at for what, _, at in marks(path) if what == "end"]
+    assert len(ends) == len(starts)
+    assert all(at < told + 0.2 for at in starts)
+    query = "select status, attempts_count from pgflow.step_tasks group by 1, 2"
+    found = set(database.connect().execute(query))
+    assert found == {("completed", 1), ("queued", 0)}
+
+
+def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, database):
+    house.flow("alpha", attempts=1)
+    first = house.serve("one", supervisor={"drain_timeout": "200ms"})
+    run_id = start_marked(house, database, s=1.5)
+    first.send(signal.SIGTERM)
+    second = house.serve("two")
+
+    assert first.ended() == 0
+    until(lambda: is_completed(database, run_id), 6)
+    assert attempts(database, run_id) == [1]
+    assert second.ask()["state"] == "healthy"
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
     house.flow("alpha")
@@ -407,6 +441,19 @@ def test_p24_rule_24_another_shape_in_the_database_parks_the_flow_and_keeps_its_
     assert "Step count differs" in flow["error"]["text"]
     assert database.client.get_run(run_id).status == "completed"
     assert daemon.ask()["problems"][0]["next"] == "pgflowd reload"
+
+
+def test_p24_other_options_in_the_database_are_a_warning_and_the_database_rules(house, database):
+    house.flow("alpha", attempts=3)
+    first = house.serve()
+    first.send(signal.SIGTERM)
+    first.ended()
+    database.connect().execute("update pgflow.flows set opt_max_attempts = 7")
+
+    daemon = house.serve()
+
+    assert daemon.state_of("alpha") == "up"
+    assert "W310" in daemon.log.read_text()
 
 
 def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_database):
