@@ -203,6 +203,10 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
     flow.place = _caller()
 
     def decorate(function: Callable[P, R_co]) -> Job[P, R_co]:
+        if isinstance(earlier := getattr(function, "flow", None), Flow):
+            text = f"the function of job {flow.slug} is job {earlier.slug} already"
+            remedy = "give each a function of its own"
+            flow._complaints.append(Problem("E205", text, flow.place, remedy))
         flow.step(slug="perform", start_delay=options.get("start_delay"))(function)
         whole = cast("Job[P, R_co]", function)
         whole.flow = flow

@@ -188,5 +188,12 @@ habits.step(42)
 def send_bill(run): ...
 
 
+def reminder(run): ...
+
+
+first_reminder = job("first_reminder")(reminder)
+last_reminder = job("last_reminder")(reminder)
+
 FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow]
+FLOWS += [last_reminder.flow]
 TWINS = [analyze, analyse_again, analyse_once_more]
