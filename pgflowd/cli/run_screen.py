@@ -8,6 +8,7 @@ import json
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
@@ -59,16 +60,27 @@ def show_screen(app: App, view: View) -> None:
         app.say(line)
     picture = painted(graph_of_run(view.run, view.steps, view.now), app.out)
     app.say(textwrap.indent(picture, " ") if app.out.width is None else picture)
-    if view.run.has_ended:
-        label = "output" if view.run.status == "completed" else "why"
-        value = brief(view.run.output, _room(app, label)) if label == "output" else why(view.run)
-        _labelled(app, label, value or "")
-    told = last_error(view.run, view.troubles, view.now)
-    if told:
-        text, place = told
-        _labelled(app, "last error", f"{text}   {place}" if place else text)
+    text, place = last_error(view.run, view.troubles, view.now) or ("", None)
+    if view.run.status == "completed":
+        _labelled(app, "output", brief(view.run.output, _room(app, "output")))
+    elif view.run.has_ended and not _says(text, why(view.run)):
+        _labelled(app, "why", why(view.run) or "")
+    if text:
+        _labelled(app, "last error", f"{text}   {_from_here(place)}" if place else text)
     if view.attempts is not None:
         _attempts(app, view)
+
+
+def _says(text: str, reason: str | None) -> bool:
+    """Whether a text about a step tells this reason, `step: error`, too."""
+    step, _, error = (reason or "").partition(": ")
+    return text.startswith(step) and text.endswith(error)
+
+
+def _from_here(place: str) -> str:
+    """A place in a file, as one would open it from the current directory."""
+    path, here = Path(place), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else place
 
 
 def show_value(app: App, value: Any) -> None:

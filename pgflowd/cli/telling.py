@@ -30,6 +30,7 @@ class Teller:
     def __init__(self, app: App, *, many: bool = False) -> None:
         self.app, self.many = app, many
         self._slug_width = 10
+        self._last: Happening | None = None
 
     def tell(self, happening: Happening) -> None:
         if self.app.json:
@@ -38,8 +39,20 @@ class Teller:
             self._say(f"{self._run(happening)}  {happening.flow_slug}  started", None)
         elif happening.is_end:
             self._end(happening)
-        elif happening.event not in _QUIET or self.app.verbose:
+        elif self.app.verbose or not (happening.event in _QUIET or self._is_told(happening)):
             self._step(happening)
+        self._last = happening
+
+    def _is_told(self, happening: Happening) -> bool:
+        """A step that fails with its last attempt has been told with that attempt."""
+        last = self._last
+        return (
+            happening.event == "step:failed"
+            and last is not None
+            and last.event.startswith("task:")
+            and (last.run_id, last.step, last.error)
+            == (happening.run_id, happening.step, happening.error)
+        )
 
     def _step(self, happening: Happening) -> None:
         slug = happening.step or ""

@@ -561,3 +561,23 @@ def test_an_interrupted_follow_says_that_the_run_goes_on(shop, elsewhere):
         assert following.ended() == 130
         assert following.process.stderr is not None
         assert f"run {str(run_id)[-8:]} goes on" in following.process.stderr.read()
+
+
+def test_a_step_that_fails_with_its_last_attempt_is_told_once(here, shop, elsewhere):
+    shop.start("send_email")
+    shop.conn.execute(
+        "select pgflowd.fail(%s, %s, %s, %s, 'no such customer', traceback => %s, retry => false)",
+        (
+            *shop.claim("send_email")["perform#0"],
+            f'  File "{elsewhere}/flows/a.py", line 7, in x\n',
+        ),
+    )
+
+    told = here("runs", "follow", "@last").out
+    whole = here("runs", "follow", "@last", "-v").out
+    shown = here("runs", "show", "@last").out
+
+    assert told.count("no such customer") == 2  # the attempt, and the run's end
+    assert whole.count("no such customer") == 3
+    assert shown.count("no such customer") == 1
+    assert shown.endswith("no such customer   flows/a.py:7\n")
