@@ -98,13 +98,21 @@ def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
         conn.execute(query, (worker_id, queue, name))
 
 
-def is_watched(conn: Connection, queue: str) -> bool:
-    """Whether an insert into the queue wakes workers."""
+def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
+    """Whether an insert into the queue wakes workers; see to it, if we may."""
     query = """
     select exists (select from pg_trigger as trigger
                     where trigger.tgrelid = to_regclass(%s) and trigger.tgname = 'pgflowd_notify')
     """
-    return bool(_value(conn, query, (f'pgmq."q_{queue}"',)))
+    if _value(conn, query, (f'pgmq."q_{queue}"',)):
+        return True
+    if not may_write:
+        return False
+    try:
+        conn.execute("select pgflowd.watch_queue(%s)", (queue,))
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    return True
 
 
 def beat(worker_id: UUID, queue: str) -> Call[Standing]:

@@ -62,7 +62,7 @@ def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
     if os.getppid() != parent_pid():
         return 1
     try:
-        hatched = hatch(channel, settings, log, served)
+        hatched = hatch(channel, settings, served)
     except Stopped:
         return EXIT_ASKED
     except CannotStart as why:
@@ -149,6 +149,9 @@ class _Worker:
         except CannotStart as why:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
+        self._numbers.problems = self._entrance.warnings
+        for warning in self._entrance.warnings:
+            self._log.warning("worker.warning", code=warning.code, text=str(warning))
         self._send(Ready(str(self._worker_id)))
         self._log.info("worker.started", zygote=self._hatched.zygote.pid)
         self._beat()

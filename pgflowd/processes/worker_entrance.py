@@ -21,10 +21,10 @@ from pgflowd.core.mind import Knobs
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
 from pgflowd.db.meaning import meaning_of
-from pgflowd.errors import Unreachable
+from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.logs import Log
 from pgflowd.processes.worker_lines import Lines
-from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, enter
+from pgflowd.processes.worker_start import CannotStart, Entered, Hatched, Stopped, enter
 
 CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout
 
@@ -37,6 +37,7 @@ class Entrance:
     ) -> None:
         self._settings, self._log = settings, log
         self._served, self._hatched, self._worker_id = served, hatched, worker_id
+        self.warnings: tuple[Problem, ...] = ()
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -49,7 +50,9 @@ class Entrance:
         helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
         while True:
             try:
-                return self._knobs(await self._unless_stopped(self._try(helper, lines)))
+                entered = await self._unless_stopped(self._try(helper, lines))
+                self.warnings = (*self._hatched.warnings, *entered.warnings)
+                return self._knobs(entered.is_watched)
             except (Stopped, CannotStart):
                 raise
             except Exception as error:
@@ -64,16 +67,14 @@ class Entrance:
             await self._nap(wait_s * (0.5 + random.random() / 2))
             wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
 
-    async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> bool:
+    async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> Entered:
         loop = asyncio.get_running_loop()
         arguments = (self._served, self._hatched.shape, self._worker_id)
-        is_watched = await loop.run_in_executor(
-            helper, enter, self._settings, self._log, *arguments
-        )
+        entered = await loop.run_in_executor(helper, enter, self._settings, *arguments)
         await lines.open()
-        return is_watched
+        return entered
 
-    async def _unless_stopped(self, trying: Coroutine[Any, Any, bool]) -> bool:
+    async def _unless_stopped(self, trying: Coroutine[Any, Any, Entered]) -> Entered:
         loop = asyncio.get_running_loop()
         entering, stopping = loop.create_task(trying), loop.create_task(self._stop.wait())
         await asyncio.wait({entering, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -91,14 +92,10 @@ class Entrance:
 
     def _knobs(self, is_watched: bool) -> Knobs:
         worker, database = self._settings.worker_for(self._served.slug), self._settings.database
-        polls = worker.signal_strategy == "polling" or not is_watched
-        if polls and worker.signal_strategy != "polling":
-            text = "W311 the queue has no trigger of ours: polling instead of notifications"
-            self._log.warning("worker.warning", code="W311", text=text)
         return Knobs(
             max_concurrency=worker.max_concurrency,
             batch_size=worker.batch_size,
-            polls=polls,
+            polls=worker.signal_strategy == "polling" or not is_watched,
             notify_fallback_s=worker.notify_fallback_s,
             poll_min_s=worker.poll_min_s,
             poll_max_s=worker.poll_max_s,

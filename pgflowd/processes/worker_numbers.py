@@ -15,6 +15,7 @@ from pgflowd.core import happenings as on
 from pgflowd.core.mind import Mind, Phase
 from pgflowd.core.numbers import observe
 from pgflowd.db.workers import Standing
+from pgflowd.errors import Problem
 
 MINUTE_S = 60.0
 MOST_KEPT = 5000
@@ -25,6 +26,7 @@ class Numbers:
     """Counts what the loop sees."""
 
     def __init__(self) -> None:
+        self.problems: tuple[Problem, ...] = ()
         self._tasks: dict[str, Counter[str]] = {}
         self._seconds: dict[str, list[float]] = {}
         self._last: deque[tuple[float, bool, float | None]] = deque(maxlen=MOST_KEPT)
@@ -76,6 +78,7 @@ class Numbers:
             "wakes_1m": dict(wakes),
             "wakes": dict(self._wakes),
             "busy": _busy(mind),
+            "problems": [{"code": each.code, "text": each.text} for each in self.problems],
             "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
             "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
             "task_seconds": self._seconds,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -22,9 +23,9 @@ from pgflowd.core.settings import Settings
 from pgflowd.core.shape import Shape
 from pgflowd.db import schema, workers
 from pgflowd.db.connection import connect
+from pgflowd.errors import Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
-from pgflowd.host.logs import Log
 from pgflowd.host.zygote_line import Zygote, ZygoteLine, fork_zygote
 from pgflowd.processes.worker_lines import limits_of
 from pgflowd.processes.worker_runners import end_of
@@ -50,13 +51,22 @@ class Hatched:
 
     zygote: Zygote
     shape: Shape
+    warnings: tuple[Problem, ...] = ()
 
     @property
     def steps(self) -> frozenset[str]:
         return frozenset(step["slug"] for step in self.shape["steps"])
 
 
-def hatch(channel: Channel, settings: Settings, log: Log, served: Served) -> Hatched:
+@dataclass(frozen=True)
+class Entered:
+    """What the database said of flow and queue."""
+
+    is_watched: bool  # whether an insert into the queue wakes us
+    warnings: tuple[Problem, ...]
+
+
+def hatch(channel: Channel, settings: Settings, served: Served) -> Hatched:
     """Fork the zygote and let it import the flow. Raises CannotStart, Stopped."""
     worker = settings.worker_for(served.slug)
     brood = Brood(
@@ -67,18 +77,22 @@ def hatch(channel: Channel, settings: Settings, log: Log, served: Served) -> Hat
     if told["say"] == "failed":
         _bury(zygote)
         raise CannotStart(told["code"], told["text"])
-    for warning in told["warnings"]:
-        log.warning("worker.warning", text=warning)
-    if told["sockets"]:
-        text = f"W222 importing {served.module} left {told['sockets']} sockets open; all runners "
-        log.warning("worker.warning", code="W222", text=text + "would share one stream")
     if told["threads"]:
-        names = ", ".join(told["threads"])
-        text = f"W222 importing {served.module} started threads ({names}); each runner imports it"
-        log.warning("worker.warning", code="W222", text=text + " by itself, which is slower")
         _bury(zygote)
         zygote = _fork(replace(brood, imports=False))
-    return Hatched(zygote, told["shape"])
+    return Hatched(zygote, told["shape"], tuple(_warnings(told, served.module)))
+
+
+def _warnings(told: dict[str, Any], module: str) -> Iterator[Problem]:
+    for code, text, place in told["warnings"]:
+        yield Problem(code, text, place)
+    if told["sockets"]:
+        text = f"importing {module} left {told['sockets']} sockets open, which all runners share"
+        yield Problem("W222", text)
+    if told["threads"]:
+        names = ", ".join(told["threads"])
+        text = f"importing {module} started threads ({names}), so each runner imports it by itself"
+        yield Problem("W222", text)
 
 
 def _fork(brood: Brood) -> Zygote:
@@ -115,17 +129,21 @@ def _bury(zygote: Zygote) -> int:
     return status
 
 
-def enter(settings: Settings, log: Log, served: Served, shape: Shape, worker_id: UUID) -> bool:
-    """Check schema and definition, write the row; return whether the queue wakes us.
+def enter(settings: Settings, served: Served, shape: Shape, worker_id: UUID) -> Entered:
+    """Check schema and definition, write the row.
 
     Raises what the database says: Unreachable, or a DatabaseError that no repetition mends.
     """
-    worker = settings.worker_for(served.slug)
+    worker, mode = settings.worker_for(served.slug), settings.pgflowd.definitions
     name = worker.worker_name or f"{settings.pgflowd.name}:{served.slug}"
     url = read(settings.database.url)
     with connect(url, name=name, limits=limits_of(settings)) as conn:
         schema.require(conn)
-        for warning in workers.define(conn, served.slug, shape, settings.pgflowd.definitions):
-            log.warning("worker.warning", code=warning.code, text=str(warning))
+        warnings = workers.define(conn, served.slug, shape, mode)
+        is_watched = workers.watch(conn, served.queue, may_write=mode != "verify")
         workers.introduce(conn, worker_id, served.queue, name)
-        return workers.is_watched(conn, served.queue)
+    if not is_watched and worker.signal_strategy == "notify":
+        text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
+        remedy = f"run `pgflowd flows deploy {served.slug}` as the owner"
+        warnings.append(Problem("W311", text, "database", remedy))
+    return Entered(is_watched, tuple(warnings))

@@ -82,7 +82,7 @@ def _definition(flow: Flow) -> dict[str, Any]:
     return {
         "say": "definition",
         "shape": flow.shape(),
-        "warnings": [str(p) for p in flow.check() if p.is_warning],
+        "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "sockets": _sockets(),
     }

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from running_worker import start_run
 
-from pgflowd.core.messages import Failed, QuickStop, Ready, Waiting
+from pgflowd.core.messages import Beat, Failed, QuickStop, Ready, Waiting
 from pgflowd.testing.until import until
 
 MODULE = """
@@ -373,3 +374,35 @@ def test_row_6_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
 
     assert other.output(run) == {"work": list(range(10))}
     assert other.outcomes(run).count("completed") == 10
+
+
+def test_a_missing_trigger_is_put_back_by_who_may_create(start_worker):
+    start_worker(FLOW).drain()
+    worker = start_worker(FLOW)
+    worker.conn.execute("drop trigger pgflowd_notify on pgmq.q_flow")
+    worker.drain()
+
+    second = start_worker(FLOW)
+
+    query = "select count(*) from pg_trigger where tgname = 'pgflowd_notify'"
+    assert second.value(query) == 1
+
+
+def test_w311_without_a_trigger_and_with_verify_a_worker_polls(start_worker):
+    first = start_worker(FLOW)
+    first.conn.execute("drop trigger pgflowd_notify on pgmq.q_flow")
+    first.drain()
+
+    worker = start_worker(FLOW, definitions="verify")
+    run = start_run(worker.conn, "flow")
+
+    assert worker.completed(run, 8)
+    assert [record["code"] for record in worker.records("worker.warning")] == ["W311"]
+    until(lambda: worker.heard_of(Beat))
+    assert worker.heard_of(Beat).numbers["problems"][0]["code"] == "W311"
+
+
+def test_polling_needs_no_wake(start_worker):
+    worker = start_worker(FLOW, signal_strategy="polling")
+
+    assert worker.completed(start_run(worker.conn, "flow"), 8)
