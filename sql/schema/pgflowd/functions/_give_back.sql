@@ -21,9 +21,10 @@ begin
     select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token
       from unnest(_give_back.run_ids, _give_back.step_slugs, _give_back.task_indexes)
            as given (run_id, step_slug, task_index)
-      join pgflow.step_tasks as task
-        on task.run_id = given.run_id and task.step_slug = given.step_slug
-       and task.task_index = given.task_index and task.status = 'started'
+     cross join lateral (
+       select one.* from pgflow.step_tasks as one
+        where one.run_id = given.run_id and one.step_slug = given.step_slug
+          and one.task_index = given.task_index and one.status = 'started' offset 0) as task
       join pgflow.runs as run on run.run_id = task.run_id and run.status = 'started'
       join pgflow.step_states as state
         on state.run_id = task.run_id and state.step_slug = task.step_slug

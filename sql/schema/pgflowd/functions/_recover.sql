@@ -18,9 +18,10 @@ begin
            run.status <> 'started' or state.status <> 'started' as has_ended
       from unnest(_recover.run_ids, _recover.step_slugs, _recover.task_indexes)
            as given (run_id, step_slug, task_index)
-      join pgflow.step_tasks as task
-        on task.run_id = given.run_id and task.step_slug = given.step_slug
-       and task.task_index = given.task_index and task.status = 'started'
+     cross join lateral (
+       select one.* from pgflow.step_tasks as one
+        where one.run_id = given.run_id and one.step_slug = given.step_slug
+          and one.task_index = given.task_index and one.status = 'started' offset 0) as task
       join pgflow.runs as run on run.run_id = task.run_id
       join pgflow.step_states as state
         on state.run_id = task.run_id and state.step_slug = task.step_slug

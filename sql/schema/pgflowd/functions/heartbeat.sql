@@ -36,14 +36,15 @@ begin
          array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
     from (select attempt.token,
-                 pgflowd._judge(task, attempt.*, run.status, state.status, exists (
+                 pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status, exists (
                    select from pgflowd.runs as cancelled
                     where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
                  as standing
             from pgflowd.attempts as attempt
-            join pgflow.step_tasks as task
-              on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
-             and task.task_index = attempt.task_index
+           cross join lateral (
+             select one.* from pgflow.step_tasks as one
+              where one.run_id = attempt.run_id and one.step_slug = attempt.step_slug
+                and one.task_index = attempt.task_index offset 0) as task
             join pgflow.runs as run on run.run_id = attempt.run_id
             join pgflow.step_states as state
               on state.run_id = attempt.run_id and state.step_slug = attempt.step_slug

@@ -24,6 +24,9 @@ begin
       jsonb_array_length(report.reports),
       coalesce(cardinality(report.outputs)::text, 'null') using errcode = '22023';
   end if;
+  if jsonb_array_length(report.reports) = 0 then
+    return;
+  end if;
   begin
     select array_agg(answer order by answer.ord) into answers
       from pgflowd._report_all(report.reports, report.outputs) as answer;

@@ -23,29 +23,25 @@ begin
   end if;
   return query
   with begun as materialized (
-    select task.*, known.attempt
+    select task.*, known.attempt,
+           coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts,
+           coalesce(step.opt_timeout, flow.opt_timeout) as timeout
       from pgflow._start_tasks(_begin.flow_slug, free, _begin.worker_id, 0) as task
       join unnest(free, attempts) as known (msg_id, attempt) on known.msg_id = task.msg_id
+      join pgflow.flows as flow on flow.flow_slug = _begin.flow_slug
+      join pgflow.steps as step
+        on step.flow_slug = flow.flow_slug and step.step_slug = task.step_slug
   ), opened as (
     insert into pgflowd.attempts as lease (run_id, step_slug, task_index, flow_slug, worker_id,
                                            msg_id, attempt, lease_until)
     select begun.run_id, begun.step_slug, begun.task_index, begun.flow_slug, _begin.worker_id,
            begun.msg_id, begun.attempt,
-           _begin.began + coalesce(_begin.lease, make_interval(secs => 2 + coalesce(
-             step.opt_timeout, flow.opt_timeout)))
+           _begin.began + coalesce(_begin.lease, make_interval(secs => begun.timeout + 2))
       from begun
-      join pgflow.steps as step
-        on step.flow_slug = begun.flow_slug and step.step_slug = begun.step_slug
-      join pgflow.flows as flow on flow.flow_slug = begun.flow_slug
     returning lease.msg_id, lease.token, lease.lease_until
   )
   select begun.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
-         begun.task_index, begun.flow_input, opened.token, begun.attempt,
-         coalesce(step.opt_max_attempts, flow.opt_max_attempts),
-         coalesce(step.opt_timeout, flow.opt_timeout), opened.lease_until
-    from opened
-    join begun on begun.msg_id = opened.msg_id
-    join pgflow.steps as step
-      on step.flow_slug = begun.flow_slug and step.step_slug = begun.step_slug
-    join pgflow.flows as flow on flow.flow_slug = begun.flow_slug;
+         begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
+         begun.timeout, opened.lease_until
+    from begun join opened on opened.msg_id = begun.msg_id;
 end $$;

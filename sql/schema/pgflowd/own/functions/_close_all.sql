@@ -3,7 +3,7 @@
 -- deleted: completed attempts (`failures`), or all of a task that has ended (`off`).
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
 create or replace function pgflowd._close_all(
-  elements pgflowd.element[], became pgflowd.answer[], outputs jsonb[])
+  elements pgflowd.element[], became text[], outputs jsonb[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
 declare
@@ -16,10 +16,10 @@ begin
            case when element.standing = 'repeated' then 'repeated'
                 when element.standing = 'late' then 'late'
                 when element.standing <> 'live' then 'lost'
-                when task.verdict in ('completed', 'queued', 'failed') then task.verdict
+                when _close_all.became[element.ord] in ('completed', 'queued', 'failed')
+                  then _close_all.became[element.ord]
                 else 'late' end as verdict
       from unnest(_close_all.elements) as element
-      left join unnest(_close_all.became) as task on task.ord = element.ord
   ), closed as (
     update pgflowd.attempts as attempt
        set ended_at = now(),

@@ -1,11 +1,12 @@
--- _fail_all(elements): report the failures among them to the core; returns what the tasks became.
+-- _fail_all(elements, became): report the failures among them to the core; returns what tasks
+-- became, by their elements' places, with these added.
 -- Without `retry` the attempts are spent first; `delay` moves the message afterwards.
 -- Called by: _report_all.   Locks: see _fail_tasks; messages with a delay.
-create or replace function pgflowd._fail_all(elements pgflowd.element[])
-returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+create or replace function pgflowd._fail_all(elements pgflowd.element[], became text[])
+returns text[] language plpgsql set search_path = '' as $$
 declare
   given record;
-  became pgflowd.answer[];
+  ended record;
   moved record;
 begin
   select array_agg(element.run_id) as run_ids,
@@ -18,7 +19,7 @@ begin
    where element.outcome in ('failed', 'timed_out', 'crashed')
      and element.standing in ('live', 'late');
   if given.ords is null then
-    return '{}';
+    return became;
   end if;
   update pgflow.step_tasks as task
      set attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
@@ -29,10 +30,13 @@ begin
      and task.task_index = element.task_index
      and step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
      and flow.flow_slug = task.flow_slug;
-  select array_agg((given.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
-    into became
-    from pgflow._fail_tasks(given.run_ids, given.step_slugs, given.task_indexes,
-                            given.error_messages) as task;
+  for ended in
+    select reported.ord, reported.status
+      from pgflow._fail_tasks(given.run_ids, given.step_slugs, given.task_indexes,
+                              given.error_messages) as reported
+  loop
+    became[given.ords[ended.ord]] := ended.status;
+  end loop;
   for moved in
     select pgflowd._task_queue(task) as queue, task.message_id, element.delay
       from unnest(_fail_all.elements) as element

@@ -23,18 +23,23 @@ begin
                         when attempt.run_id is null then 'unknown'
                         when attempt.ended_at is not null
                              and pgflowd._repeats(attempt.*, element.outcome) then 'repeated'
-                        else pgflowd._judge(task, attempt.*, run.status, state.status, exists (
+                        else pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status, exists (
                           select from pgflowd.runs as cancelled
                            where cancelled.run_id = run.run_id
                              and cancelled.cancelled_at is not null))
                    end as standing
               from unnest(_judged.elements) as element
-              left join pgflow.step_tasks as task
-                on task.run_id = element.run_id and task.step_slug = element.step_slug
-               and task.task_index = element.task_index
-              left join pgflow.runs as run on run.run_id = element.run_id
-              left join pgflow.step_states as state
-                on state.run_id = element.run_id and state.step_slug = element.step_slug
+              left join lateral (
+                select one.* from pgflow.step_tasks as one
+                 where one.run_id = element.run_id and one.step_slug = element.step_slug
+                   and one.task_index = element.task_index offset 0) as task on true
+              left join lateral (
+                select one.run_id, one.status from pgflow.runs as one
+                 where one.run_id = element.run_id offset 0) as run on true
+              left join lateral (
+                select one.status from pgflow.step_states as one
+                 where one.run_id = element.run_id and one.step_slug = element.step_slug
+                offset 0) as state on true
               left join pgflowd.attempts as attempt
                 on attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
                and attempt.task_index = element.task_index and attempt.token = element.token

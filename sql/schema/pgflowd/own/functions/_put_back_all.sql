@@ -1,10 +1,9 @@
--- _put_back_all(elements): queue the tasks again that are released among them, unspent.
--- Returns what they became.
+-- _put_back_all(elements, became): queue the tasks again that are released among them, unspent;
+-- returns what tasks became, by their elements' places, with these added.
 -- Called by: _report_all.   Locks: messages; the caller holds the tasks.
-create or replace function pgflowd._put_back_all(elements pgflowd.element[])
-returns pgflowd.answer[] language plpgsql set search_path = '' as $$
+create or replace function pgflowd._put_back_all(elements pgflowd.element[], became text[])
+returns text[] language plpgsql set search_path = '' as $$
 declare
-  became pgflowd.answer[] := '{}';
   released record;
 begin
   for released in
@@ -18,7 +17,7 @@ begin
   loop
     perform pgflowd._put_back(released.task, (released.task).attempts_count,
                               coalesce(released.delay, interval '0'));
-    became := became || (released.ord, null, 'queued', null, null)::pgflowd.answer;
+    became[released.ord] := 'queued';
   end loop;
   return became;
 end $$;

@@ -4,6 +4,7 @@
 -- Called by: report.   Locks: each run with its tasks, ascending; then as _complete_tasks and
 -- _fail_tasks; attempts. Nobody who holds a task of a run and not the run waits for anything,
 -- so runs may be locked while tasks of lesser ones are held. States change only with their run.
+-- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -11,16 +12,20 @@ set enable_mergejoin = off set jit = off as $$
 declare
   elements pgflowd.element[] := pgflowd._elements(_report_all.reports);
   results jsonb[] := _report_all.outputs::jsonb[];
-  became pgflowd.answer[];
+  became text[] := array_fill(null::text, array[cardinality(elements)]);
   done record;
+  ended record;
 begin
-  perform from unnest(elements) as element
-    join pgflow.runs as run on run.run_id = element.run_id
-    join pgflow.step_tasks as task
-      on task.run_id = element.run_id and task.step_slug = element.step_slug
-     and task.task_index = element.task_index
-    order by task.run_id, task.step_slug, task.task_index
-      for no key update of run, task;
+  perform from (select element.* from unnest(elements) as element
+                 order by element.run_id, element.step_slug, element.task_index) as element
+    cross join lateral (
+      select from pgflow.runs as one where one.run_id = element.run_id
+      offset 0 for no key update) as run
+    cross join lateral (
+      select from pgflow.step_tasks as one
+       where one.run_id = element.run_id and one.step_slug = element.step_slug
+         and one.task_index = element.task_index
+      offset 0 for no key update) as task;
   elements := pgflowd._judged(elements);
   select array_agg(element.run_id) filter (where element.outcome = 'completed') as run_ids,
          array_agg(element.step_slug) filter (where element.outcome = 'completed') as step_slugs,
@@ -34,13 +39,16 @@ begin
     perform pgflowd._hold_all(elements);
   end if;
   if done.ords is not null then
-    select array_agg((done.ords[task.ord], null, task.status, null, null)::pgflowd.answer)
-      into became
-      from pgflow._complete_tasks(done.run_ids, done.step_slugs, done.task_indexes, done.outputs)
-           as task;
+    for ended in
+      select reported.ord, reported.status
+        from pgflow._complete_tasks(done.run_ids, done.step_slugs, done.task_indexes,
+                                    done.outputs) as reported
+    loop
+      became[done.ords[ended.ord]] := ended.status;
+    end loop;
   end if;
   if done.others then
-    became := became || pgflowd._fail_all(elements) || pgflowd._put_back_all(elements);
+    became := pgflowd._put_back_all(elements, pgflowd._fail_all(elements, became));
   end if;
   return query select * from pgflowd._close_all(elements, became, results);
 end $$;
