@@ -6,6 +6,7 @@ The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/p
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ import pytest
 
 if TYPE_CHECKING:
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, for children too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
