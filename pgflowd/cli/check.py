@@ -92,7 +92,8 @@ def _connections(settings: Settings, inspection: Inspection, found: Findings) ->
 
 def _database(app: App, inspection: Inspection, found: Findings) -> None:
     from pgflowd.cli.reach import database
-    from pgflowd.db import schema
+    from pgflowd.db import overview, schema
+    from pgflowd.db.calls import run
 
     try:
         with database(app) as conn:
@@ -105,6 +106,9 @@ def _database(app: App, inspection: Inspection, found: Findings) -> None:
             for flow, told in zip(inspection.flows, found.flows, strict=True):
                 if flow.shape is not None:
                     found.problems += _compared(app, conn, flow, told)
+            for row in run(conn, overview.list_flows()):
+                if inspection.flow(row.flow_slug) is not None and not row.is_watched:
+                    found.problems.append(_unwatched(row.flow_slug))
     except PgflowdError as error:
         found.problems += [_in_database(problem) for problem in error.problems]
 
@@ -114,7 +118,6 @@ def _compared(
 ) -> Iterator[Problem]:
     """How a flow in the database differs from the code."""
     from pgflowd.db.definitions import compare
-    from pgflowd.db.workers import is_watched
 
     slug, mode = flow.slug, app.settings.pgflowd.definitions
     compared = compare(conn, slug, flow.shape or {})
@@ -131,9 +134,11 @@ def _compared(
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
     for text in compared.options:
         yield Problem("W310", f"{slug}: {text}", PLACE)
-    if not is_watched(conn, slug.lower()):
-        text = f"{slug}: its queue has no notification trigger, so its worker polls"
-        yield Problem("W311", text, PLACE, f"run `pgflowd flows deploy {slug}`")
+
+
+def _unwatched(slug: str) -> Problem:
+    text = f"{slug}: its queue has no notification trigger, so its worker polls"
+    return Problem("W311", text, PLACE, f"run `pgflowd flows deploy {slug}`")
 
 
 def _most_connections(conn: psycopg.Connection[Any]) -> int:
