@@ -303,12 +303,10 @@ def main() -> None:
             for work in works:
                 work.measure()
         rows = table(works)
-        print(
-            f"{'':50} {'wall µs':>9} {'CPU µs':>9} {'spread':>7} {'x raw wall':>11} {'x raw CPU':>10}"
-        )
+        line = "{:50} {:>9} {:>9} {:>7} {:>11} {:>10}"
+        print(line.format("", "wall µs", "CPU µs", "spread", "x raw wall", "x raw CPU"))
         for row in rows:
-            name, *numbers = row.values()
-            print("{:50} {:>9} {:>9} {:>7} {:>11} {:>10}".format(name, *map(str, numbers)))
+            print(line.format(*map(str, row.values())))
         hot = hot_share(ours)
         print("HOT share of updates:", ", ".join(f"{name} {share} %" for name, _, share in hot))
         grown = history(ours, 2_000 if args.quick else 20_000)
