@@ -1,4 +1,4 @@
-"""Row 108 and trap 7: between processes there are only JSON and descriptors, and no shared locks."""
+"""Row 108 and trap 7: between processes there are JSON and descriptors only, no shared locks."""
 
 from __future__ import annotations
 
