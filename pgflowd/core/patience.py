@@ -15,7 +15,8 @@ def next_due(tree: Tree) -> float | None:
     """Return when `on_tick` has something to do next, or None if never."""
     moments = [patience(tree, child)[0] for child in tree.children]
     moments += [child.due for child in tree.children if may_try(tree, child)]
-    moments.append(tree.due)
+    goes_down = any(c.state.is_alive and c.spec.position >= tree.at for c in tree.children)
+    moments.append(None if goes_down else tree.due)
     if tree.waiting_since is not None:
         left = tree.policy.startup_wait_s - tree.waited_s
         moments.append(tree.waiting_since + left)

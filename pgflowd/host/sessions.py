@@ -55,11 +55,15 @@ class Remembered:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._written = ""
 
     def write(self) -> None:
         """Write down all our descendants as they are now."""
         processes = [[seen.pid, seen.born, seen.session] for seen in descendants(os.getpid())]
         text = json.dumps({"boot": _boot(), "processes": processes})
+        if text == self._written:
+            return
+        self._written = text
         new = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
             handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -4,6 +4,7 @@ Daemon: makes a process the supervisor: rights, lock, log, socket; then runs it.
 Everything that can be refused is refused here, before any child is started: another daemon
 with the same control socket (Taken), a runtime directory that is not ours. What an earlier
 daemon left behind is cleared. Signals are handled before all else, by `take_signals`.
+The process must have no other children: the supervisor takes them for strays, and kills them.
 """
 
 from __future__ import annotations

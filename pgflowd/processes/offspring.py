@@ -44,7 +44,7 @@ class Process:
     killed: str | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
     messages: list[Message | Garbage] = field(default_factory=list)  # its last words
-    bury_until: float = 0.0
+    buried_from: float = 0.0
     status: int = 0
 
     @property
@@ -124,7 +124,7 @@ class Offspring:
         if process.child.channel.fileno() in self._selector.get_map():
             self._selector.unregister(process.child.channel)
         process.messages = process.child.channel.receive_all()
-        process.bury_until = time.monotonic() + BURIAL_S
+        process.buried_from = time.monotonic()
         self.alive.pop(process.id, None)
         self.dying.append(process)
 
@@ -135,7 +135,7 @@ class Offspring:
         left = self._left_behind(list(everyone()))
         for process in list(self.dying):
             mine = [seen for seen in left if seen.session == process.pid]
-            if (mine or self._strays) and time.monotonic() < process.bury_until:
+            if (mine or self._strays) and time.monotonic() < process.buried_from + BURIAL_S:
                 continue
             for each in mine:
                 self._log.error(

@@ -220,7 +220,8 @@ class Supervisor:
         moments = [next_due(self.tree), self._remember_at, self.renewal.due, self.desk.due]
         moments.append(self.reception.due)
         if self.offspring.dying:
-            moments.append(self.now() + BURIAL_POLL_S)
+            waited_s = self.now() - min(each.buried_from for each in self.offspring.dying)
+            moments.append(self.now() + max(BURIAL_POLL_S, min(0.2, waited_s / 10)))
         nearest = min(moment for moment in moments if moment is not None)
         return max(0.0, nearest - self.now())
 

@@ -141,6 +141,18 @@ class World:
         self.happen(on_tick(self.tree, self.now))
         while self.killed:
             self.exit(self.killed.pop(), CRASH)
+        self.tick_until_nothing_is_due()
+
+    def tick_until_nothing_is_due(self):
+        """A loop that waits for what is due next must come to rest."""
+        for _ in range(10):
+            due = next_due(self.tree)
+            if due is None or due > self.now or self.end is not None:
+                return
+            self.happen(on_tick(self.tree, self.now))
+            while self.killed:
+                self.exit(self.killed.pop(), CRASH)
+        raise AssertionError(f"something is due again and again: {due} at {self.now}")
 
     def found(self, flows):
         if self.discovering:
