@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ ETC = Path("/etc/pgflowd")
 MOST_BYTES = 1024 * 1024
 _IN_PYPROJECT = ("tool", "pgflowd")
 _SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
+
+
+class NoTable(Exception):
+    """What should be our table is something else; the text is its place."""
 
 
 @dataclass
@@ -52,12 +57,12 @@ def read_config(
         return FileContent(problems=[chosen])
     if chosen is not None:
         return _read(chosen, cwd, prefix=())
-    if (cwd / "pgflowd.toml").exists():
+    if os.path.lexists(cwd / "pgflowd.toml"):
         return _read(cwd / "pgflowd.toml", cwd, prefix=())
     pyproject = _read(cwd / "pyproject.toml", cwd, _IN_PYPROJECT)
     if pyproject.path is not None:
         return pyproject
-    if (etc / "pgflowd.toml").exists():
+    if os.path.lexists(etc / "pgflowd.toml"):
         return _read(etc / "pgflowd.toml", cwd, prefix=())
     return FileContent()
 
@@ -81,22 +86,35 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
     """Read one file. A pyproject.toml without our table counts as no file (no path)."""
     shown = one_line(_shown(path, cwd), 200)
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(MOST_BYTES + 1)
+        mode, content = _content(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         problem = Problem("E101", f"the config file cannot be read: {reason}", shown)
         return FileContent() if prefix else FileContent(path, shown, problems=[problem])
-    if prefix and b"tool.pgflowd" not in content:
+    if prefix and b"pgflowd" not in content:
         return FileContent()
     try:
         given = _parsed(content, shown, path, prefix)
+    except NoTable as error:
+        text, remedy = "tool.pgflowd is no table", "write [tool.pgflowd] on a line of its own"
+        return FileContent(path, shown, problems=[Problem("E103", text, str(error), remedy)])
     except ValueError as error:
         return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
     if given is None:
         return FileContent()
     return FileContent(path, shown, given, _exposed(given, mode, shown))
+
+
+def _content(path: Path) -> tuple[int, bytes]:
+    """Read a file, or a pipe such as `-c <(sops -d …)`, if there is somebody who writes."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        os.set_blocking(handle, True)
+        mode = os.fstat(handle).st_mode
+        content = file.read(MOST_BYTES + 1)
+    if stat.S_ISFIFO(mode) and not content:
+        raise ValueError("it is a pipe into which nobody writes")
+    return mode, content
 
 
 def _parsed(content: bytes, shown: str, path: Path, prefix: tuple[str, ...]) -> list[Given] | None:
@@ -109,9 +127,12 @@ def _parsed(content: bytes, shown: str, path: Path, prefix: tuple[str, ...]) -> 
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     for name in prefix:
-        document = document.get(name, {})
+        document = document.get(name, {}) if isinstance(document, dict) else {}
     if prefix and not document:
         return None
+    if not isinstance(document, dict):
+        at = lines.get(prefix)
+        raise NoTable(f"{shown}:{at}" if at else shown)
     return from_document(document, lines, shown, str(path.parent.absolute()), prefix)
 
 

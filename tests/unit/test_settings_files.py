@@ -170,6 +170,56 @@ def test_a_byte_order_mark_is_forgiven(place: Place) -> None:
     assert place.load().pgflowd.name == "bom"
 
 
+@pytest.mark.parametrize("text", ["tool.pgflowd = 5", "[[tool.pgflowd]]", "[tool]\npgflowd = [1]"])
+def test_our_table_in_a_pyproject_must_be_a_table(place: Place, text: str) -> None:
+    place.write(f"\n{text}\n", "pyproject.toml")
+
+    (problem,) = place.problems()
+
+    assert problem.code == "E103"
+    assert problem.place == f"pyproject.toml:{text.count(chr(10)) + 2}"
+    assert problem.next == "write [tool.pgflowd] on a line of its own"
+
+
+@pytest.mark.parametrize(
+    "text", ["tool = 3 # tool.pgflowd", "[[tool]]\n[tool.pgflowd]\nname = 'x'"]
+)
+def test_a_pyproject_whose_tools_are_no_table_has_none_of_ours(place: Place, text: str) -> None:
+    place.write(text, "pyproject.toml")
+
+    assert place.load().file is None
+
+
+@pytest.mark.parametrize("head", ["[tool . pgflowd]", '["tool"."pgflowd"]', "[tool]\npgflowd."])
+def test_our_table_in_a_pyproject_may_be_written_as_toml_allows(place: Place, head: str) -> None:
+    place.write(f"{head}{'' if head.endswith('.') else chr(10)}name = 'x'", "pyproject.toml")
+
+    assert place.load().pgflowd.name == "x"
+
+
+def test_a_link_to_nowhere_is_a_file_that_is_missed(place: Place) -> None:
+    (place.cwd / "pgflowd.toml").symlink_to("moved-away.toml")
+
+    (problem,) = place.problems()
+
+    assert (problem.code, problem.place) == ("E101", "pgflowd.toml")
+
+
+def test_a_pipe_is_read_if_somebody_writes_into_it(place: Place) -> None:
+    pipe = place.cwd / "pgflowd.toml"
+    os.mkfifo(pipe)
+    (problem,) = place.problems()
+    assert problem.code == "E101"
+    assert problem.text.endswith("it is a pipe into which nobody writes")
+
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"[pgflowd]\nname = 'piped'\n")
+    reader = os.open(pipe, os.O_RDONLY)
+    os.close(writer)
+    assert place.load().pgflowd.name == "piped"
+    os.close(reader)
+
+
 def test_a_broken_pyproject_without_our_table_is_none_of_our_business(place: Place) -> None:
     place.write("[project", "pyproject.toml")
     assert place.load().file is None
