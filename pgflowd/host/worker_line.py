@@ -1,8 +1,8 @@
 """
 Worker line: the runner's end of the socket that joins it to its worker.
 
-Blocking, since a runner has nothing else to wait for. Handlers' threads may send records while
-the main thread asks or reports, so each frame is sent under a lock. A copy of the runner that a
+Blocking, since a runner has nothing else to wait for. Handlers' threads may log, ask and look
+too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A copy of the runner that a
 handler made by `os.fork` sees that its pid is another and says nothing.
 """
 
@@ -30,7 +30,8 @@ class WorkerLine:
         end.setblocking(True)
         self._socket = end
         self._frames = Frames(_NO_LIMIT)
-        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._reading = threading.Lock()  # held from a question to its answer
         self._pid = os.getpid()
         self.is_stopping = False
 
@@ -44,28 +45,32 @@ class WorkerLine:
             return
         data = pack(head, body)
         try:
-            with self._lock:
+            with self._sending:
                 self._socket.sendall(data)
         except OSError as error:
             raise WorkerGone from error
 
     def next_task(self) -> Frame:
-        return self._next("task")
+        with self._reading:
+            return self._next("task")
 
     def ask(self, head: dict[str, Any]) -> Frame:
         """Ask the worker, and wait for its answer."""
-        self.send({"say": "ask", **head})
-        return self._next("answer")
+        with self._reading:
+            self.send({"say": "ask", **head})
+            return self._next("answer")
 
     def look(self) -> bool:
         """Whether the daemon drains, as far as was said until now."""
-        if self.is_copy or self.is_stopping:
+        if self.is_copy or self.is_stopping or not self._reading.acquire(blocking=False):
             return self.is_stopping
-        with contextlib.suppress(BlockingIOError, OSError):
-            piece = self._socket.recv(PIECE, socket.MSG_DONTWAIT)
-            self._frames.feed(piece)
+        try:
+            with contextlib.suppress(OSError):  # nothing there
+                self._frames.feed(self._socket.recv(PIECE, socket.MSG_DONTWAIT))
             while frame := self._frames.take():
                 self._heard(frame)
+        finally:
+            self._reading.release()
         return self.is_stopping
 
     def _next(self, wanted: str) -> Frame:

@@ -389,3 +389,18 @@ def test_secrets_of_the_daemon_are_not_in_the_environment(start_worker, monkeypa
     run = worker.start_run()
 
     assert worker.output(run) == {"after": []}
+
+
+def test_threads_of_a_handler_may_ask_and_look_at_once(start_worker):
+    body = """
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(ctx.flow_input) for _ in range(20)]
+            looked = [pool.submit(ctx.stopping.is_set) for _ in range(200)]
+        return [len({str(each.result()) for each in asked}), any(e.result() for e in looked)]
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run({"n": 1})
+
+    assert worker.output(run) == {"after": [1, False]}
