@@ -58,12 +58,13 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
         for state in dict.fromkeys(flow["state"] for flow in flows)
     )
     group = f"{_signed(_group_state(flows), screen)} workers   one_for_one   {counts}"
+    more, last, _ = _branches(screen)
     return [
         f"supervisor {status['pid']}   {root['strategy']}   {budget} {period}",
-        f"├─ {_member('listener', status['listener'], screen)}",
-        f"├─ {group}",
+        f"{more} {_member('listener', status['listener'], screen)}",
+        f"{more} {group}",
         *_worker_lines(flows, screen),
-        f"└─ {_member('sweeper', status['sweeper'], screen)}",
+        f"{last} {_member('sweeper', status['sweeper'], screen)}",
     ]
 
 
@@ -72,7 +73,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
+        return f"{seconds * 1000:.2g}ms" if seconds < 0.01 else f"{seconds * 1000:.0f}ms"
     if seconds < 60:
         return f"{seconds:.3g}s"
     minutes = int(seconds // 60)
@@ -83,9 +84,15 @@ def span(seconds: float | None) -> str:
 
 
 def _worker_lines(flows: Sequence[dict[str, Any]], screen: Screen) -> Iterator[str]:
+    more, last, past = _branches(screen)
     for index, flow in enumerate(flows):
-        branch = "└─" if index == len(flows) - 1 else "├─"
-        yield f"│  {branch} {_member(flow['slug'], flow, screen)}"
+        branch = last if index == len(flows) - 1 else more
+        yield f"{past}  {branch} {_member(flow['slug'], flow, screen)}"
+
+
+def _branches(screen: Screen) -> tuple[str, str, str]:
+    """The lines of a tree: to one of several, to the last one, past others."""
+    return ("├─", "└─", "│") if screen.unicode else ("|-", "`-", "|")
 
 
 def _member(name: str, child: dict[str, Any], screen: Screen) -> str:
