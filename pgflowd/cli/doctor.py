@@ -36,7 +36,7 @@ def doctor(app: App) -> None:
 
     settings = app.settings
     asked = Asked(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
-    ours = Finding("pgflowd", "ok", f"{__version__}, Python {platform.python_version()}")
+    ours = Finding("pgflowd", "ok", _versions())
     findings = [ours]
     with database(app) as conn:
         if not app.json:
@@ -51,3 +51,11 @@ def doctor(app: App) -> None:
         app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
     if wrong:
         app.leave(Exit.NO)
+
+
+def _versions() -> str:
+    import psycopg
+
+    libpq = psycopg.pq.version_pretty(psycopg.pq.version())
+    python = platform.python_version()
+    return f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
