@@ -36,8 +36,8 @@ begin
          array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
     from (select attempt.token,
-                 pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status, exists (
-                   select from pgflowd.runs as cancelled
+                 pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status,
+                   exists (select from pgflowd.runs as cancelled
                     where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
                  as standing
             from pgflowd.attempts as attempt

@@ -23,8 +23,8 @@ begin
                         when attempt.run_id is null then 'unknown'
                         when attempt.ended_at is not null
                              and pgflowd._repeats(attempt.*, element.outcome) then 'repeated'
-                        else pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status, exists (
-                          select from pgflowd.runs as cancelled
+                        else pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status,
+                          state.status, exists (select from pgflowd.runs as cancelled
                            where cancelled.run_id = run.run_id
                              and cancelled.cancelled_at is not null))
                    end as standing
