@@ -193,7 +193,8 @@ def _format_own_options(
 ) -> None:
     """Write the command's own options; the global ones in full in the root's help only."""
     shared = list(command.everywhere)
-    own = [param for param in command.get_params(ctx) if param not in shared]
+    params = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
+    own = [param for param in params if param not in shared]
     if ctx.parent is None:
         own += shared
     records = [record for record in (param.get_help_record(ctx) for param in own) if record]

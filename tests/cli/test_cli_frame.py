@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -584,3 +585,13 @@ def test_nothing_that_run_raises_gets_past_it(
     failing(monkeypatch, click.Abort())
 
     assert run(["version"]) == 130
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_the_help_lists_options_and_no_argument_among_them(words: str, pgflowd: Callable) -> None:
+    ended = pgflowd(*words.split()[1:], "-h")
+
+    listed = re.split(r"\n(?:Everywhere|Commands)", ended.out.partition("\nOptions")[2])[0]
+    heads = re.findall(r"^  (\S+)", listed, re.MULTILINE)
+    assert heads
+    assert all(head.startswith("-") for head in heads)
