@@ -36,7 +36,7 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
             Listener(post, settings, log).live()
         post.say(Ready())
         while True:
-            post.wait(time.monotonic() + 3600)
+            post.rest(time.monotonic() + 3600)
     except Asked:
         return EXIT_ASKED
 

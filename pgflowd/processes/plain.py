@@ -2,14 +2,16 @@
 Plain: what listener and sweeper have in common: one loop without asyncio and threads.
 
 `Post` waits for the supervisor's orders and for whatever else, beats every 5 s, and raises
-Asked when it is time to go. `Line` is one connection that is lost and found again: what is
-unavailable is a state, never a crash (failures.md, D4). `limited` shuts a connection's socket
-when a call takes longer than it may; nothing else ends a call on a line that is half-open.
+Asked when it is time to go, even in the middle of a call to a database that hangs. `Line` is
+one connection that is lost and found again: what is unavailable is a state, never a crash
+(failures.md, D4). `limited` shuts a connection's socket when a call takes longer than it may;
+nothing else ends a call on a line that is half-open.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import select
@@ -54,22 +56,46 @@ class Post:
         self.numbers: dict[str, Any] = {}
         self.orders: deque[Message] = deque()  # all but those to end
         self._beat_at = 0.0
+        signal.signal(signal.SIGIO, lambda number, frame: self._listen())
 
     def wait(self, until: float, others: Iterable[int] = ()) -> list[int]:
         """Wait for an order, for one of the others to be readable, or for the moment."""
-        while True:
-            now = time.monotonic()
-            if now >= self._beat_at:
-                self.channel.send(Beat(self.numbers))
-                self._beat_at = now + self._pause_s
-            nap_s = max(0.0, min(until, self._beat_at) - now)
-            ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]
-            count = len(self.orders)
-            if self.channel.fileno() in ready:
-                self._listen()
-                ready.remove(self.channel.fileno())
-            if ready or len(self.orders) > count or time.monotonic() >= until:
+        while not self.orders:
+            ready = self._wait_once(until, others)
+            if ready or time.monotonic() >= until:
                 return ready
+        return []
+
+    def rest(self, until: float) -> None:
+        """Wait for the moment; orders are kept for later, but for those to end."""
+        while time.monotonic() < until:
+            self._wait_once(until, ())
+
+    def _wait_once(self, until: float, others: Iterable[int]) -> list[int]:
+        now = time.monotonic()
+        if now >= self._beat_at:
+            self.channel.flush()
+            self.channel.send(Beat(self.numbers))
+            self._beat_at = now + self._pause_s
+        nap_s = max(0.0, min(until, self._beat_at) - now)
+        ready = select.select([self.channel.fileno(), *others], [], [], nap_s)[0]
+        if self.channel.fileno() in ready:
+            self._listen()
+            ready.remove(self.channel.fileno())
+        return ready
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Hear orders while we are in a call that waits: the kernel tells us by SIGIO."""
+        number = self.channel.fileno()
+        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+        fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(number, fcntl.F_SETFL, flags | os.O_ASYNC)
+        try:
+            self._listen()
+            yield
+        finally:
+            fcntl.fcntl(number, fcntl.F_SETFL, flags)
 
     def beat_now(self) -> None:
         """Our numbers have changed in a way that people should see at once."""
@@ -151,7 +177,8 @@ class Line:
     @contextlib.contextmanager
     def limited(self, conn: psycopg.Connection[Any]) -> Iterator[None]:
         """Give what is done inside a limit of our own."""
-        with limited(conn, self._settings.database.statement_timeout_s + SPARE_S):
+        limit_s = self._settings.database.statement_timeout_s + SPARE_S
+        with self._post.interruptible(), limited(conn, limit_s):
             yield
 
     def _connect(self) -> psycopg.Connection[Any]:
@@ -163,15 +190,14 @@ class Line:
             statement_s=database.statement_timeout_s,
             tcp_user_s=database.tcp_user_timeout_s,
         )
-        return connect(url, name=self._name, limits=limits)
+        with self._post.interruptible():
+            return connect(url, name=self._name, limits=limits)
 
     def _rest(self) -> None:
         database = self._settings.database
         least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
         nap_s = reconnect_delay_s(self._failures, least_s, most_s, random.random())
-        until = time.monotonic() + nap_s
-        while time.monotonic() < until:
-            self._post.wait(until)
+        self._post.rest(time.monotonic() + nap_s)
 
 
 @contextlib.contextmanager

@@ -80,6 +80,10 @@ class Renewal:
             except ConfigError as error:
                 self._refuse(error.problems)
                 return
+            except Exception as error:  # whatever the file does to us, the daemon goes on
+                text = f"the config cannot be read: {type(error).__name__}: {error}"
+                self._refuse([Problem("E901", text)])
+                return
         self._survey = Survey(self._next_settings, self._supervisor.offspring, self._supervisor.log)
         self._survey.go_on()
 
