@@ -20,6 +20,7 @@ def test_a_claim_takes_no_more_than_asked_for(any_core: House) -> None:
 
     assert sorted(task.input for task in tasks) == [0, 1, 2]
     assert house.claim(flow, house.worker(flow), 0) == []
+    assert house.rows("select pgflowd.claim(%s, %s, null)", flow, house.worker(flow)) == []
     assert len(house.claim(flow, house.worker(flow), 10)) == 2
 
 

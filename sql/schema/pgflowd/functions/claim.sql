@@ -14,7 +14,7 @@ returns setof pgflowd.claimed_task language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 declare
   leaving boolean;
-  wanted int := claim.max_tasks;
+  wanted int := coalesce(claim.max_tasks, 0);
   hidden_s int;
   queue record;
   began timestamptz;
