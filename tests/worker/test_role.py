@@ -1,0 +1,96 @@
+"""A worker that logs in with the least rights (failures.md, section 5; rows 78 and 109)."""
+
+from __future__ import annotations
+
+import os
+
+import psycopg
+import pytest
+from psycopg import conninfo
+
+from pgflowd.core.messages import Failed
+from pgflowd.db import schema
+from pgflowd.testing.until import until
+
+MODULE = """
+    import time
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=2, base_delay=0, timeout=2)
+
+    @flow.step
+    def first(run, ctx):
+        if ctx.attempt == 1: raise ValueError("once")
+        return ctx.flow_input()
+
+    @flow.map(over="first")
+    def second(item): return item
+
+    @flow.step
+    def third(second, ctx): return ctx.step_output("first")
+"""
+
+
+@pytest.fixture
+def humble(start_worker, database, server):
+    """The DSN of a role that is a pgflow_worker and nothing else; the flow is deployed."""
+    role = f"humble_{os.getpid()}"
+    admin = psycopg.connect(server.dsn, autocommit=True)
+    start_worker(MODULE).drain()
+    with database.connect(autocommit=False) as conn:
+        conn.execute(schema.roles_sql().encode())
+    conn = database.connect()
+    conn.execute(f"create role {role} login password 'x'")
+    conn.execute(f"grant pgflow_worker to {role}")
+    yield conninfo.make_conninfo(database.dsn, user=role, password="x")
+    conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where usename = %s", (role,)
+    )
+    until(
+        lambda: (
+            not conn.execute("select from pg_stat_activity where usename = %s", (role,)).rowcount
+        )
+    )
+    conn.execute(f"drop owned by {role}")
+    conn.execute(f"drop role {role}")
+    admin.close()
+
+
+def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
+    worker = start_worker(MODULE, dsn=humble, definitions="verify")
+
+    run = worker.start_run([1, 2])
+
+    assert worker.output(run) == {"third": [1, 2]}
+    assert worker.records("worker.warning") == []
+    cancelled = worker.start_run([3])
+    worker.conn.execute("select pgflowd.cancel(%s, 'x', 'me')", (cancelled,))
+    assert worker.drain() == 0
+    assert worker.value("select count(*) from pgflow.workers where stopped_at is null") == 0
+
+
+def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble):
+    worker = start_worker(MODULE)
+    worker.conn.execute("revoke select, insert, update on pgflow.workers from pgflow_worker")
+    worker.drain()
+
+    refused = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
+
+    assert refused.ended() == 78
+    assert refused.heard_of(Failed).code == "E305"
+    assert "workers" in refused.heard_of(Failed).text
+
+
+def test_row_78_too_many_connections_are_waited_out(start_worker, humble, database):
+    worker = start_worker(MODULE, dsn=humble, definitions="verify")
+    conn = database.connect()
+
+    conn.execute(f"alter database {database.name} connection limit 0")
+    conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where application_name like 'pgflowd: worker%' and datname = current_database()"
+    )
+    until(lambda: worker.records("worker.error"), 5)
+    conn.execute(f"alter database {database.name} connection limit -1")
+
+    assert worker.completed(worker.start_run([1]), 8)
