@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
 from shop import MODULE, Shop
+from trees import CANNOT, CRASH, running
 
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.main import run
+from pgflowd.core.status import Facts, document
+from pgflowd.core.supervision import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 FREE = {"input", "output", "shape", "sql", "cpu_s"}  # what is below these is not ours to name
@@ -84,9 +88,9 @@ def test_every_key_is_named_in_its_section(shop, capsys, name):
         run(command.split())
         printed = capsys.readouterr().out
         documents = printed.splitlines() if "follow" in command else [printed]
-        for document in map(json.loads, documents):
-            assert document["schema_version"] == 1, command
-            for key in set(keys(document)) - {"schema_version"}:
+        for printed_one in map(json.loads, documents):
+            assert printed_one["schema_version"] == 1, command
+            for key in set(keys(printed_one)) - {"schema_version"}:
                 assert f"`{key}`" in told, f"{command}: {key}"
 
 
@@ -112,3 +116,15 @@ def test_the_commands_of_the_readme_do_what_it_says(database, tmp_path, monkeypa
         following = ["--timeout", "1ms"] if "--follow" in words else []  # nobody serves it here
         assert run([*words, *following]) == (5 if following else 0), capsys.readouterr()
     assert "analyze_website  created" in capsys.readouterr().out
+
+
+def test_every_key_of_the_status_is_named():
+    told = section("status, tree")
+    tree = on_exit(on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "worker b", CRASH, 2.0)[
+        0
+    ]
+    status = document(tree, Facts("shop", "0.1.0", 812, 1000.0, 1060.0, 60.0, {}))
+
+    assert status["problems"] and status["flows"][0]["error"]
+    for key in set(keys(status)) - {"schema_version"} | {"code", "flow", "text", "next"}:
+        assert f"`{key}`" in told, key
