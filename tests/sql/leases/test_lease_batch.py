@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import House, element
+from lease_house import Connection, House, element
 
 
 def test_a_batch_records_every_kind_of_report(house: House) -> None:
@@ -154,14 +154,19 @@ def test_a_deadlock_is_raised_so_that_the_batch_is_sent_again(own: House) -> Non
     low, high = sorted((own.start(flow), own.start(flow)))
     tasks = own.claim(flow, own.worker(flow))
     holder = own.connect()
+    holder.execute("set deadlock_timeout = '1min'")  # so that the report notices first
+
+    def report(conn: Connection) -> object:
+        conn.execute("set deadlock_timeout = '2s'")
+        return own.report(*map(element, tasks), conn=conn)
 
     with holder.transaction():
         lock = "select from pgflow.runs where run_id = %s for update"
         holder.execute(lock, (high,))
-        report = own.meanwhile(lambda conn: own.report(*map(element, tasks), conn=conn))
+        reporting = own.meanwhile(report)
         holder.execute(lock, (low,))
     with pytest.raises(psycopg.errors.DeadlockDetected):
-        report.result()
+        reporting.result()
 
     assert [answer.verdict for answer in own.report(*map(element, tasks))] == ["completed"] * 2
 
