@@ -24,7 +24,7 @@ from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
-from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_settled
+from pgflowd.cli.workshop import NotUp, daemon, interrupted_by_term, wait_until_settled
 
 if TYPE_CHECKING:
     from pgflowd.host.postgres import EmbeddedPostgres
@@ -43,6 +43,7 @@ control = {control}
 [logging]
 format = "text"
 """
+_LAST_LINES = 5  # of the daemon's log
 _LONGEST_SOCKET = 100  # bytes; the kernel takes 107
 
 
@@ -61,6 +62,7 @@ def demo(app: App, once: bool, keep: bool) -> None:
     from pgflowd.db.connection import connect
     from pgflowd.host.postgres import EmbeddedPostgres
 
+    _forget_settings()
     with (
         interrupted_by_term(),
         _place() as directory,
@@ -74,7 +76,8 @@ def demo(app: App, once: bool, keep: bool) -> None:
         config = _configure(directory, postgres.dsn, socket)
         log = (directory / "daemon.log").open("ab")
         with log, daemon(["-c", str(config)], database_url=postgres.dsn, log=log) as process:
-            wait_until_settled(process, socket)
+            with _last_words(directory / "daemon.log"):
+                wait_until_settled(process, socket)
             with connect(postgres.dsn) as connection:
                 shows = Shows(app, connection)
                 went_well, told = shows.watch(), shows.told()
@@ -132,6 +135,22 @@ def _say_what_is_next(
     app.say(f"         {own:{width}}your own project")
 
 
+def _forget_settings() -> None:
+    """Drop our variables and those of libpq: they are meant for a project, or for its database."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
+
+
+@contextmanager
+def _last_words(log: Path) -> Iterator[None]:
+    """When the daemon does not come up, show the end of its log, which goes with the data."""
+    try:
+        yield
+    except NotUp as error:
+        end = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+        raise NotUp(f"{error.message}: {end}" if end else error.message) from None
+
+
 @contextmanager
 def _sockets(directory: Path) -> Iterator[Path]:
     """Give a path for the control socket, elsewhere where the directory's is too long."""
@@ -159,6 +178,7 @@ def _place() -> Iterator[Path]:
 
 
 def _writable_parent() -> Path | None:
+    Path.cwd()  # raises where it was removed; another place for the data would not help
     parent = DIRECTORY.parent
     try:
         parent.mkdir(exist_ok=True)

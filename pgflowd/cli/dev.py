@@ -76,15 +76,15 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
 def _server(
     root: Path, port: int | None, *, ephemeral: bool, reset: bool
 ) -> Iterator[EmbeddedPostgres]:
+    from pgflowd.host.development import Running
     from pgflowd.host.postgres import EmbeddedPostgres
 
     (root / ".pgflowd").mkdir(exist_ok=True)
     directory = root / ".pgflowd" / "pg"
     if ephemeral:
         directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
-    elif reset:
-        with EmbeddedPostgres(directory, keep=False):
-            pass
+    elif reset and not EmbeddedPostgres(directory).discard():
+        raise Running(str(root))
     try:
         with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
             if port and postgres.port != port:

@@ -30,6 +30,7 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -40,6 +41,7 @@ from pgflowd.cli.screen import tolerate_any_stream
 from pgflowd.errors import PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
+_OF_THE_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
 _MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (
@@ -138,12 +140,25 @@ def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
     if isinstance(error, PgflowdError) and exit_for(error) != Exit.BUG:
         complain(app, error.problems)
         return exit_for(error)
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if isinstance(error, OSError) and (excuse := _excuse(error)):
         _forget_output()
-        complain_usage(app, click.ClickException(f"cannot write: {error.strerror}"))
+        complain_usage(app, click.ClickException(excuse))
         return Exit.NO
     complain(app, [_reported(app, error, args)])
     return Exit.BUG
+
+
+def _excuse(error: OSError) -> str | None:
+    """What is wrong with the place where we were called, if that is the cause."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"cannot write: {error.strerror}"
+    try:
+        Path.cwd()
+    except OSError:
+        return "the current directory was removed; change to another one"
+    if error.filename is not None and error.errno in _OF_THE_PLACE:
+        return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
+    return None
 
 
 def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:

@@ -17,7 +17,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_line import NotRunning, ask, socket_path
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
-from pgflowd.cli.status_screen import status_lines, tree_lines
+from pgflowd.cli.status_screen import problem_lines, status_lines, tree_lines
 from pgflowd.core.settings_units import parse_duration
 from pgflowd.errors import PgflowdError
 
@@ -118,6 +118,8 @@ def _show_database(app: App) -> None:
     rows = [[flow["slug"], str(flow["queued"])] for flow in said["flows"]]
     if rows:
         app.table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
+    for line in problem_lines(said["problems"], app.out):
+        app.say(line)
 
 
 def _without_daemon(app: App) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -461,6 +462,28 @@ def test_a_full_disk_is_no_mistake_of_ours(elsewhere: Path) -> None:
 
     assert ended.returncode == 1
     assert ended.stderr == "pgflowd: cannot write: No space left on device\n"
+
+
+def test_a_place_that_cannot_be_used_is_no_mistake_of_ours(
+    pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/there"))
+
+    ended = pgflowd("version")
+
+    assert ended.code == 1
+    assert ended.err == "pgflowd: /there cannot be used: Permission denied\n"
+
+
+def test_a_current_directory_that_was_removed_is_told(pgflowd: Callable, elsewhere: Path) -> None:
+    (elsewhere / "gone").mkdir()
+    os.chdir(elsewhere / "gone")
+    (elsewhere / "gone").rmdir()
+
+    ended = pgflowd("config", "show")
+
+    assert ended.code == 1
+    assert ended.err == "pgflowd: the current directory was removed; change to another one\n"
 
 
 def test_closed_streams_are_no_mistake_of_ours(elsewhere: Path) -> None:

@@ -77,6 +77,16 @@ def test_it_stays_up_until_it_is_told_to_end(here: Path, ending: signal.Signals)
     assert list(here.iterdir()) == []
 
 
+def test_settings_for_other_databases_and_daemons_are_not_for_the_demo(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PGFLOWD__WORKER__BATCH_SIZE", "many")
+    monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
+    monkeypatch.setenv("PGSERVICE", "elsewhere")
+
+    assert "3 runs, 109 tasks" in demo(here, "--once")
+
+
 def test_a_directory_that_cannot_be_written_is_replaced_by_a_temporary_one():
     said = demo(Path("/proc"), "--once")
 

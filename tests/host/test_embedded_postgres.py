@@ -295,6 +295,18 @@ def test_data_of_another_version_are_refused_and_left_alone(place: Path):
         assert alive(old.pid)
 
 
+def test_what_nobody_uses_may_be_discarded_even_if_it_could_not_start(place: Path):
+    with EmbeddedPostgres(place) as pg:
+        assert not EmbeddedPostgres(place).discard()
+        assert alive(pg.pid)
+    (place / "server" / "data" / "PG_VERSION").write_text("9\n")
+
+    assert EmbeddedPostgres(place).discard()
+
+    assert not place.exists()
+    assert EmbeddedPostgres(place).discard()  # nothing is there
+
+
 def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
     for wanted in ("first", "second", "third"):
         with EmbeddedPostgres(place) as pg, psycopg.connect(pg.dsn) as connection:

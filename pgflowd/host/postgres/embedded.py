@@ -75,6 +75,21 @@ class EmbeddedPostgres:
             if self._leave() and not self._keep:
                 self._remove()
 
+    def discard(self) -> bool:
+        """Remove the directory unless somebody uses it; its data may be of any version or state."""
+        if not self._directory.exists():
+            return True
+        account = account_for(self._directory / "server" / "data")
+        self._home = home_for(self._directory, account)
+        programs = reachable(self._binaries or wheel_binaries(), account)
+        self._cluster = Cluster(self._home, programs, account)
+        with leases.locked(self._home):
+            if leases.in_use(self._home):
+                return False
+            self._cluster.stop()
+            self._remove()
+        return True
+
     @property
     def pid(self) -> int:
         """The process id of the server."""
