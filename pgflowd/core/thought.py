@@ -44,7 +44,9 @@ class Thought:
         if phase not in MOVES[runner.phase]:
             raise Bug(f"a runner cannot go from {runner.phase.value} to {phase.value}", code="E902")
         mind = self.mind
-        if runner.phase is Phase.IDLE:
+        if runner.phase is Phase.IDLE and mind.idle[-1] == runner.id:
+            mind.idle = mind.idle[:-1]
+        elif runner.phase is Phase.IDLE:
             mind.idle = tuple(each for each in mind.idle if each != runner.id)
         elif runner.phase is Phase.STARTING:
             mind.starting -= 1

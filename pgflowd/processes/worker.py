@@ -11,8 +11,10 @@ runners and ends. The only process with asyncio.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
+import resource
 import signal
 import time
 import traceback
@@ -68,6 +70,7 @@ def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
     except CannotStart as why:
         channel.send(why.failed)
         return EXIT_CANNOT
+    _allow_many_descriptors()
     loop = asyncio.new_event_loop()  # never closed: that would wait for helper threads
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda _, context: _end_as_bug(channel, log, context))
@@ -76,6 +79,13 @@ def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
     except Exception as error:
         _end_as_bug(channel, log, {"exception": error})
         raise
+
+
+def _allow_many_descriptors() -> None:
+    """Four for each runner. After the zygote's fork, so that handlers keep their limit."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _on_sigterm(number: int, frame: object) -> None:

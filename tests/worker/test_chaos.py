@@ -259,3 +259,16 @@ def test_g1_g2_chance_kills_and_cuts_and_everything_is_done_once(start_worker, s
         assert workers[0].output(run) == {"total": n * (n - 1)}
     for worker in workers:
         assert worker.drain() == 0
+
+
+def test_many_runners_need_no_larger_limit_of_descriptors(start_worker):
+    def modest() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 4096))
+
+    body = "import resource; time.sleep(0.5); return resource.getrlimit(resource.RLIMIT_NOFILE)[0]"
+    worker = start_worker(MAP.format(timeout=20, body=body), max_concurrency=60, before=modest)
+
+    run = worker.start_run(list(range(60)))
+
+    assert worker.output(run, 20) == {"work": [100] * 60}
+    assert worker.outcomes(run) == ["completed"] * 60
