@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,13 +57,11 @@ def inspect(settings: Settings) -> Inspection:
     """Look into all entries of the settings."""
     entries = list(dict.fromkeys(settings.pgflowd.flows))
     limit_s = settings.supervisor.start_timeout_s
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        answers = list(
-            pool.map(lambda entry: _ask(entry, settings.pgflowd.python_path, limit_s), entries)
-        )
+    answers = _ask_all(entries, settings.pgflowd.python_path, limit_s)
     flows: list[CodeFlow] = []
     problems: list[Problem] = []
-    for entry, answer in zip(entries, answers, strict=True):
+    for entry in entries:
+        answer = answers[entry]
         found = [_flow_of(entry, told) for told in answer["flows"]]
         problems += _problems(answer)
         problems += [problem for flow in found for problem in flow.problems]
@@ -98,51 +95,77 @@ def _problems(told: dict[str, Any]) -> list[Problem]:
     return [Problem(**each) for each in told["problems"]]
 
 
-def _ask(entry: str, python_path: Sequence[str], limit_s: float) -> dict[str, Any]:
-    """What an inspector says about an entry, or what became of it."""
-    reading, writing = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pgflowd.cli.inspector", str(writing)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(writing,),
-            start_new_session=True,
-        )
-    finally:
-        os.close(writing)
-    try:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(json.dumps({"entry": entry, "python_path": list(python_path)}).encode())
-        said = _read_line(reading, time.monotonic() + limit_s)
-    finally:
-        os.close(reading)
+class _Asked:
+    """An inspector at work on one entry."""
+
+    def __init__(self, entry: str, python_path: Sequence[str], until: float) -> None:
+        self.entry, self.until, self.said = entry, until, b""
+        self.pipe, writing = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "pgflowd.cli.inspector", str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(writing,),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self.pipe)
+            raise
+        finally:
+            os.close(writing)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError), self.process.stdin as stdin:
+            stdin.write(json.dumps({"entry": entry, "python_path": list(python_path)}).encode())
+
+    def hear(self) -> bool:
+        """Read what has come; whether that was all: a line, or the end."""
+        piece = os.read(self.pipe, 65536)
+        self.said += piece
+        return not piece or self.said.endswith(b"\n") or len(self.said) > MOST_SAID
+
+    def end(self) -> None:
+        """Leave nothing of it behind."""
+        os.close(self.pipe)
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if said is None:
-        return _failed("E211", entry, f"was not imported within {limit_s:g} s")
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def answer(self) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = json.loads(self.said)
+        except ValueError:
+            text = f"cannot be imported: {_ended(self.process.returncode)}"
+            return _failed("E210", self.entry, text)
+        return answer
+
+
+def _ask_all(
+    entries: Sequence[str], python_path: Sequence[str], limit_s: float
+) -> dict[str, dict[str, Any]]:
+    """What inspectors say about entries, or what became of them; a few at a time."""
+    answers: dict[str, dict[str, Any]] = {}
+    waiting, asked = list(reversed(entries)), dict[int, _Asked]()
     try:
-        answer: dict[str, Any] = json.loads(said)
-    except ValueError:
-        return _failed("E210", entry, f"cannot be imported: {_ended(process.returncode)}")
-    return answer
-
-
-def _read_line(descriptor: int, until: float) -> bytes | None:
-    """A line, or what there is before the end; None when neither comes in time."""
-    said = b""
-    while not said.endswith(b"\n") and len(said) < MOST_SAID:
-        left_s = until - time.monotonic()
-        if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
-            return None
-        piece = os.read(descriptor, 65536)
-        if not piece:
-            break
-        said += piece
-    return said
+        while waiting or asked:
+            while waiting and len(asked) < AT_ONCE:
+                one = _Asked(waiting.pop(), python_path, time.monotonic() + limit_s)
+                asked[one.pipe] = one
+            nap_s = max(min(one.until for one in asked.values()) - time.monotonic(), 0.0)
+            for pipe in select.select(list(asked), [], [], nap_s)[0]:
+                if asked[pipe].hear():
+                    one = asked.pop(pipe)
+                    one.end()
+                    answers[one.entry] = one.answer()
+            for one in [one for one in asked.values() if one.until <= time.monotonic()]:
+                asked.pop(one.pipe).end()
+                text = f"was not imported within {limit_s:g} s"
+                answers[one.entry] = _failed("E211", one.entry, text)
+    finally:
+        for one in asked.values():
+            one.end()
+    return answers
 
 
 def _failed(code: str, entry: str, text: str) -> dict[str, Any]:

@@ -9,8 +9,10 @@ crash or leave threads behind.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import stat
 import sys
 import threading
@@ -25,6 +27,7 @@ from pgflowd.processes.loading import load, prepare
 
 def main() -> None:
     """Answer one question, and end without regard to what the import left running."""
+    _die_with(os.getppid())
     out = int(sys.argv[1])
     asked = json.load(sys.stdin)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -70,6 +73,15 @@ def _left_open(entry: str, threads: set[threading.Thread], sockets: set[int]) ->
         return []
     text = f"importing {entry} left {' and '.join(found)} open"
     return [Problem("W222", text, entry, "start threads and connections inside handlers")]
+
+
+def _die_with(parent: int) -> None:
+    """Whoever asked and was killed waits for no answer any more (Linux)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _sockets() -> set[int]:

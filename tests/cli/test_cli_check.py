@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from pathlib import Path
 
 import pytest
-from shop import MODULE, on_a_terminal
+from shop import MODULE, Background, on_a_terminal
 
 from pgflowd.testing.until import until
 
@@ -242,3 +243,38 @@ def test_problems_fit_the_terminal(project, columns):
 
     assert max(len(line) for line in shown.splitlines()) <= columns, shown
     assert "E201" in shown
+
+
+def test_an_interrupted_check_ends_at_once_and_leaves_nothing_behind(project):
+    (project / "hanging.py").write_text(
+        "import pathlib, subprocess, time\n"
+        "subprocess.Popen(['sleep', '887766'])\npathlib.Path('there').touch()\ntime.sleep(99)\n"
+    )
+    (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["hanging"]\n')
+    with Background("check", "--offline") as checking:
+        until(lambda: (project / "there").exists(), within_s=20)
+        checking.process.send_signal(signal.SIGINT)
+
+        assert checking.ended() == 130
+    until(lambda: not any("887766" in words for words in command_lines()), within_s=10)
+
+
+def test_a_killed_check_takes_its_imports_with_it(project):
+    (project / "hanging.py").write_text(
+        "import os, pathlib, time\n"
+        "pathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(99)\n"
+    )
+    (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["hanging"]\n')
+    with Background("check", "--offline") as checking:
+        pid = until(lambda: (project / "pid").exists() and (project / "pid").read_text(), 20)
+        checking.process.kill()
+        checking.ended()
+
+    until(lambda: not is_alive(pid), within_s=10)
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
