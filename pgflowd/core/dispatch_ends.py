@@ -210,6 +210,6 @@ def about(task: Task) -> dict[str, Any]:
     return {
         "run": task.run_id,
         "step": task.step,
-        "task": f"{task.step}#{task.index}",
+        "task": f"{task.step}#{task.task_index}",
         "attempt": task.attempt,
     }

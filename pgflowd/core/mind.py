@@ -94,7 +94,7 @@ class Task(NamedTuple):
 
     run_id: str
     step: str
-    index: int
+    task_index: int
     token: int
     attempt: int
     max_attempts: int
@@ -104,7 +104,7 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.run_id}/{self.step}#{self.index}"
+        return f"{self.run_id}/{self.step}#{self.task_index}"
 
 
 @dataclass(frozen=True, slots=True)

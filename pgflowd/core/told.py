@@ -8,7 +8,6 @@ be stored, and is no longer than a runner would send.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,12 +31,18 @@ def fields_of(head: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(head.get(name), str):
             fields[name] = clean(head[name], longest)
     for name, most in _NUMBERS.items():
-        value = head.get(name)
-        if type(value) in (int, float) and math.isfinite(value) and 0 <= value <= most:
-            fields[name] = int(value) if name == "peak_kb" else float(value)
+        value = _number(head.get(name), most)
+        if value is not None:
+            fields[name] = int(value) if name == "peak_kb" else value
     if head.get("retry") is False:
         fields["retry"] = False
     return fields
+
+
+def _number(value: Any, most: float) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= most else None  # NaN is neither
 
 
 def left_of(head: Mapping[str, Any]) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class RunnerLink:
             "token": task.token,
             "run": task.run_id,
             "step": task.step,
-            "index": task.index,
+            "index": task.task_index,
             "attempt": task.attempt,
             "max_attempts": task.max_attempts,
             "timeout": task.timeout_s,

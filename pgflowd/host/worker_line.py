@@ -2,8 +2,8 @@
 Worker line: the runner's end of the socket that joins it to its worker.
 
 Blocking, since a runner has nothing else to wait for. Handlers' threads may log, ask and look
-too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A copy of the runner that a
-handler made by `os.fork` sees that its pid is another and says nothing.
+too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A
+copy of the runner that a handler made by `os.fork` sees that its pid is another, and is silent.
 """
 
 from __future__ import annotations

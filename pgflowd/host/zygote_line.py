@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import multiprocess
+import multiprocess  # type: ignore[import-untyped]
 import setproctitle
 
 from pgflowd.host.spawn import close_all_but, hide_memory, reset_handlers, set_death_signal

@@ -180,7 +180,7 @@ def _said(report: Report) -> tasks.Report:
     return tasks.Report(
         cast(UUID, task.run_id),  # its text will do, and is there already
         task.step,
-        task.index,
+        task.task_index,
         task.token,
         report.outcome,
         report.output,

@@ -92,7 +92,7 @@ def _busy(mind: Mind) -> list[dict[str, Any]]:
     tasks = [(each.task, each.sent_at) for each in mind.runners.values() if each.task is not None]
     return [
         {
-            "task": f"{task.step}#{task.index}",
+            "task": f"{task.step}#{task.task_index}",
             "run": task.run_id,
             "attempt": task.attempt,
             "took_s": round(now - sent_at, 3),

@@ -105,7 +105,8 @@ def _fork(brood: Brood) -> Zygote:
 def _first_words(zygote: Zygote, channel: Channel, served: Served) -> dict[str, Any]:
     """Wait for the definition; an order to stop goes first."""
     while True:
-        ready, _, _ = select.select([zygote.line, zygote.pidfd, channel], [], [])
+        sources: list[Any] = [zygote.line, zygote.pidfd, channel]
+        ready, _, _ = select.select(sources, [], [])
         if zygote.line in ready and (told := zygote.line.receive()):
             return told.message
         if zygote.pidfd in ready:

@@ -49,8 +49,7 @@ def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
     gc.freeze()  # what we share with the worker stays untouched, and so shared
     prepare(brood.python_path)
-    sys.stdout = sys.__stdout__ = _stream(1)
-    sys.stderr = sys.__stderr__ = _stream(2)
+    sys.stdout, sys.stderr = _stream(1), _stream(2)
     steps: dict[str, StepSpec] = {}
     if brood.imports:
         try:

@@ -30,6 +30,10 @@ def test_whatever_is_said_becomes_fields_that_can_be_stored(head):
     assert text.encode("utf-8")
 
 
+def test_numbers_beyond_reason_are_dropped():
+    assert fields_of({"peak_kb": 10**400, "cpu_s": float("nan"), "delay_s": float("inf")}) == {}
+
+
 def test_what_a_runner_says_stays_as_it_is():
     head = {
         "error_type": "ValueError", "error_message": "no", "traceback": "File …", "retry": False,
