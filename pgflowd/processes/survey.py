@@ -96,23 +96,26 @@ class Survey:
                 problems.append(Problem(broken.code, broken.text, entry))
                 continue
             for found in self._found[entry]:
-                told = [Problem(**each) for each in found.problems]
-                problems += told
-                twice = flows.get((found.slug or "").lower())
-                if found.slug is None:
-                    self._broken[entry] = _broken(entry, told)
-                elif twice is not None and twice.module == found.module:
-                    continue  # a module and one of its flows are both listed
-                elif twice is not None:
-                    problem = _twice(found.slug, twice, entry)
-                    problems.append(problem)
-                    self._broken[entry] = Broken(entry, problem.code, problem.text)
-                else:
-                    module, mark = found.module or "", found.fingerprint or ""
-                    flows[found.slug.lower()] = Served(found.slug, module, entry, mark)
+                problems += self._take(found, entry, flows)
         good = [each for each in flows.values() if each.entry not in self._broken]
         problems.sort(key=lambda problem: problem.is_warning)
         return good, list(self._broken.values()), problems
+
+    def _take(self, found: Found, entry: str, flows: dict[str, Served]) -> list[Problem]:
+        """Add one finding to the flows; return what is wrong with it."""
+        told = [Problem(**each) for each in found.problems]
+        if found.slug is None or found.module is None:
+            self._broken[entry] = _broken(entry, told)
+            return told
+        other = flows.get(found.slug.lower())
+        if other is None:
+            mark = found.fingerprint or ""
+            flows[found.slug.lower()] = Served(found.slug, found.module, entry, mark)
+        elif other.module != found.module:  # else a module and one of its flows are both listed
+            problem = _twice(found.slug, other, entry)
+            self._broken[entry] = Broken(entry, problem.code, problem.text)
+            told.append(problem)
+        return told
 
     def _start(self, entry: str) -> None:
         id = ID + entry

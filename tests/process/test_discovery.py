@@ -1,0 +1,78 @@
+"""Discovery from outside: what is served when entries overlap or contradict each other. Rule 3."""
+
+from __future__ import annotations
+
+from daemon_house import FLOW
+
+BETA = FLOW.format(slug="beta", attempts=3).replace("flow =", "other =")
+TWO = FLOW.format(slug="alpha", attempts=3) + BETA.replace("@flow", "@other")
+
+
+def test_a_module_and_one_of_its_flows_may_both_be_listed(house, database):
+    house.flow("alpha")
+    house.entries.append("flow_alpha:flow")
+    daemon = house.serve()
+
+    assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["alpha"]
+
+
+def test_rule_3_a_flow_that_two_modules_define_is_an_error_of_the_second(house, database):
+    house.flow("alpha")
+    house.module("copy_of_it", FLOW.format(slug="alpha", attempts=3))
+    house.module("other_case", FLOW.format(slug="Alpha", attempts=3))
+    daemon = house.serve()
+
+    flows = {flow["slug"]: flow for flow in daemon.ask()["flows"]}
+
+    assert flows["alpha"]["state"] == "up"
+    assert flows["copy_of_it"]["error"]["code"] == "E213"
+    assert flows["other_case"]["error"]["code"] == "E207"
+
+
+def test_rule_3_all_errors_of_a_definition_are_told_with_file_and_line(house, database):
+    source = """
+from pgflowd import Flow
+flow = Flow("wrong")
+
+@flow.step
+def one(run, nobody): ...
+
+@flow.step
+def two(run, neither): ...
+"""
+    house.module("wrong", source)
+    daemon = house.start()
+
+    assert daemon.ended() == 78
+    problems = daemon.events("supervisor.problem")
+    assert [record["code"] for record in problems] == ["E201", "E201"]
+    assert [record["place"] for record in problems] == ["wrong.py:5", "wrong.py:8"]
+
+
+def test_one_flow_of_a_module_can_be_served_alone(house, database):
+    house.module("both", TWO)
+    house.entries[:] = ["both:other"]
+    daemon = house.serve()
+
+    assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["beta"]
+
+
+def test_the_import_path_of_the_config_comes_first_and_secrets_are_gone(house, database):
+    source = """
+import os, sys
+assert not any(name.startswith("PGFLOWD__") or name == "PGPASSWORD" for name in os.environ)
+from pgflowd import Flow
+flow = Flow("alpha")
+
+@flow.step
+def work(run):
+    return sys.path[0]
+"""
+    house.module("flow_alpha", source)
+    house.environ |= {"PGPASSWORD": "canary", "PGFLOWD__WORKER__MAX_CONCURRENCY": "3"}
+    daemon = house.serve()
+
+    run = database.client.start_flow_sync("alpha", {}, timeout=10)
+
+    assert run.output == {"work": str(house.directory)}
+    assert daemon.ask()["flows"][0]["max_concurrency"] == 3
