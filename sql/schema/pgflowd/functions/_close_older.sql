@@ -1,8 +1,9 @@
--- _close_older(flow_slug, msg_ids): of tasks that were begun again, close as lost what older
--- attempts somebody left open, as upstream's recovery does. The newest stays.
--- The caller has just begun these tasks, and holds their locks.
+-- _close_older(flow_slug, msg_ids, worker_id): of tasks that were begun again, close as lost
+-- what older attempts somebody left open, as upstream's recovery does. The newest stays.
+-- The caller has just begun them in this transaction, and holds their locks; tasks of these
+-- messages that others hold are left alone.
 -- Called by: claim, for messages that were read before.   Locks: attempts.
-create or replace function pgflowd._close_older(flow_slug text, msg_ids bigint[])
+create or replace function pgflowd._close_older(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns void language plpgsql set search_path = '' set enable_seqscan = off as $$
 begin
   update pgflowd.attempts as older set ended_at = now(), outcome = 'lost'
@@ -11,6 +12,7 @@ begin
       on newer.run_id = task.run_id and newer.step_slug = task.step_slug
      and newer.task_index = task.task_index and newer.ended_at is null
      and newer.attempt = task.attempts_count and newer.worker_id = task.last_worker_id
+     and newer.worker_id = _close_older.worker_id and newer.started_at = now()
    where task.flow_slug = _close_older.flow_slug
      and task.message_id = any(_close_older.msg_ids) and task.status = 'started'
      and older.run_id = task.run_id and older.step_slug = task.step_slug

@@ -1,16 +1,13 @@
 -- _give_up(run_id, step_slug, task_index, error_message): fail a started task for good, as if
 -- its last attempt had failed, and close its attempt as stalled (E408). False, and nothing
--- done, when the run is locked by somebody: the next sweep comes by.
+-- done, when the run or one of its tasks is locked by somebody: the next sweep comes by.
 -- The caller holds the lock of the task.
--- Called by: crashed, recover_stalled.   Locks: the run, unless it is locked; see fail_task.
+-- Called by: _recover, _recover_one.   Locks: see _hold_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
 returns boolean language plpgsql set search_path = '' as $$
-declare
-  ended boolean;
 begin
-  perform from pgflow.runs as run where run.run_id = _give_up.run_id for update skip locked;
-  if not found then
+  if not pgflowd._hold_run(_give_up.run_id, 'started') then
     return false;
   end if;
   update pgflow.step_tasks as task

@@ -42,7 +42,7 @@ begin
       update pgflowd.attempts as attempt
          set ended_at = now(), outcome = 'stalled', error_message = _recover.reason
        where attempt.token = kept.token;
-      if kept.run_failed then
+      if kept.run_failed and pgflowd._hold_run(kept.run_id, 'failed') then
         perform pgflow.fail_task(kept.run_id, kept.step_slug, kept.task_index, _recover.reason);
       end if;
     end if;

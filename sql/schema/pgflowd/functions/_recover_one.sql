@@ -20,7 +20,10 @@ begin
   if not found or pgflowd._is_leased(task.run_id, task.step_slug, task.task_index) then
     return 0;
   elsif _recover_one.run_failed then
-    perform pgflow.fail_task(task.run_id, task.step_slug, task.task_index, 'its worker vanished');
+    if pgflowd._hold_run(task.run_id, 'failed') then
+      perform pgflow.fail_task(task.run_id, task.step_slug, task.task_index,
+                               'its worker vanished');
+    end if;
     return 0;
   end if;
   times := greatest((to_jsonb(task) ->> 'requeued_count')::int,

@@ -65,7 +65,7 @@ begin
         end if;
       end if;
       if read.again then
-        perform pgflowd._close_older(claim.flow_slug, read.msg_ids);
+        perform pgflowd._close_older(claim.flow_slug, read.msg_ids, claim.worker_id);
       end if;
       exit when got = cardinality(read.msg_ids);
     end loop;

@@ -4,7 +4,8 @@
 -- Called by: report.   Locks: each run with its tasks, ascending; then as _complete_tasks and
 -- _fail_tasks; attempts. Nobody who holds a task of a run and not the run waits for anything,
 -- so runs may be locked while tasks of lesser ones are held. States change only with their run.
--- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run.
+-- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run; and
+-- a task is looked up by what its run's lock returned, or a plan could lock it before its run.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -19,11 +20,11 @@ begin
   perform from (select element.* from unnest(elements) as element
                  order by element.run_id, element.step_slug, element.task_index) as element
     cross join lateral (
-      select from pgflow.runs as one where one.run_id = element.run_id
+      select one.run_id from pgflow.runs as one where one.run_id = element.run_id
       offset 0 for no key update) as run
     cross join lateral (
       select from pgflow.step_tasks as one
-       where one.run_id = element.run_id and one.step_slug = element.step_slug
+       where one.run_id = run.run_id and one.step_slug = element.step_slug
          and one.task_index = element.task_index
       offset 0 for no key update) as task;
   elements := pgflowd._judged(elements);
