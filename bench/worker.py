@@ -5,7 +5,8 @@ What a worker costs: its own CPU per no-op task under load, its runners', and ta
 
 Makes a scratch database on that server, queues single-step runs, lets one worker loose, and
 compares user and system time from /proc before and after. Figures depend on the machine; take
-them as ratios. CPU per task is far steadier than tasks per second.
+them as ratios. CPU per task is far steadier than tasks per second. With `PROFILE=FILE` in the
+environment the worker runs under cProfile and leaves its figures there.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import signal
 import time
 import traceback
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import setproctitle
@@ -41,6 +42,7 @@ from pgflowd.core.settings import Settings
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.host.mailbox import Mailbox
+from pgflowd.host.runner_link import RunnerLink
 from pgflowd.host.spawn import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.tree import children, kill_tree, reap
 from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT
@@ -185,6 +187,11 @@ class _Worker:
 
     def _acts(self) -> dict[type, Any]:
         lines, runners = self._lines, self._runners
+
+        def to(id: int, do: Callable[[RunnerLink], None]) -> None:
+            if link := runners.link(id):
+                do(link)
+
         return {
             on.Connect: lambda action: lines.connect(action.line),
             on.Cut: lambda action: lines.cut(action.line),
@@ -195,11 +202,11 @@ class _Worker:
             on.Goodbye: lambda action: lines.goodbye(),
             on.Fork: lambda action: runners.fork(action.id),
             on.Send: lambda action: runners.send(action.id, action.task),
-            on.TellStopping: lambda action: runners.link(action.id).tell_stopping(),
-            on.Peek: lambda action: runners.link(action.id).peek(action.token),
-            on.Term: lambda action: runners.link(action.id).term(),
-            on.Kill: lambda action: runners.link(action.id).kill(),
-            on.Close: lambda action: runners.link(action.id).retire(),
+            on.TellStopping: lambda action: to(action.id, lambda link: link.tell_stopping()),
+            on.Peek: lambda action: to(action.id, lambda link: link.peek(action.token)),
+            on.Term: lambda action: to(action.id, lambda link: link.term()),
+            on.Kill: lambda action: to(action.id, lambda link: link.kill()),
+            on.Close: lambda action: to(action.id, lambda link: link.retire()),
             on.Reap: lambda action: runners.reap(action.id),
             on.KillZygote: lambda action: runners.kill_zygote(),
             on.Say: lambda a: self._log.write(a.level, a.event, **a.fields),

@@ -42,8 +42,9 @@ class Runners:
         self._loop.add_reader(zygote.line, self._answered)
         self._loop.add_reader(zygote.pidfd, self._zygote_died)
 
-    def link(self, id: int) -> RunnerLink:
-        return self._links[id]
+    def link(self, id: int) -> RunnerLink | None:
+        """The runner's link; None if the zygote refused it, which the loop has yet to hear."""
+        return self._links.get(id)
 
     def fork(self, id: int) -> None:
         link = RunnerLink(id, self._heard, self._log, self._settings.max_output_bytes)

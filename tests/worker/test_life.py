@@ -488,3 +488,43 @@ def test_a_handler_has_a_connection_of_its_own(start_worker, database):
     worker.completed(worker.start_run())
 
     assert worker.conn.execute("select attempt from seen").fetchall() == [(2,)]
+
+
+def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
+    module = """
+        import json, locale, os, sys
+        from pgflowd import Flow
+        flow = Flow("flow")
+        seen = []
+
+        @flow.step
+        def rude(run):
+            seen.append(1)
+            json.dumps = None
+            sys.path.append("rude")
+
+        @flow.step(after=["rude"])
+        def look(run): return [seen, json.dumps is None, "rude" in sys.path]
+    """
+    worker = start_worker(module, max_concurrency=1, isolation="task")
+
+    assert worker.output(worker.start_run()) == {"look": [[], False, False]}
+
+
+def test_row_47_an_exception_that_cannot_be_pickled_is_reported_like_any_other(start_worker):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1)
+
+        @flow.step
+        def work(run):
+            class Local(Exception):
+                def __init__(self, lock): super().__init__("held"); self.lock = lock
+            raise Local(__import__("threading").Lock())
+    """
+    worker = start_worker(module)
+
+    run = worker.start_run()
+    until(lambda: worker.status(run) == "failed")
+
+    assert worker.attempts(run)[0][2] == "Local: held"
