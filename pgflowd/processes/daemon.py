@@ -60,6 +60,8 @@ def serve(
     log = open_log(settings.logging, process="supervisor", name=settings.pgflowd.name)
     _settle_in(settings.pgflowd.name)
     log.info("supervisor.started", version=__version__, control=str(path), config=settings.file)
+    if os.geteuid() == 0:
+        log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
     for problem in settings.warnings:
         log.warning("supervisor.problem", code=problem.code, error=problem.text)
     remembered = Remembered(path.with_name(path.name + ".processes"))
