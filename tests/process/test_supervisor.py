@@ -292,7 +292,7 @@ def test_p15_rules_20_and_27_the_root_gives_up_at_the_21st_restart_in_reverse_or
     assert daemon.ended() == 1
     assert len(daemon.events("child.restarted", child="listener")) == 20
     gave_up = daemon.events("supervisor.gave_up")
-    assert [record["child"] for record in gave_up] == ["listener"]
+    assert [(record["child"], record["code"]) for record in gave_up] == [("listener", "E413")]
     last = [record["child"] for record in daemon.events("child.exited")][-2:]
     assert last == ["sweeper", "worker alpha"]
 
