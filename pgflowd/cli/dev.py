@@ -58,14 +58,16 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
             announced(root, postgres.dsn),
         ):
-            project = Project(app, root, _prepare(postgres.dsn))
+            _prepare(postgres.dsn)
+            project = Project(app, root, postgres.dsn)
             _greet(app, postgres, ephemeral=ephemeral)
             arguments = ["-c", app.settings.file] if app.settings.file else []
             with daemon(arguments, database_url=postgres.dsn, log=None) as process:
                 project.show(wait_until_settled(process, socket_path(app)))
                 _say_ready(app, project, time.monotonic() - began)
                 follow_changes(project, process, watch=not no_reload)
-            app.leave(Exit.NO)  # the daemon has ended by itself
+                if process.wait() != 0:
+                    app.leave(Exit.NO)  # it has ended by itself, and not as `pgflowd stop` asked
     except Running:
         app.note(f"another `pgflowd dev` runs in {root}")
         app.leave(Exit.TRY_LATER)
@@ -96,14 +98,13 @@ def _server(
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _prepare(dsn: str) -> Any:
-    """Install or upgrade the schema, and keep the connection to look at flows."""
+def _prepare(dsn: str) -> None:
+    """Install or upgrade the schema."""
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
 
-    connection = connect(dsn, name="pgflowd dev")
-    schema.install(connection)
-    return connection
+    with connect(dsn, name="pgflowd dev") as connection:
+        schema.install(connection)
 
 
 def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from pgflowd.cli.workshop import wait_until_settled
 from pgflowd.core.shape import differences
 from pgflowd.db import overview
 from pgflowd.db.calls import run as perform
-from pgflowd.errors import Problem
+from pgflowd.db.connection import connect
+from pgflowd.errors import PgflowdError, Problem
 
 RELOAD_TIMEOUT_S = 120.0
 LOOK_EVERY_MS = 500
@@ -29,9 +30,9 @@ _SUFFIXES = {".py", ".toml"}
 class Project:
     """The flows of a project as the daemon and its database know them."""
 
-    def __init__(self, app: App, root: Path, connection: Any) -> None:
+    def __init__(self, app: App, root: Path, dsn: str) -> None:
         self.app, self.root = app, root
-        self._connection = connection
+        self._dsn = dsn
         self.slugs: list[str] = []
         self._shapes: dict[str, Any] = {}
         self._runs: dict[str, int] = {}
@@ -51,33 +52,37 @@ class Project:
         before, runs = self._shapes, self._count_runs()
         began = time.monotonic()
         said = ask(self.app, "reload", RELOAD_TIMEOUT_S)
+        if said.get("error"):
+            self._say(f"{_listed(changed)} changed: not reloaded, {said['error']}")
+            self._complain(said.get("problems", []))
+            return
         told = wait_until_settled(process, socket_path(self.app))
         took_s = time.monotonic() - began
         self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
         news = [f"{name} {word}" for word, name in _news(said)] or ["nothing to do"]
-        files = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
-        self._say(f"{files} changed: {', '.join(news)} ({took_s:.1f} s)")
+        self._say(f"{_listed(changed)} changed: {', '.join(news)} ({took_s:.1f} s)")
         for slug in self.slugs:
             if slug in before and before[slug] != self._shapes[slug]:
                 self._say_recreated(slug, before[slug], runs.get(slug, 0))
         self._complain(told["problems"])
-        if said.get("error") and not said.get("problems"):
-            self._say(f"not reloaded: {said['error']}")
 
     def _say_recreated(self, slug: str, before: Any, runs: int) -> None:
         what = "; ".join(differences(self._shapes[slug], before))
-        self._say(f"{slug}: shape changed ({what}); created anew, its {runs} runs are deleted.")
+        deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
+        self._say(f"{slug}: shape changed ({what}); created anew, {deleted}.")
         self.app.say(
             f"         Production refuses this: a new shape needs a new slug, such as {slug}_2"
         )
 
     def _remember(self, slugs: Iterable[str]) -> None:
-        shapes = {slug: perform(self._connection, overview.flow_shape(slug)) for slug in slugs}
+        with connect(self._dsn, name="pgflowd dev") as connection:
+            shapes = {slug: perform(connection, overview.flow_shape(slug)) for slug in slugs}
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
     def _count_runs(self) -> dict[str, int]:
-        rows = perform(self._connection, overview.list_runs(most=10_000))
+        with connect(self._dsn, name="pgflowd dev") as connection:
+            rows = perform(connection, overview.list_runs(most=10_000))
         counted: dict[str, int] = {}
         for row in rows:
             counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1
@@ -88,7 +93,10 @@ class Project:
             Problem(one["code"], one["text"], one.get("place"), one.get("next")) for one in problems
         ]
         if found:
-            complain(self.app, found)
+            self.complain(found)
+
+    def complain(self, problems: Sequence[Problem]) -> None:
+        complain(self.app, problems)
 
     def _say(self, text: str) -> None:
         self.app.say(f"{time.strftime('%H:%M:%S')} {text}")
@@ -104,7 +112,10 @@ def follow_changes(project: Project, process: subprocess.Popen[bytes], *, watch:
         if process.poll() is not None:
             return
         if changed:
-            project.reload(changed, process)
+            try:
+                project.reload(changed, process)
+            except PgflowdError as error:  # the database or the daemon may come back
+                project.complain(error.problems)
 
 
 def _changes(root: Path) -> Iterator[list[str]]:
@@ -128,6 +139,10 @@ def _changes(root: Path) -> Iterator[list[str]]:
         raise_interrupt=True,
     ):
         yield sorted({str(Path(path).relative_to(root)) for _, path in changes})
+
+
+def _listed(files: list[str]) -> str:
+    return ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
 
 
 def _news(said: dict[str, Any]) -> Iterator[tuple[str, str]]:

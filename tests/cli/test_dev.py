@@ -94,13 +94,45 @@ def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project
             file.write(MORE)
 
         dev.says("double: shape changed")
-        assert "created anew, its 1 runs are deleted" in dev.said
+        assert "created anew, its run is deleted" in dev.said
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()
     assert code == 0
     assert "stopped" in dev.said
     assert development_url(str(project / "pgflowd.toml")) == ""
+
+
+def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(project: Path):
+    dev = Dev(project)
+    try:
+        dev.says("ready in")
+        pid = (project / ".pgflowd/pg/server/data/postmaster.pid").read_text().split()[0]
+        backends = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(backends[-1]), signal.SIGKILL)  # takes all connections with it
+        dev.says("listener.regained")
+        with (project / "double.py").open("a") as file:
+            file.write(MORE)
+        dev.says("double.py changed")
+
+        with (project / "pgflowd.toml").open("a") as file:
+            file.write("nonsense = 1\n")
+
+        dev.says("pgflowd.toml changed: not reloaded, refused")
+        dev.says("E102")
+    finally:
+        code = dev.stop()
+    assert code == 0
+
+
+def test_it_ends_well_when_its_daemon_is_stopped_as_asked(project: Path):
+    dev = Dev(project)
+    dev.says("ready in")
+
+    dev.command("stop", "--wait")
+
+    assert dev.process.wait(timeout=60) == 0
+    assert "stopped" in dev.said
 
 
 def test_a_second_one_in_the_same_project_is_refused(project: Path):

@@ -318,6 +318,24 @@ def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
     assert "first" not in log.read_text() + log.with_name("log.1").read_text()
 
 
+def test_a_wanted_port_that_is_taken_is_told_and_nothing_else(place: Path):
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", 0))
+        squatter.listen()
+        port = squatter.getsockname()[1]
+
+        with pytest.raises(Unreachable) as caught:
+            EmbeddedPostgres(place, port=port).__enter__()
+
+    assert caught.value.text == f"port {port} is taken on 127.0.0.1"
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", "not\udcffutf8"])
+def test_a_directory_in_whose_name_postgresql_gets_lost_is_refused_at_once(place: Path, name: str):
+    with pytest.raises(Unreachable, match="cannot keep data in"):
+        EmbeddedPostgres(place / name).__enter__()
+
+
 def test_a_server_that_cannot_start_says_why(place: Path):
     with pytest.raises(Unreachable, match=r"(?s)did not start.*no_such_option"):
         EmbeddedPostgres(place, options={"no_such_option": "1"}).__enter__()

@@ -20,6 +20,7 @@ To be called under the lock of the directory.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -35,13 +36,16 @@ from pgflowd.errors import Unreachable
 from pgflowd.host.postgres.account import Account, run_as
 from pgflowd.host.postgres.leases import is_postmaster, postmaster
 
+_TELLING = re.compile("(ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
 START_LIMIT_S = 60
 STOP_LIMIT_S = 30
 SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
 IMPOSSIBLE_PID = 2**22 + 1  # above the kernel's largest
+_SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 _NAP_S = 0.01
+_PORT_TAKEN = "Address already in use"
 _WORTH_ANOTHER_TRY = (
-    "Address already in use",  # the port: another one is tried
+    _PORT_TAKEN,  # the port: another one is tried
     "is still in use",  # orphans of a killed server: they end within a moment
 )
 
@@ -100,9 +104,13 @@ class Cluster:
             self._correct_what_a_crash_left()
             said = self._try_to_start(port, options)
             if postmaster(self.data) is None:
+                if wanted and _PORT_TAKEN in said:
+                    raise Unreachable(
+                        f"port {wanted} is taken on 127.0.0.1", next="choose another one"
+                    )
                 again = any(sign in said for sign in _WORTH_ANOTHER_TRY)
                 if not again or wanted or time.monotonic() > deadline:
-                    raise Unreachable(f"the embedded PostgreSQL did not start: {said}")
+                    raise Unreachable(f"the embedded PostgreSQL did not start: {_cause(said)}")
                 port = _free_port(0)
         running = self._answering(deadline)
         port_file.write_text(f"{running.port}\n")
@@ -183,7 +191,8 @@ class Cluster:
             if link.exists() and _closed_to_others(link.stat(), server.stat().st_uid):
                 return link.readlink()
             link.unlink()
-        short = Path(tempfile.mkdtemp(prefix="pgflowd-", dir="/tmp"))
+        writable = [place for place in _SHORT_PLACES if os.access(place, os.W_OK | os.X_OK)]
+        short = Path(tempfile.mkdtemp(prefix="pgflowd-", dir=writable[0] if writable else None))
         self._hand_over(short)
         link.symlink_to(short)
         return short
@@ -207,6 +216,12 @@ class Cluster:
 
 def _closed_to_others(status: os.stat_result, owner: int) -> bool:
     return status.st_uid == owner and stat.S_IMODE(status.st_mode) == 0o700
+
+
+def _cause(said: str) -> str:
+    """Return the lines of a log that tell what went wrong, or all of it if none looks like one."""
+    telling = [line for line in said.splitlines() if _TELLING.search(line)]
+    return " / ".join(telling or said.splitlines())
 
 
 def _free_port(wanted: int) -> int:

@@ -15,8 +15,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from unicodedata import category
 from urllib.parse import quote
 
+from pgflowd.core.redact import one_line
 from pgflowd.errors import Unreachable
 from pgflowd.host.postgres import leases
 from pgflowd.host.postgres.account import account_for, home_for
@@ -53,6 +55,12 @@ class EmbeddedPostgres:
     def __enter__(self) -> EmbeddedPostgres:
         programs = self._binaries or wheel_binaries()
         self.version = version(programs)
+        if any(category(char) in {"Cc", "Cs"} for char in str(self._directory)):
+            name = one_line(str(self._directory), 200)
+            raise Unreachable(
+                f"PostgreSQL cannot keep data in {name}",
+                next="choose a directory with a plain name",
+            )
         for _ in range(10):
             try:
                 self._join(programs)
