@@ -12,6 +12,7 @@ import pytest
 from running_worker import start_run
 
 from pgflowd.core.messages import Wake
+from pgflowd.host.sessions import kill_session
 from pgflowd.testing.until import until
 
 MAP = """
@@ -227,7 +228,7 @@ def test_g1_g2_chance_kills_and_cuts_and_everything_is_done_once(start_worker, s
         dead = workers.pop(chance.randrange(len(workers)))
         os.kill(chance.choice([dead.pid, dead.zygote]), signal.SIGKILL)
         until(dead.child.has_ended, 5)
-        until(lambda: not dead.processes(), 5)
+        until(lambda: not kill_session(dead.pid), 5)  # as the supervisor does, rule 11
         conn.execute("select pgflowd.crashed(%s, 'killed')", (dead.worker_id,))
         workers.append(start_worker(ANYTHING, max_concurrency=4))
 
