@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,8 +65,10 @@ def new(app: App, name: Path, template: str) -> None:
     there = [path for path in files if (name / path).exists() or (name / path).is_symlink()]
     if there:
         raise Refused(f"{name} has {', '.join(there)} already; nothing was written")
-    for path, text in files.items():
-        _write(name / path, text)
+    with ExitStack() as otherwise:
+        for path, text in files.items():
+            _write(name / path, text, otherwise)
+        otherwise.pop_all()
     if app.json:
         told = {"directory": str(name.absolute()), "template": template, "files": list(files)}
         app.echo_json({"schema_version": SCHEMA_VERSION, **told})
@@ -90,10 +93,12 @@ def _files(project: str, template: str) -> Iterator[tuple[str, str]]:
     yield ".gitignore", text("common/gitignore")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, otherwise: ExitStack) -> None:
+    """Write a new file, which goes again if those that follow cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
+            otherwise.callback(path.unlink)
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None

@@ -19,7 +19,7 @@ from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
 from pgflowd.cli.status_screen import problem_lines, status_lines, tree_lines
 from pgflowd.core.settings_units import parse_duration
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import PgflowdError, Unreachable
 
 DEFAULT_PAUSE = "2s"
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
@@ -129,6 +129,7 @@ def _without_daemon(app: App) -> dict[str, Any]:
     try:
         database, flows = _ask_database(app)
     except PgflowdError as error:
+        database["state"] = "down" if isinstance(error, Unreachable) else "up"
         problems = [
             {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
             for each in error.problems

@@ -61,6 +61,17 @@ def test_a_new_project_is_clean(pgflowd, elsewhere, template):
     assert typed.returncode == 0, typed.stdout
 
 
+def test_what_was_written_goes_when_the_rest_cannot_be(pgflowd, elsewhere):
+    (elsewhere / "shop").mkdir()
+    (elsewhere / "shop" / "tests").write_text("no directory")
+
+    ended = pgflowd("new", "shop")
+
+    assert ended.code == 1
+    assert "shop/tests/test_analyze.py cannot be written: " in ended.err
+    assert [path.name for path in (elsewhere / "shop").rglob("*") if path.is_file()] == ["tests"]
+
+
 def test_it_says_what_it_made_and_what_is_next(pgflowd, elsewhere):
     ended = pgflowd("new", "shop")
 

@@ -36,7 +36,7 @@ from pgflowd.errors import Unreachable
 from pgflowd.host.postgres.account import Account, run_as
 from pgflowd.host.postgres.leases import is_postmaster, postmaster
 
-_TELLING = re.compile("(ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
+_TELLING = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
 START_LIMIT_S = 60
 STOP_LIMIT_S = 30
 SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
@@ -152,7 +152,7 @@ class Cluster:
         initdb = [str(self._binaries / "initdb"), "-D", str(making), "--no-instructions"]
         ended = run_as(self._account, [*initdb, *flags, *trust])
         if ended.returncode != 0:
-            raise Unreachable(f"cannot make a database in {making}: {ended.stdout.strip()}")
+            raise Unreachable(f"cannot make a database in {making}: {_cause(ended.stdout)}")
 
     def _try_to_start(self, port: int, options: Mapping[str, str]) -> str:
         """Start once; return the end of the log, which tells why if it did not work."""
