@@ -25,6 +25,8 @@ _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\Z)"
 _URL = re.compile(
     r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{0,200}:)(?P<secret>\S{0,4000})@", re.I
 )
+# the same without its scheme, which only somebody who knows that this is a DSN can tell
+_NO_SCHEME = re.compile(r"\A\s*(?P<keep>[^\s:/@='\"]{0,200}:)(?P<secret>(?!//)\S{1,4000})@")
 _QUERY = re.compile(rf"(?P<keep>[?&;]{_WORDS}=)(?P<secret>[^\s&#]+)", re.I)
 _PAIR = re.compile(
     rf"(?P<keep>(?<![\w?&;]){_WORDS}[\"']?\s*(?:=>|[=:])\s*)"
@@ -52,7 +54,7 @@ def secrets_in(dsn: str) -> list[str]:
 
     A password with an unquoted blank or an unescaped @ is no good DSN, and libpq then repeats
     pieces of it in its message; so the pieces are secrets as well."""
-    found = [match["secret"] for pattern in _ALL for match in pattern.finditer(dsn)]
+    found = [match["secret"] for pattern in (*_ALL, _NO_SCHEME) for match in pattern.finditer(dsn)]
     found += [match["secret"] for match in _UNTIL_NEXT_KEY.finditer(dsn)]
     secrets = [_unquoted(secret.strip()) for secret in found]
     pieces = [piece for secret in secrets for piece in re.split(r"[\s@/:?#]+", secret)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pgflowd.core.redact import redact
+from pgflowd.core.redact import redact, secrets_in
 
 SCHEMES = ("env", "file", "cred")
 
@@ -35,7 +35,7 @@ class Ref:
     @property
     def shown(self) -> str:
         """Return what may be shown: the place, or the value without its password."""
-        return self.written if self.scheme else redact(self.written)
+        return self.written if self.scheme else redact(self.written, secrets_in(self.written))
 
     def __bool__(self) -> bool:
         return bool(self.written)

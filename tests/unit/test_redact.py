@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgflowd.core.redact import one_line, redact, secrets_in
+from pgflowd.core.settings_refs import Ref
 
 CANARY = "c4n4ry"
 
@@ -66,6 +67,12 @@ def test_secrets_that_the_caller_knows_are_hidden_in_every_spelling() -> None:
 
     assert "ss/w rd" not in redact(text, ["ss/w rd"])
     assert "ss%2Fw%20rd" not in redact(text, ["ss/w rd"])
+
+
+def test_a_dsn_without_its_scheme_has_a_secret_all_the_same() -> None:
+    assert secrets_in(f"app:{CANARY}@db1/shop") == [CANARY]
+    assert CANARY not in Ref(f"app:{CANARY}@db1/shop").shown
+    assert secrets_in("postgresql://app@db1:5432/shop") == []
 
 
 def test_the_secrets_of_a_dsn_can_be_hidden_elsewhere() -> None:
