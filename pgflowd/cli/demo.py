@@ -43,7 +43,7 @@ control = {control}
 [logging]
 format = "text"
 """
-_LAST_LINES = 5  # of the daemon's log
+_LAST_LINES = 2  # of what the daemon logged as trouble
 _LONGEST_SOCKET = 100  # bytes; the kernel takes 107
 
 
@@ -147,7 +147,8 @@ def _last_words(log: Path) -> Iterator[None]:
     try:
         yield
     except NotUp as error:
-        end = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+        lines = log.read_text(errors="replace").splitlines()
+        end = " / ".join([line for line in lines if " info " not in line][-_LAST_LINES:])
         raise NotUp(f"{error.message}: {end}" if end else error.message) from None
 
 

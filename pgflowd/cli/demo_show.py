@@ -133,10 +133,11 @@ class Shows:
     def _bar(self, show: _Show) -> str:
         screen = self._app.out
         full, empty = ("█", "░") if screen.unicode else ("#", ".")
-        filled = BAR * show.done // max(show.tasks, 1)
-        bar = full * filled + empty * (BAR - filled)
-        line = f"  {screen.sign('running')} {show.example.flow:17} {bar} {show.done}/{show.tasks}"
-        return line[: screen.width]
+        name = f"  {screen.sign('running')} {show.example.flow:17}"
+        count = f"{show.done}/{show.tasks}"
+        room = min(BAR, (screen.width or 80) - len(f"{name}  {count}"))
+        filled = room * show.done // max(show.tasks, 1)
+        return f"{name} {full * filled}{empty * (room - filled)} {count}"[: screen.width]
 
     def _end(self, show: _Show) -> str:
         screen = self._app.out

@@ -47,9 +47,11 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     except Taken as taken:
         click.echo(f"pgflowd: another daemon has {taken}", err=True)
         app.leave(Exit.TRY_LATER)
-    except PermissionError as error:
-        click.echo(f"pgflowd: the runtime directory cannot be used: {error}", err=True)
-        app.leave(Exit.DENIED)
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        remedy = "name another place with control in [supervisor]"
+        click.echo(f"pgflowd: the runtime directory cannot be used: {why}; {remedy}", err=True)
+        app.leave(Exit.DENIED if isinstance(error, PermissionError) else Exit.CONFIG)
     app.leave(Exit(code))
 
 

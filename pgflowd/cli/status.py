@@ -119,7 +119,7 @@ def _show_database(app: App) -> None:
     if rows:
         app.table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
     for line in problem_lines(said["problems"], app.out):
-        app.say(line)
+        app.say(app.out.folded(line))
 
 
 def _without_daemon(app: App) -> dict[str, Any]:

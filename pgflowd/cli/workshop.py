@@ -33,6 +33,12 @@ class NotUp(click.ClickException):
     exit_code = Exit.NO
 
 
+class Taken(click.ClickException):
+    """Another daemon has the socket, as of a second demo in the same directory."""
+
+    exit_code = Exit.TRY_LATER
+
+
 @contextlib.contextmanager
 def daemon(
     arguments: Sequence[str], *, database_url: str, log: IO[Any] | None
@@ -58,12 +64,14 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
 
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
-        if process.poll() is not None:
+        if process.poll() == Exit.TRY_LATER:
+            raise Taken(f"another daemon serves at {socket}; it must end first")
+        if process.returncode is not None:
             raise NotUp(f"the daemon ended with exit code {process.returncode}")
         with contextlib.suppress(OSError, ValueError):
             told = control.ask(socket, "status", 5.0)
             states = {told["state"], *(flow["state"] for flow in told["flows"])}
-            if not states & _UNSETTLED:
+            if told["pid"] == process.pid and not states & _UNSETTLED:
                 return told
         time.sleep(LOOK_EVERY_S)
     raise NotUp(f"the daemon did not come up within {START_TIMEOUT_S:.0f} s")

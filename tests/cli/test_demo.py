@@ -87,6 +87,34 @@ def test_settings_for_other_databases_and_daemons_are_not_for_the_demo(
     assert "3 runs, 109 tasks" in demo(here, "--once")
 
 
+def test_a_daemon_that_does_not_come_up_has_its_last_words_shown(here: Path):
+    (here / ".pgflowd" / "demo").mkdir(parents=True)
+    (here / ".pgflowd" / "demo" / "run").write_text("in the way of the control socket")
+
+    ended = subprocess.run(
+        [*COMMAND, "--once"], cwd=here, capture_output=True, text=True, timeout=60
+    )
+
+    assert ended.returncode == 1
+    assert re.search(
+        r"the daemon ended with exit code 78: .*runtime directory cannot be used", ended.stderr
+    )
+
+
+def test_a_second_one_in_the_same_directory_is_refused_and_the_first_one_goes_on(here: Path):
+    with running(here, "--json") as (process, _):
+        second = subprocess.run(
+            [*COMMAND, "--once"], cwd=here, capture_output=True, text=True, timeout=60
+        )
+
+        assert second.returncode == 75
+        assert "another daemon serves at" in second.stderr
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert list(here.iterdir()) == []
+
+
 def test_a_directory_that_cannot_be_written_is_replaced_by_a_temporary_one():
     said = demo(Path("/proc"), "--once")
 
