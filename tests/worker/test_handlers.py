@@ -148,6 +148,9 @@ def test_row_11_p6_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(star
     assert worker.completed(run)
     assert worker.outcomes(run) == ["crashed", "completed", "completed"]
     assert worker.zygote == zygote
+    [told] = worker.records("task.crashed")
+    assert told["code"] == "E402"
+    assert "SIGKILL" in told["error"]
 
 
 RUDE_ERRORS = """
