@@ -41,7 +41,9 @@ from pgflowd.cli.screen import tolerate_any_stream
 from pgflowd.errors import PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
-_OF_THE_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
+_OF_THE_PLACE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR
+}  # fmt: skip
 _MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (

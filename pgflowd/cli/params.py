@@ -97,6 +97,8 @@ class JsonParam(ParamType):
         text, place = self._text(value, param, ctx)
         try:
             return json.loads(text, parse_constant=_no_json)
+        except RecursionError:
+            self.fail(f"{place or 'it'} is nested too deeply", param, ctx)
         except ValueError as error:
             hint = "" if place else _quoting(value)
             where = f"{place} " if place else ""

@@ -45,7 +45,7 @@ def development_url(config: str | None) -> str:
     """Return the URL of the `dev` that runs beside this config file, or nothing."""
     path = (Path(config).absolute().parent if config else Path.cwd()) / _PLACE
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return ""
     try:

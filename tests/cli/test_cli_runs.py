@@ -45,6 +45,7 @@ def test_the_input_may_come_from_a_file_or_from_standard_input(here, shop, elsew
         (["send_email", "{a: 1}"], "is not JSON"),
         (["send_email", "{a: 1}"], "single quotes"),
         (["send_email", "NaN"], "NaN is no JSON"),
+        (["send_email", "[" * 5000], "is nested too deeply"),
         (["send_email", "@nowhere.json"], "@nowhere.json cannot be read: No such file"),
         (["send_email", "--timeout", "3s"], "--timeout needs --follow or --wait"),
         (["send_email", "--wait", "--timeout", "3"], "it has no unit"),

@@ -152,6 +152,13 @@ def test_what_a_killed_one_left_behind_counts_for_nothing(project: Path):
     assert development_url(str(project / "pgflowd.toml")) == ""
 
 
+def test_a_pipe_in_the_place_of_the_announcement_holds_nobody_up(project: Path):
+    (project / ".pgflowd").mkdir()
+    os.mkfifo(project / ".pgflowd" / "dev.url")
+
+    assert development_url(str(project / "pgflowd.toml")) == ""
+
+
 def test_serve_alone_does_not_recreate(project: Path):
     (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["x"]\ndefinitions = "recreate"\n')
 

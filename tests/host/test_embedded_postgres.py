@@ -307,6 +307,15 @@ def test_what_nobody_uses_may_be_discarded_even_if_it_could_not_start(place: Pat
     assert EmbeddedPostgres(place).discard()  # nothing is there
 
 
+def test_data_without_a_version_are_refused_like_those_of_another(place: Path):
+    with EmbeddedPostgres(place):
+        pass
+    (place / "server" / "data" / "PG_VERSION").unlink()
+
+    with pytest.raises(Unreachable, match="of PostgreSQL an unknown version, this one is 18"):
+        EmbeddedPostgres(place).__enter__()
+
+
 def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
     for wanted in ("first", "second", "third"):
         with EmbeddedPostgres(place) as pg, psycopg.connect(pg.dsn) as connection:

@@ -79,7 +79,7 @@ class Cluster:
         server.mkdir(mode=0o700, exist_ok=True)
         self._hand_over(server)
         if self.data.exists():
-            made_by = (self.data / "PG_VERSION").read_text().strip()
+            made_by = _version_of(self.data)
             if made_by != major:
                 raise Unreachable(
                     f"the data in {self.data} are of PostgreSQL {made_by}, this one is {major}",
@@ -216,6 +216,13 @@ class Cluster:
 
 def _closed_to_others(status: os.stat_result, owner: int) -> bool:
     return status.st_uid == owner and stat.S_IMODE(status.st_mode) == 0o700
+
+
+def _version_of(data: Path) -> str:
+    try:
+        return (data / "PG_VERSION").read_text(errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return "an unknown version"
 
 
 def _cause(said: str) -> str:
