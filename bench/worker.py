@@ -1,20 +1,21 @@
 """
-What a worker costs: its own CPU per no-op task under load, its runners', and tasks per second.
+What a worker costs: its own CPU per no-op task under load, its runners' and the server's.
 
-    python bench/worker.py postgresql://postgres@host/postgres [tasks] [runners]
+    python bench/worker.py [--dsn URL] [--tasks N] [--runners N] [--quick]
 
-Makes a scratch database on that server, queues single-step runs, lets one worker loose, and
-compares user and system time from /proc before and after. Figures depend on the machine; take
-them as ratios. CPU per task is far steadier than tasks per second. With `PROFILE=FILE` in the
-environment the worker runs under cProfile and leaves its figures there.
+Makes a scratch database, queues single-step runs, lets one worker loose, and compares user and
+system time from /proc before and after. Figures depend on the machine; take them as ratios.
+CPU per task is far steadier than tasks per second. With `PROFILE=FILE` in the environment the
+worker runs under cProfile and leaves its figures there. The server's CPU is known where it is
+the embedded one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -26,7 +27,8 @@ from pgflowd.core.served import Served
 from pgflowd.core.settings import Daemon, Database, Logging, Settings, Worker
 from pgflowd.core.settings_refs import Ref
 from pgflowd.host.logs import open_log
-from pgflowd.host.proc import in_session
+from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.host.proc import everyone, in_session
 from pgflowd.host.spawn import Child, fork
 from pgflowd.processes import worker
 from pgflowd.testing.scratch import ScratchServer
@@ -52,7 +54,7 @@ def start(dsn: str, directory: str, runners: int) -> Child:
         pgflowd=Daemon(python_path=(directory,)),
         database=replace(Database(), url=Ref(dsn)),
         worker=Worker(max_concurrency=runners),
-        logging=Logging(level="info", format="json"),
+        logging=Logging(level="warning", format="json"),
     )
     served = Served("noop", "noop_flow", "noop_flow")
     log = open_log(settings.logging, process="worker")
@@ -73,28 +75,35 @@ def start(dsn: str, directory: str, runners: int) -> Child:
     return child
 
 
-def main(dsn: str, tasks: int = 5000, runners: int = 10) -> None:
+def measure(dsn: str, tasks: int, runners: int, postmaster: int | None) -> dict[str, float]:
     server = ScratchServer(dsn)
     with server.database() as database, tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "noop_flow.py").write_text(MODULE)
         conn = database.connect()
         child = start(database.dsn, directory, runners)
         warm(conn, child)
-        before = {seen.pid: cpu_s(seen.pid) for seen in in_session(child.pid)}
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
+        before = {seen.pid: cpu_s(seen.pid) for seen in in_session(child.pid)}
+        server_s = server_cpu_s(postmaster)
         began = time.perf_counter()
         child.channel.send(Wake())
         left = "select count(*) from pgflow.runs where status = 'started'"
         until(lambda: conn.execute(left).fetchone() == (0,), 120)
         took_s = time.perf_counter() - began
         used = {s.pid: cpu_s(s.pid) - before.get(s.pid, 0.0) for s in in_session(child.pid)}
+        server_s = server_cpu_s(postmaster) - server_s
         child.channel.send(Drain(5.0))
         until(child.has_ended, 10)
         child.collect()
         conn.close()
         of_worker = used.pop(child.pid)
-        print(json.dumps(figures(tasks, took_s, of_worker, sum(used.values()))))
+        return figures(tasks, took_s, of_worker, sum(used.values()), server_s)
+
+
+def server_cpu_s(postmaster: int | None) -> float:
+    """The same for all backends of a server; the look itself is among them."""
+    return sum(cpu_s(seen.pid) for seen in everyone() if seen.parent == postmaster)
 
 
 def warm(conn: Any, child: Child) -> None:
@@ -104,13 +113,34 @@ def warm(conn: Any, child: Child) -> None:
     until(lambda: conn.execute(left).fetchone() == (0,), 30)
 
 
-def figures(tasks: int, took_s: float, worker_s: float, runners_s: float) -> dict[str, float]:
+def figures(
+    tasks: int, took_s: float, worker_s: float, runners_s: float, server_s: float
+) -> dict[str, float]:
     return {
         "tasks_per_s": round(tasks / took_s),
         "worker_us_per_task": round(worker_s / tasks * 1e6),
         "runners_us_per_task": round(runners_s / tasks * 1e6),
+        "server_us_per_task": round(server_s / tasks * 1e6),
     }
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
+    parser.add_argument("--dsn", help="a superuser's; default: an embedded server")
+    parser.add_argument("--tasks", type=int, default=5000)
+    parser.add_argument("--runners", type=int, default=10)
+    parser.add_argument("--quick", action="store_true")
+    args = parser.parse_args()
+    tasks = 1000 if args.quick else args.tasks
+    if args.dsn:
+        print(json.dumps(measure(args.dsn, tasks, args.runners, None)))
+        return
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        EmbeddedPostgres(Path(directory) / "pg") as postgres,
+    ):
+        print(json.dumps(measure(postgres.dsn, tasks, args.runners, postgres.pid)))
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main()
