@@ -44,6 +44,8 @@ def turned(thought: Thought, event: on.Turned) -> None:
 def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
     """Look at once while there may be more; else by strategy, or when the next one is due."""
     mind, knobs = thought.mind, thought.mind.knobs
+    if knobs.tells_all:
+        thought.do(on.Say("debug", "worker.poll", {"wanted": wanted, "claimed": got}))
     if got:
         mind.poll_s = 0.0
     mind.look_at = NEVER

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from daemon_house import House
+import os
+import signal
+
+from daemon_house import House, is_gone
 from test_stop_and_reload import start_marked
 from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
 from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.host.proc import look
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
 
@@ -43,6 +47,39 @@ def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(tmp_path):
         again.close()
         assert daemon.pids() == before
         assert daemon.ask()["supervisor"]["restarts"] == 0
+    finally:
+        house.close()
+        server.__exit__(None, None, None)
+
+
+def test_row_67_after_a_crash_of_the_server_a_run_started_right_away_is_done(tmp_path):
+    directory = tmp_path / "server"
+    server = EmbeddedPostgres(directory, keep=True)
+    server.__enter__()
+    with connect(server.dsn) as conn:
+        schema.install(conn)
+    house = House(tmp_path, server.dsn)
+    try:
+        house.flow("alpha", attempts=1)
+        daemon = house.serve()
+        before = daemon.pids()
+
+        postmaster = look(server.pid)
+        os.kill(server.pid, signal.SIGQUIT)  # an immediate stop: no shutdown checkpoint
+        until(lambda: is_gone(postmaster), 10)
+        server.__exit__(None, None, None)
+        server = EmbeddedPostgres(directory, keep=True)
+        server.__enter__()
+        assert server.dsn == house.dsn
+        again = ScratchDatabase(server.dsn)
+        run_id = start_run(again, "alpha")  # its notification may find nobody who listens
+
+        until(lambda: is_completed(again, run_id), 15)
+        daemon.until("listener.regained")
+        assert is_completed_soon(again, start_run(again, "alpha"))
+        again.close()
+        assert daemon.pids() == before
+        assert daemon.events("child.restarted") == []
     finally:
         house.close()
         server.__exit__(None, None, None)

@@ -328,6 +328,17 @@ def test_polling_draws_its_waits_between_the_limits_and_begins_anew_after_work()
     assert round(play.mind.look_at - play.now, 3) == 0.05
 
 
+def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
+    quiet, told = Play(), Play(tells_all=True)
+
+    for play in (quiet, told):
+        play.claim(1)
+
+    assert quiet.did(on.Say) == []
+    first = told.did(on.Say)[0]
+    assert first == on.Say("debug", "worker.poll", {"wanted": 4, "claimed": 1})
+
+
 def test_an_idle_worker_looks_again_when_the_next_message_is_due():
     play = Play()
     play.claim()
