@@ -172,7 +172,8 @@ def _sweeper(sweeper: dict[str, Any], screen: Screen) -> str:
     if sweeper.get("last_sweep_s") is not None:
         parts.append(f"last {span(sweeper['last_sweep_s'])} ago")
     if sweeper.get("recovered_24h") is not None:
-        parts.append(f"  24 h: {sweeper['recovered_24h']} recovered")
+        day = f"{sweeper['recovered_24h']} recovered, {sweeper['given_up_24h']} given up"
+        parts.append(f"  24 h: {day}")
     return " ".join(parts)
 
 

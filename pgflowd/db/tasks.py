@@ -81,6 +81,14 @@ class Beat:
     verdict: str
 
 
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep made of stalled tasks: so many are queued again, so many failed for good."""
+
+    recovered: int
+    given_up: int
+
+
 def claim(
     flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
 ) -> Call[list[ClaimedTask]]:
@@ -103,14 +111,14 @@ def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> 
     return Call(_HEARTBEAT, params, lambda rows: [Beat(*row) for row in rows])
 
 
-def crashed(worker_id: UUID, reason: str, max_tasks: int = 500) -> Call[int]:
-    """Give back what a dead worker held; returns how many tasks."""
-    return Call("select pgflowd.crashed(%s, %s, %s)", (worker_id, reason, max_tasks), only)
+def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Call[Swept]:
+    """Give back what a dead worker held, and give up what stalled too often."""
+    return Call(_SWEEP_DEAD, (worker_id, reason, max_tasks), _swept)
 
 
-def recover_stalled(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Call[int]:
-    """Give back what nobody works on any more; returns how many tasks."""
-    return Call(_RECOVER, (stale_threshold_s, max_tasks), only)
+def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Call[Swept]:
+    """Give back what nobody works on any more, and give up what stalled too often."""
+    return Call(_SWEEP, (stale_threshold_s, max_tasks), _swept)
 
 
 def complete(run_id: UUID, step_slug: str, task_index: int, token: int, output: bytes) -> Call[str]:
@@ -135,6 +143,10 @@ def release(run_id: UUID, step_slug: str, task_index: int, token: int) -> Call[s
 
 def _claimed(rows: Rows) -> list[ClaimedTask]:
     return [ClaimedTask(*row) for row in rows]
+
+
+def _swept(rows: Rows) -> Swept:
+    return Swept(*rows[0])
 
 
 def _element(one: Report) -> dict[str, Any]:
@@ -168,4 +180,5 @@ select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, t
 """
 _REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
-_RECOVER = "select pgflowd.recover_stalled(make_interval(secs => %s), %s)"
+_SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
+_SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

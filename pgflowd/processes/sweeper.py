@@ -1,5 +1,5 @@
 """
-Sweeper: hands stalled tasks back to the queue.
+Sweeper: hands stalled tasks back to the queue, and gives up those that stalled too often.
 
 A task is stalled when its worker vanished without reporting an outcome. Every
 `recovery_interval` the sweeper asks the database to recover such tasks, and logs them. The
@@ -20,7 +20,7 @@ from pgflowd.core.messages import Dead, Ready, Released
 from pgflowd.core.settings import Settings
 from pgflowd.db.calls import Call, run
 from pgflowd.db.connection import translated
-from pgflowd.db.tasks import crashed, recover_stalled
+from pgflowd.db.tasks import Swept, sweep, sweep_dead
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
@@ -50,12 +50,13 @@ class Sweeper:
         self._line = Line(post, settings, log, "sweeper", settings.database.url)
         self._dead: dict[str, list[float]] = {}  # worker id: when to look
         self._released: dict[str, int] = {}
-        self._recovered: deque[tuple[float, int]] = deque()
+        self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._is_ready = False
         self._pulse = Pulse()
         self._warned: set[str] = set()
         post.numbers["interval_s"] = settings.recovery.recovery_interval_s
         post.numbers["recovered_24h"] = 0
+        post.numbers["given_up_24h"] = 0
 
     def live(self) -> None:
         """Connect, sweep, and begin again when the connection is lost."""
@@ -92,11 +93,10 @@ class Sweeper:
 
     def _release(self, worker_id: str, moments: list[float]) -> None:
         """Give back what a dead worker held; confirm when nothing can be left."""
-        count = self._ask(crashed(UUID(worker_id), "its worker died", MOST))
-        self._released[worker_id] = self._released.get(worker_id, 0) + count
-        if count:
-            self._note("its worker died", count, worker_id)
-        if count < MOST:
+        swept = self._ask(sweep_dead(UUID(worker_id), "its worker died", MOST))
+        self._released[worker_id] = self._released.get(worker_id, 0) + swept.recovered
+        self._note("its worker died", swept, worker_id)
+        if swept.recovered + swept.given_up < MOST:
             moments.pop(0)
         if not moments:
             del self._dead[worker_id]
@@ -106,10 +106,9 @@ class Sweeper:
         """Recover what is stalled, at most so much in one go."""
         threshold_s = self._settings.recovery.stale_threshold_s
         for _ in range(MOST_ROUNDS):
-            count = self._ask(recover_stalled(threshold_s, MOST))
-            if count:
-                self._note("stalled", count, None)
-            if count < MOST:
+            swept = self._ask(sweep(threshold_s, MOST))
+            self._note("stalled", swept, None)
+            if swept.recovered + swept.given_up < MOST:
                 break
         self._post.numbers["last_sweep_at"] = time.time()
         self._feel()
@@ -125,19 +124,28 @@ class Sweeper:
                 self._log.warning("sweeper.problem", code=problem["code"], error=problem["text"])
         self._post.numbers.update(felt)
 
-    def _ask(self, call: Call[int]) -> int:
+    def _ask(self, call: Call[Swept]) -> Swept:
         conn = self._line.conn
         assert conn is not None
         with self._line.limited(conn):
             return run(conn, call)
 
-    def _note(self, reason: str, count: int, worker_id: str | None) -> None:
-        self._log.warning("sweeper.recovered", reason=reason, count=count, worker=worker_id)
+    def _note(self, reason: str, swept: Swept, worker_id: str | None) -> None:
+        """Log what a sweep did, and count it for those who ask for the last day."""
+        said = {"reason": reason, "worker": worker_id}
+        if swept.recovered:
+            self._log.warning("sweeper.recovered", count=swept.recovered, **said)
+        if swept.given_up:
+            self._log.warning("sweeper.given_up", count=swept.given_up, code="E408", **said)
         now = time.monotonic()
-        self._recovered.append((now, count))
-        while self._recovered[0][0] < now - DAY_S:
-            self._recovered.popleft()
+        stalled = swept.recovered + swept.given_up
+        if stalled:
+            self._swept.append((now, swept))
+        while self._swept and self._swept[0][0] < now - DAY_S:
+            self._swept.popleft()
         numbers = self._post.numbers
-        numbers["recovered_24h"] = sum(each for _, each in self._recovered)
-        numbers["stalled"] = numbers.get("stalled", 0) + count
-        self._post.beat_now()
+        numbers["recovered_24h"] = sum(each.recovered for _, each in self._swept)
+        numbers["given_up_24h"] = sum(each.given_up for _, each in self._swept)
+        numbers["stalled"] = numbers.get("stalled", 0) + stalled
+        if stalled:
+            self._post.beat_now()

@@ -37,7 +37,7 @@ def status(*flows: dict[str, Any], **changes: Any) -> dict[str, Any]:
                      "wakes_1m": {"notification": 96, "fallback": 0}},
         "sweeper": {"state": "up", "pid": 833, "up_s": 274_000.0, "restarts": 0,
                     "interval_s": 15.0, "last_sweep_s": 9.0, "recovered_24h": 3,
-                    "given_up_24h": None},
+                    "given_up_24h": 0},
         "flows": list(flows), "problems": [],
     }  # fmt: skip
     return {**values, **changes}
@@ -51,6 +51,7 @@ def test_a_healthy_daemon_on_a_wide_screen():
     assert lines[2] == (
         " listener  ● last notification 400ms ago   wakes 1m: 96 notification, 0 fallback"
     )
+    assert lines[3] == " sweeper   ● every 15s, last 9s ago   24 h: 3 recovered, 0 given up"
     assert "███████░░░ 7/10" in lines[-1]
     assert lines[-1].split()[-1] == "0"
 

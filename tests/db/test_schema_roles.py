@@ -104,6 +104,9 @@ def test_a_worker_fails_releases_and_recovers(as_role: As, shop: UUID) -> None:
     (given,) = conn.execute("select pgflowd.crashed(%s, 'gone')", (worker,)).fetchone()
     assert given == 1
     conn.execute("select pgflowd.recover_stalled(), pgflow.requeue_stalled_tasks()")
+    assert conn.execute("select * from pgflowd.sweep()").fetchone() == (0, 0)
+    swept = conn.execute("select * from pgflowd.sweep_dead(%s, 'gone')", (worker,))
+    assert swept.fetchone() == (0, 0)
     for _ in range(2):
         ((run_id, step, index, token),) = _claim(conn, worker)
         conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'broken')", (run_id, step, index, token))

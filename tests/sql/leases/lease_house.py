@@ -202,6 +202,11 @@ class House:
         query = "select pgflowd.recover_stalled(%s::interval)"
         return int(self.value(query, threshold, conn=conn))
 
+    def sweep(self, threshold: str = "60 s", conn: Connection | None = None) -> tuple[int, int]:
+        """Sweep as the sweeper does; how many were recovered, and how many given up."""
+        found = self.row("select * from pgflowd.sweep(%s::interval)", threshold, conn=conn)
+        return found.recovered, found.given_up
+
     def crashed(
         self, worker: uuid.UUID, reason: str = "killed", conn: Connection | None = None
     ) -> int:

@@ -234,6 +234,38 @@ def test_an_unfenced_workers_task_is_given_back_three_times_and_then_fails(house
     assert not house.queue(flow)
 
 
+def test_a_sweep_tells_what_it_recovered_and_what_it_gave_up(any_core: House) -> None:
+    house = any_core
+    house.set("crash_limit", 4)
+    ours, theirs = house.flow(max_attempts=9), house.flow(max_attempts=9)
+    runs = [house.start(ours), house.start(theirs)]
+    workers = [house.worker(ours), house.worker(theirs)]
+    (msg_id,) = house.queue(theirs)
+
+    for time in range(4):
+        house.do("select pgmq.set_vt(%s, %s, 0)", theirs, msg_id)
+        house.lapse(house.claim_one(ours, workers[0]))
+        house.age(house.upstream_claim(theirs, workers[1])[0], "1 hour")
+        assert house.sweep() == ((2, 0) if time < 3 else (0, 2))
+
+    assert [house.run_status(run) for run in runs] == ["failed", "failed"]
+    assert house.sweep() == (0, 0)
+
+
+def test_a_sweep_of_the_dead_tells_what_it_gave_up(any_core: House) -> None:
+    house = any_core
+    house.set("crash_limit", 2)
+    flow = house.flow(max_attempts=9)
+    run = house.start(flow)
+    worker = house.worker(flow)
+
+    for expected in ((1, 0), (0, 1)):
+        house.claim_one(flow, worker)
+        assert house.row("select * from pgflowd.sweep_dead(%s, 'killed')", worker) == expected
+
+    assert house.run_status(run) == "failed"
+
+
 def test_what_upstreams_recovery_gave_up_is_failed(any_core: House) -> None:
     house = any_core
     if house.core == "0.8":

@@ -17,14 +17,15 @@ from pgflowd.db.tasks import (
     MAX_REPORTS,
     ClaimedTask,
     Report,
+    Swept,
     claim,
     complete,
-    crashed,
     fail,
     heartbeat,
-    recover_stalled,
     release,
     report,
+    sweep,
+    sweep_dead,
 )
 from pgflowd.errors import LeaseLost, NotFound
 
@@ -147,8 +148,8 @@ def test_beats_and_recoveries(own: House) -> None:
     beats = run(conn, heartbeat(worker, [task.token, 4711], 0.5))
 
     assert [(beat.token, beat.verdict) for beat in beats] == [(task.token, "ok"), (4711, "lost")]
-    assert run(conn, recover_stalled(0.0)) == 0
-    assert run(conn, crashed(worker, "killed by signal 9")) == 1
+    assert run(conn, sweep(0.0)) == Swept(recovered=0, given_up=0)
+    assert run(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
 
 
 def test_whoever_awaits_gets_the_same(own: House) -> None:

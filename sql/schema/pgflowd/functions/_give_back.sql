@@ -7,7 +7,7 @@
 -- `show` the messages become visible and the workers are told; who is about to claim them
 -- himself keeps them hidden.
 -- The caller holds the locks of the tasks. Returns those given back.
--- Called by: claim, crashed, recover_stalled.   Locks: attempts; queue rows, skipping.
+-- Called by: claim, _sweep_leased.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._give_back(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)

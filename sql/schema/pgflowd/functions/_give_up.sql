@@ -2,7 +2,7 @@
 -- its last attempt had failed, and close its attempt as stalled (E408). False, and nothing
 -- done, when the run or one of its tasks is locked by somebody: the next sweep comes by.
 -- The caller holds the lock of the task.
--- Called by: _recover, _recover_one.   Locks: see _hold_run and fail_task.
+-- Called by: _sweep_leased, _sweep_one.   Locks: see _hold_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
 returns boolean language plpgsql set search_path = '' as $$

@@ -1,7 +1,7 @@
 -- _started_tasks(worker_id): keys of tasks that are started, of one worker or (null) of all.
 -- Our core has no index on what changes, so they are found through the queues: those of the
 -- worker, or all.
--- Called by: crashed, recover_stalled.   Locks: nothing.
+-- Called by: sweep, sweep_dead.   Locks: nothing.
 create or replace function pgflowd._started_tasks(worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int)
 language plpgsql stable set search_path = '' as $$

@@ -1,37 +1,38 @@
--- _recover_one(run_id, step_slug, task_index, started_at, run_failed): give back a task that no
--- lease holds, started at that time and not since; returns 1, or 0 when it was not given back.
+-- _sweep_one(run_id, step_slug, task_index, started_at, run_failed): give back a task that no
+-- lease holds, started at that time and not since. Returns `recovered`, `given_up`, or null when
+-- it was neither.
 -- It leaves a stalled attempt behind. A task that was given back three times, by us or by
 -- upstream's own recovery, is failed: there it would hang for ever. One whose run has failed is
 -- told so.
--- Called by: _recover_unleased.   Locks: the task, unless it is locked; its message, likewise;
+-- Called by: _sweep_unleased.   Locks: the task, unless it is locked; its message, likewise;
 -- see _give_up.
-create or replace function pgflowd._recover_one(
+create or replace function pgflowd._sweep_one(
   run_id uuid, step_slug text, task_index int, started_at timestamptz, run_failed boolean)
-returns int language plpgsql set search_path = '' as $$
+returns text language plpgsql set search_path = '' as $$
 declare
   task pgflow.step_tasks;
   times int;
 begin
   select known.* into task from pgflow.step_tasks as known
-   where known.run_id = _recover_one.run_id and known.step_slug = _recover_one.step_slug
-     and known.task_index = _recover_one.task_index and known.status = 'started'
-     and known.started_at = _recover_one.started_at
+   where known.run_id = _sweep_one.run_id and known.step_slug = _sweep_one.step_slug
+     and known.task_index = _sweep_one.task_index and known.status = 'started'
+     and known.started_at = _sweep_one.started_at
      for no key update skip locked;
   if not found or pgflowd._is_leased(task.run_id, task.step_slug, task.task_index) then
-    return 0;
-  elsif _recover_one.run_failed then
+    return null;
+  elsif _sweep_one.run_failed then
     if pgflowd._hold_run(task.run_id, 'failed') then
       perform pgflow.fail_task(task.run_id, task.step_slug, task.task_index,
                                'its worker vanished');
     end if;
-    return 0;
+    return null;
   end if;
   times := greatest((to_jsonb(task) ->> 'requeued_count')::int,
                     pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index));
   if times >= 3 then
-    perform pgflowd._give_up(task.run_id, task.step_slug, task.task_index,
-                             format('stalled, and was given back %s times before', times));
-    return 0;
+    return case when pgflowd._give_up(
+      task.run_id, task.step_slug, task.task_index,
+      format('stalled, and was given back %s times before', times)) then 'given_up' end;
   end if;
   insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id, msg_id,
     attempt, started_at, lease_until, ended_at, outcome, error_message)
@@ -45,5 +46,5 @@ begin
      and known.task_index = task.task_index;
   perform pgflowd._show(pgflowd._task_queue(task), array[task.message_id], clock_timestamp());
   perform pgflowd._wake(pgflowd._task_queue(task));
-  return 1;
+  return 'recovered';
 end $$;

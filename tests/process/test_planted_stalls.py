@@ -1,0 +1,119 @@
+"""The sweeper among tasks of workers that are none of ours, and vanished: P20."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from pgflowd.testing.until import until
+
+GIVEN_BACK_BEFORE = "requeued_count = 3, last_requeued_at = now(), permanently_stalled_at = now()"
+
+
+@pytest.fixture
+def conn(database):
+    """A connection to a database with two flows that nobody serves."""
+    conn = database.connect()
+    for slug, timeout_s in (("short", 60), ("long", 7200)):
+        conn.execute("select pgflow.create_flow(%s, timeout => %s)", (slug, timeout_s))
+        conn.execute("select pgflow.add_step(%s, 'work')", (slug,))
+    return conn
+
+
+def plant(conn, slug):
+    """Start a run whose task a worker of upstream's took an hour ago and never reported."""
+    worker_id = uuid.uuid4()
+    conn.execute(
+        "insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, 'gone')",
+        (worker_id, slug),
+    )
+    (run_id,) = conn.execute("select run_id from pgflow.start_flow(%s, '{}')", (slug,)).fetchone()
+    (msg_id,) = conn.execute(
+        "select message_id from pgflow.step_tasks where run_id = %s", (run_id,)
+    ).fetchone()
+    conn.execute("select pgflow.start_tasks(%s, array[%s::bigint], %s)", (slug, msg_id, worker_id))
+    change(conn, run_id, "queued_at = queued_at - interval '1 hour'")
+    change(conn, run_id, "started_at = started_at - interval '1 hour'")
+    return run_id
+
+
+def change(conn, run_id, what):
+    conn.execute(f"update pgflow.step_tasks set {what} where run_id = %s", (run_id,))
+
+
+def task(conn, run_id):
+    """Status and error of the run's only task."""
+    query = "select status, error_message from pgflow.step_tasks where run_id = %s"
+    return conn.execute(query, (run_id,)).fetchone()
+
+
+def run_status(conn, run_id):
+    return conn.execute("select status from pgflow.runs where run_id = %s", (run_id,)).fetchone()[0]
+
+
+def serve(house):
+    """Start a daemon which serves another flow, and sweeps."""
+    house.flow("alpha")
+    return house.serve()
+
+
+def test_p20_what_an_upstream_worker_left_is_given_back(house, conn):
+    left = plant(conn, "short")
+    daemon = serve(house)
+
+    (record,) = daemon.until("sweeper.recovered")
+
+    assert task(conn, left) == ("queued", None)
+    assert (record["level"], record["count"]) == ("warning", 1)
+    until(lambda: daemon.ask()["sweeper"]["recovered_24h"] == 1)
+
+
+def test_p20_a_long_step_within_its_timeout_is_left_alone(house, conn):
+    running, left = plant(conn, "long"), plant(conn, "short")
+    daemon = serve(house)
+
+    daemon.until("sweeper.recovered")  # so it has looked at both
+
+    assert task(conn, left)[0] == "queued"
+    assert task(conn, running)[0] == "started"
+
+
+def test_p20_what_was_given_back_three_times_is_failed_and_told(house, conn):
+    given_up = plant(conn, "short")
+    change(conn, given_up, GIVEN_BACK_BEFORE)
+    daemon = serve(house)
+
+    (record,) = daemon.until("sweeper.given_up")
+
+    assert run_status(conn, given_up) == "failed"
+    assert task(conn, given_up) == ("failed", "stalled, and was given back 3 times before")
+    assert (record["level"], record["count"], record["code"]) == ("warning", 1, "E408")
+    until(lambda: daemon.ask()["sweeper"]["given_up_24h"] == 1)
+    assert daemon.ask()["sweeper"]["recovered_24h"] == 0
+
+
+def test_p20_the_task_of_a_failed_run_is_ended(house, conn):
+    failed = plant(conn, "short")
+    conn.execute(
+        "update pgflow.runs set status = 'failed', failed_at = now() where run_id = %s", (failed,)
+    )
+    daemon = serve(house)
+
+    until(lambda: task(conn, failed)[0] == "failed")
+
+    assert daemon.events("sweeper.recovered") + daemon.events("sweeper.given_up") == []
+
+
+def test_p20_a_task_without_a_message_is_no_error(house, conn):
+    without, left = plant(conn, "short"), plant(conn, "short")
+    change(conn, without, "message_id = null")
+    daemon = serve(house)
+    pid = daemon.pid_of("sweeper")
+
+    until(lambda: task(conn, left)[0] == "queued")
+
+    until(lambda: daemon.ask()["sweeper"]["last_sweep_s"] is not None)
+    assert task(conn, without)[0] == "queued"
+    assert daemon.events(level="error") + daemon.events("child.restarted") == []
+    assert daemon.pid_of("sweeper") == pid
