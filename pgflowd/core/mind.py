@@ -101,6 +101,7 @@ class Task(NamedTuple):
     timeout_s: float
     input: bytes
     flow_input: bytes | None  # None: SQL null
+    waited_s: float | None = None  # for its claim; of first attempts
 
     @property
     def name(self) -> str:

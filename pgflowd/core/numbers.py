@@ -15,7 +15,7 @@ lives; the supervisor adds what earlier processes of the same child had counted.
     stuck          n                                  runners that cannot be killed
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
     tasks          {step: {outcome: n}}               counters, as the following
-    task_seconds, task_wait_seconds {step: histogram} histogram: see below
+    task_seconds, task_wait_seconds {step: histogram} see below; the latter of first attempts
     runs           {status: n}
     wakes          {reason: n}
     stalled        n

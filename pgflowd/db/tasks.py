@@ -37,6 +37,9 @@ class ClaimedTask:
     msg_id: int
     input: bytes
     flow_input: bytes | None  # the run's, for a root step that is no map
+    waited_s: (
+        float | None
+    )  # since it could be claimed; None of later attempts, and on foreign cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ def _element(one: Report) -> dict[str, Any]:
 
 _CLAIM = """
 select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, timeout,
-       lease_until, msg_id, input, flow_input
+       lease_until, msg_id, input, flow_input, waited_s
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
 """
 _REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"

@@ -202,6 +202,7 @@ def _turned(answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask]) -> on
                 task.timeout_s,
                 task.input,
                 task.flow_input,
+                task.waited_s,
             )
             for task in claimed
         ),

@@ -29,6 +29,7 @@ class Numbers:
         self.problems: tuple[Problem, ...] = ()
         self._tasks: dict[str, Counter[str]] = {}
         self._seconds: dict[str, list[float]] = {}
+        self._waited: dict[str, list[float]] = {}
         self._last: deque[tuple[float, bool, float | None]] = deque(maxlen=MOST_KEPT)
         self._wakes: Counter[str] = Counter()
         self._last_wakes: deque[tuple[float, str]] = deque(maxlen=MOST_KEPT)
@@ -51,6 +52,9 @@ class Numbers:
         elif type(event) is on.Turned:
             if mind.sending and event.tasks:
                 self.woken("completion")
+            for task in event.tasks:
+                if task.waited_s is not None:
+                    observe(self._waited.setdefault(task.step, []), task.waited_s)
             for report in mind.sending:
                 counts = self._tasks.setdefault(report.task.step, Counter())
                 counts[report.outcome] += 1
@@ -82,6 +86,7 @@ class Numbers:
             "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
             "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
             "task_seconds": self._seconds,
+            "task_wait_seconds": self._waited,
             "database_errors": dict(self._errors),
         }
 

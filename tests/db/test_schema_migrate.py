@@ -85,6 +85,17 @@ def test_migrating_again_keeps_flows_runs_and_queues(conn: Connection) -> None:
     assert conn.execute("select count(*) from pgmq.q_kept").fetchone() == (1,)
 
 
+def test_migrating_adds_what_a_claimed_task_lacks(conn: Connection) -> None:
+    before = catalog(conn)
+    conn.execute("alter type pgflowd.claimed_task drop attribute waited_s")
+
+    schema.migrate(conn)
+
+    assert catalog(conn) == before
+    query = "select count(waited_s) from (select (null::pgflowd.claimed_task).*) as task"
+    assert conn.execute(query).fetchone() == (0,)
+
+
 def test_an_older_database_is_told_and_migrated(empty: Connection) -> None:
     schema.migrate(empty, to=1)
 

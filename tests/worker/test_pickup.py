@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from running_worker import start_run
+from dataclasses import replace
 
+from running_worker import PROFILE_T, start_run
+
+from pgflowd.core.messages import Beat
+from pgflowd.core.settings import Supervisor
 from pgflowd.testing.until import until
 
 FLOW = """
@@ -67,3 +71,22 @@ def test_p23_what_is_delayed_is_claimed_when_it_is_due(start_worker):
         "select started_at - queued_at >= '1 s' from pgflow.step_tasks where step_slug = 'later'"
     )
     assert worker.value(query)
+
+
+def test_how_long_tasks_waited_for_their_claim_is_counted_by_step(start_worker):
+    often = replace(PROFILE_T, supervisor=Supervisor(hang_timeout_s=1.0))
+    worker = start_worker(FLOW, settings=often)
+    worker.completed(worker.start_run())
+
+    told = until(lambda: waits(worker) if "later" in waits(worker) else None)
+
+    assert {step: sum(histogram[:-1]) for step, histogram in told.items()} == {
+        "work": 1,
+        "later": 1,
+    }
+
+
+def waits(worker):
+    """The newest histograms that the worker told."""
+    beats = [each.numbers for each in worker.hear() if isinstance(each, Beat)]
+    return next((n["task_wait_seconds"] for n in beats[::-1] if "task_wait_seconds" in n), {})

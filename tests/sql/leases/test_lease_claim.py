@@ -44,6 +44,23 @@ def test_inputs_are_those_of_the_contract(any_core: House) -> None:
     }
 
 
+def test_a_first_attempt_tells_how_long_it_could_have_been_claimed(own: House) -> None:
+    flow = own.flow("a")
+    run = own.start(flow)
+    own.do("update pgflow.steps set opt_start_delay = 600 where flow_slug = %s", flow)
+    aged = "update pgflow.step_tasks set queued_at = queued_at - interval '1 h' where run_id = %s"
+    own.do(aged, run)
+    worker = own.worker(flow)
+
+    first = own.claim_one(flow, worker)
+    own.fail(first)
+    own.show(first)
+    second = own.claim_one(flow, worker)
+
+    assert 3000 <= first.waited_s < 3600
+    assert second.waited_s is None
+
+
 @pytest.mark.parametrize("column", ["deprecated_at", "stopped_at"])
 def test_a_worker_that_leaves_gets_nothing(any_core: House, column: str) -> None:
     house = any_core

@@ -1,5 +1,7 @@
 -- claimed_task: what pgflowd.claim returns for each task: the record of the contract, and the
 -- lease. A type of its own, since the claim's parameters bear some of these names.
+-- `waited_s` is since the task could first be claimed; null for later attempts,
+-- and on cores of somebody else, where it would cost a look at each task.
 do $$
 begin
   if to_regtype('pgflowd.claimed_task') is null then
@@ -15,7 +17,12 @@ begin
       attempt int,
       max_attempts int,
       timeout int,
-      lease_until timestamptz
+      lease_until timestamptz,
+      waited_s float8
     );
+  elsif not exists (select from pg_attribute as attribute
+                     where attribute.attrelid = 'pgflowd.claimed_task'::regclass
+                       and attribute.attname = 'waited_s') then
+    alter type pgflowd.claimed_task add attribute waited_s float8;
   end if;
 end $$;

@@ -28,7 +28,7 @@ begin
   )
   select _begin.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
          begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
-         begun.timeout, opened.lease_until
+         begun.timeout, opened.lease_until, null::float8
     from begun
     join opened on opened.run_id = begun.run_id and opened.step_slug = begun.step_slug
                and opened.task_index = begun.task_index;
