@@ -84,7 +84,7 @@ class Worker:
     )
     notify_throttle_s: float = duration(
         "250ms",
-        'at most one wake per flow in this time and one at its end; "0s": no limit',
+        'at most ten wakes per flow in this time and one at its end; "0s": no limit',
         zero=True,
     )
     notify_fallback_s: float = duration("30s", "look anyway after this much silence", high="10m")

@@ -3,7 +3,7 @@ Listener: turns the database's notifications into wakes, for all flows over one 
 
 It listens on channel `pgflowd`, whose payload is a queue's name. After each connect it first
 commits its LISTEN and then wakes all workers, so nothing that was sent meanwhile is missed. At
-most one wake per flow passes in `notify_throttle`, and one at its end. Every 10 s it asks
+most ten wakes per flow pass in `notify_throttle`, and one at its end. Every 10 s it asks
 whether it still listens; silence means that the line is dead. Behind a transaction pooler
 nothing can be heard: then it warns (W314) and wakes all workers every `poll_max`.
 """
@@ -11,6 +11,7 @@ nothing can be heard: then it warns (W314) and wakes all workers every `poll_max
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -25,6 +26,7 @@ from pgflowd.processes.plain import LOST, Asked, Line, Post
 ASK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 4.0
 MOST_QUEUES = 10_000
+MOST_WAKES = 10
 _QUESTION = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
 
@@ -121,43 +123,64 @@ class Listener:
 
 
 class Throttle:
-    """At most one wake per queue in `notify_throttle`, and one at its end."""
+    """
+    At most `MOST_WAKES` per queue in `notify_throttle`, and one at its end.
+
+    Not one alone: a start every 200 ms would then always meet the window that the one before
+    it has opened, and wait for its end, on a worker that has nothing to do.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._quiet_until: dict[str, float] = {}
+        self._windows: dict[str, _Window] = {}
         self._held: set[str] = set()
 
     @property
     def due(self) -> float:
         """When the next wake that was held back may pass."""
-        return min((self._quiet_until[queue] for queue in self._held), default=float("inf"))
+        return min((self._windows[queue].ends for queue in self._held), default=float("inf"))
 
     def may_pass(self, queue: str, now: float) -> bool:
         """Whether a wake passes now; if not, it is held back."""
-        if now < self._quiet_until.get(queue, 0.0):
+        window = self._windows.get(queue)
+        if window is None or now >= window.ends:
+            window = self._open(queue, now)
+        if window.passed >= MOST_WAKES:
             self._held.add(queue)
             return False
-        self.hold(queue, now)
+        window.passed += 1
         self._held.discard(queue)
         return True
 
     def hold(self, queue: str, now: float) -> None:
-        """Be quiet about this queue for a while."""
-        if len(self._quiet_until) > MOST_QUEUES:  # names of strangers
-            self.forget()
-        self._quiet_until[queue] = now + self._settings.worker_for(queue).notify_throttle_s
+        """Try a wake that found no room again a little later."""
+        self._open(queue, now).passed = MOST_WAKES
         self._held.add(queue)
 
     def over(self, now: float) -> list[str]:
         """Give the queues whose held wakes may pass now."""
-        over = [queue for queue in self._held if self._quiet_until[queue] <= now]
+        over = [queue for queue in self._held if self._windows[queue].ends <= now]
         return [queue for queue in over if self.may_pass(queue, now)]
 
     def forget(self) -> None:
         """All workers are woken, so nothing is held back any more."""
         self._held.clear()
-        self._quiet_until.clear()
+        self._windows.clear()
+
+    def _open(self, queue: str, now: float) -> _Window:
+        if len(self._windows) > MOST_QUEUES:  # names of strangers
+            self.forget()
+        window = _Window(now + self._settings.worker_for(queue).notify_throttle_s)
+        self._windows[queue] = window
+        return window
+
+
+@dataclass
+class _Window:
+    """The present span of a queue's throttle, and the wakes that have passed in it."""
+
+    ends: float
+    passed: int = 0
 
 
 def _check(line: psycopg.pq.abc.PGconn) -> None:
