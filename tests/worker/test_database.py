@@ -39,10 +39,11 @@ def test_row_66_rule_41_outcomes_wait_while_the_database_is_away(start_worker, p
     given = {"begun": str(begun), "until": str(gate)}
     runs = [worker.start_run(given) for _ in range(3)]
     until(lambda: begun.exists() and len(begun.read_text().split()) == 3)
+    assert len(worker.processes("work#")) == 3
 
     proxy.do("refuse")
     gate.touch()
-    until(lambda: len(worker.processes("idle")) == 3)
+    until(lambda: not worker.processes("work#"))
     assert {worker.status(run) for run in runs} == {"started"}
     proxy.do("pass")
 
