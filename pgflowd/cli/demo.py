@@ -9,7 +9,6 @@ removed, unless they are to be kept.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -81,12 +80,11 @@ def demo(app: App, once: bool, keep: bool) -> None:
             with connect(postgres.dsn) as connection:
                 shows = Shows(app, connection)
                 went_well, told = shows.watch(), shows.told()
-            _say_what_is_next(app, config, told, postgres, once=once, keep=keep)
-            sys.stdout.flush()
-            if not once:
-                with suppress(KeyboardInterrupt):
-                    while True:
-                        signal.pause()
+            with suppress(KeyboardInterrupt):
+                _say_what_is_next(app, config, told, postgres, once=once, keep=keep)
+                sys.stdout.flush()
+                while not once:
+                    time.sleep(0.2)  # a pause() could begin just after the signal it waits for
         if not went_well:
             app.leave(Exit.NO)
 
