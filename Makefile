@@ -14,6 +14,10 @@ DEMO_READY = $(VENV)/.demo-ready
 TEST_READY = $(VENV)/.test-ready
 PEERS_READY = tests/npm/node_modules/.ready
 
+# Processes and signals are real, and so are busy machines: what fails is tried once more, alone,
+# and what fails twice has failed.
+AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
+
 BENCHES = $(wildcard bench/*.py)
 
 .PHONY: demo test lint format bench bench-quick peers clean
@@ -22,7 +26,7 @@ demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
 
 test: $(TEST_READY) $(PEERS_READY)
-	$(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) || $(AGAIN)
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
