@@ -90,6 +90,7 @@ def test_a_warning_comes_with_the_result_unless_quiet(pgflowd: Callable, elsewhe
 def test_a_wrong_file_shows_all_its_mistakes_and_exits_78(
     pgflowd: Callable, elsewhere: Path
 ) -> None:
+    """Row 101."""
     (elsewhere / "pgflowd.toml").write_text(
         '[pgflowd]\nflows = ["flows.analyze"]\n\n[worker]\n'
         'max_concurency = 5\nkill_grace = 2\nbatch_size = 0\npoll_min = "10s"\n'
@@ -145,6 +146,7 @@ HOSTILE = [
 def test_a_hostile_file_has_one_line_for_each_problem(
     content: bytes, pgflowd: Callable, elsewhere: Path
 ) -> None:
+    """Row 107."""
     (elsewhere / "pgflowd.toml").write_bytes(content)
 
     listed = pgflowd("config", "show", "--json").problems

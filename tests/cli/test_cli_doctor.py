@@ -89,6 +89,7 @@ def test_clocks_that_differ_are_told(examined, monkeypatch):
 
 
 def test_a_pooler_in_between_is_told(pgflowd, shop):
+    """Row 82."""
     with another_backend_pid(shop.database.dsn) as url:
         plain = pgflowd("doctor", "--json", "--database-url", url)
 
@@ -142,10 +143,12 @@ def pass_on(listening: socket.socket, parts: dict) -> None:
 
 
 def test_commits_that_a_crash_may_lose_are_told(examined):
+    """Row 87."""
     assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
 
 
 def test_an_old_transaction_is_named(examined, shop, monkeypatch):
+    """Row 83."""
     monkeypatch.setattr(doctor, "OLD_TRANSACTION_S", 0.0)
     other = shop.database.connect(application_name="report builder", autocommit=False)
     other.execute("select 1")
@@ -159,6 +162,7 @@ def test_an_old_transaction_is_named(examined, shop, monkeypatch):
 
 
 def test_another_recovery_job_is_told_and_our_own_is_not(examined, shop):
+    """Row 86."""
     shop.conn.execute(CRON.read_bytes())
     shop.conn.execute("alter table cron.job add active boolean default true")
     own = "select cron.schedule(%s, '15 seconds', 'select pgflow.requeue_stalled_tasks()')"

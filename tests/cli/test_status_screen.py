@@ -103,6 +103,7 @@ def test_a_narrow_terminal_loses_columns_in_order():
 
 
 def test_hostile_texts_keep_to_their_line():
+    """Row 105."""
     bad = "x\n\x1b[31mred\u2028"
     problem = {"code": "E210", "flow": bad, "text": bad, "next": bad}
     said = status(flow(bad, exits=[bad], restarts=1), problems=[problem])

@@ -33,6 +33,7 @@ def raised(conn, state: str) -> BaseException:
     ],
 )  # fmt: skip
 def test_rows_76_to_80_each_state_has_its_meaning(database, state, meaning):
+    """Rows 76 to 80."""
     assert meaning_of(raised(database.connect(), state))[0] == meaning
 
 
@@ -56,6 +57,7 @@ def test_errors_without_a_state_have_a_meaning_too(error, meaning):
 
 
 def test_row_103_the_text_holds_no_password():
+    """Row 103."""
     error = psycopg.OperationalError("connection to postgresql://me:canary@host/db failed\nagain")
 
     text = meaning_of(error)[1]
@@ -64,6 +66,7 @@ def test_row_103_the_text_holds_no_password():
 
 
 def test_row_80_a_role_that_is_gone_is_loud(database):
+    """Row 80."""
     with pytest.raises(Unreachable) as refused:
         connect(database.dsn, name="x").close()
         connect(psycopg.conninfo.make_conninfo(database.dsn, user="nobody_knows"))

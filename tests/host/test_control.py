@@ -80,10 +80,12 @@ def test_rule_47_garbage_is_answered_with_an_error(desk, data):
 
 
 def test_a_greedy_client_is_refused(desk):
+    """Row 104."""
     assert "error" in talk(desk, b"x" * (LONGEST_REQUEST + 1))
 
 
 def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
+    """Row 104."""
     slow = socket.socket(socket.AF_UNIX)
     slow.connect(str(desk.path))
     slow.send(b'{"comm')
@@ -97,6 +99,7 @@ def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
 
 
 def test_only_so_many_are_served_at_a_time(desk):
+    """Row 104."""
     lines = [socket.socket(socket.AF_UNIX) for _ in range(MOST_CLIENTS + 4)]
     for line in lines:
         line.connect(str(desk.path))
@@ -158,6 +161,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_refused_by_uid(desk):
+    """Row 104."""
     desk.path.chmod(0o777)
     for part in (desk.path.parent, *list(desk.path.parents)[1:4]):
         part.chmod(0o755)

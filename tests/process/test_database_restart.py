@@ -18,6 +18,7 @@ from pgflowd.testing.until import until
 
 
 def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(tmp_path):
+    """Row 66."""
     directory = tmp_path / "server"
     server = EmbeddedPostgres(directory, keep=True)
     server.__enter__()
@@ -53,6 +54,7 @@ def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(tmp_path):
 
 
 def test_row_67_after_a_crash_of_the_server_a_run_started_right_away_is_done(tmp_path):
+    """Row 67."""
     directory = tmp_path / "server"
     server = EmbeddedPostgres(directory, keep=True)
     server.__enter__()

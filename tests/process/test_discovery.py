@@ -17,6 +17,7 @@ def test_a_module_and_one_of_its_flows_may_both_be_listed(house, database):
 
 
 def test_rule_3_a_flow_that_two_modules_define_is_an_error_of_the_second(house, database):
+    """Row 101."""
     house.flow("alpha")
     house.module("copy_of_it", FLOW.format(slug="alpha", attempts=3))
     house.module("other_case", FLOW.format(slug="Alpha", attempts=3))

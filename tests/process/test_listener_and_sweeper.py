@@ -23,6 +23,7 @@ def last_start(path):
 
 
 def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database):
+    """Row 91."""
     long = "a" * 47
     for slug in ("Alpha", long):
         house.flow(slug)
@@ -37,6 +38,7 @@ def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database
 
 
 def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
+    """Row 88."""
     house.flow("alpha")
     house.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()
@@ -48,6 +50,7 @@ def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
 
 
 def test_rule_d5_after_a_reconnect_all_workers_are_woken(house, database):
+    """Row 89."""
     house.flow("alpha")
     daemon = house.serve()
     for _ in range(10):
@@ -66,6 +69,7 @@ def lose_line_and_start(database):
 
 
 def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):  # noqa: F811
+    """Row 72."""
     house.flow("alpha")
     daemon = house.serve(database={"listen_url": proxy.url})
 
@@ -79,6 +83,7 @@ def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy): 
 
 
 def test_many_notifications_are_few_wakes(house, database):
+    """Row 90."""
     house.flow("alpha")
     daemon = house.serve(worker={"notify_throttle": "250ms"})
     conn = database.connect()
@@ -122,6 +127,7 @@ def test_without_a_flow_that_listens_the_listener_needs_no_line(house, database)
 
 
 def test_the_sweeper_recovers_the_tasks_of_other_daemons_flows(house, database):
+    """Row 99."""
     house.flow("alpha")
     first = house.serve("one")
     run_id = start_marked(house, database, s=0.5)
@@ -165,6 +171,7 @@ def test_the_sweeper_tells_how_the_database_is(house, database):
 
 
 def test_a_careless_server_is_a_problem_to_look_at(house, database):
+    """Row 87."""
     conn = database.connect()
     conn.execute(f"alter database {database.name} set synchronous_commit = off")
     house.flow("alpha")

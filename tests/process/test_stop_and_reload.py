@@ -258,6 +258,7 @@ def test_rule_2_a_stop_during_discovery_ends_at_once(house):
 
 
 def test_rule_5_after_startup_wait_the_exit_is_69(house):
+    """Row 65."""
     line, url = unreachable_url()
     house.flow("alpha")
     daemon = house.start(database={"url": url, "startup_wait": "1s"})
@@ -268,6 +269,7 @@ def test_rule_5_after_startup_wait_the_exit_is_69(house):
 
 
 def test_rule_5_it_waits_for_a_database_that_comes_later(house, database):
+    """Row 65."""
     line, url = unreachable_url()
     port = line.getsockname()[1]
     house.flow("alpha")
@@ -376,6 +378,7 @@ def terminate_all(database, like="t: %"):
 
 
 def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
+    """Row 68."""
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -425,6 +428,7 @@ def test_p19_rules_25_and_40_a_deprecated_worker_is_replaced_and_costs_nothing(h
 def test_p24_rule_24_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(
     house, database
 ):
+    """Row 97."""
     house.flow("alpha")
     house.flow("beta")
     first = house.serve()
@@ -458,6 +462,7 @@ def test_p24_other_options_in_the_database_are_a_warning_and_the_database_rules(
 
 
 def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_database):
+    """Row 81."""
     house.flow("alpha")
     daemon = house.start(database={"url": empty_database.dsn})
 

@@ -51,6 +51,7 @@ def running(suite):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_slug_is_a_value_and_nothing_more(running, call, text):
+    """Row 107."""
     before = running.snapshot()
 
     try:

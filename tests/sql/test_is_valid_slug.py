@@ -23,6 +23,7 @@ def test_letters_digits_and_underscores_are_valid(plain, slug):
      'a"b', "a;b", "a$b", "日本", "a\tb", "-", "a\u200bb"],
 )  # fmt: skip
 def test_anything_else_is_not(plain, slug):
+    """Row 107."""
     assert valid(plain, slug) is False
 
 

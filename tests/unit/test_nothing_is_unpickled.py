@@ -20,4 +20,5 @@ FORBIDDEN = re.compile(
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_no_module_unpickles_or_shares_a_lock(source):
+    """Row 108."""
     assert not FORBIDDEN.search(source.read_text())

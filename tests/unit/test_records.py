@@ -80,6 +80,7 @@ def test_empty_fields_are_left_out():
 @pytest.mark.parametrize("render", [as_text, as_json])
 @given(some.dictionaries(some.sampled_from(["error", "flow", "run"]), some.text(max_size=9000)))
 def test_one_record_is_one_line_of_limited_length(render, fields):
+    """Row 105."""
     line = render(cleaned(record(**fields)))
 
     assert line.endswith(b"\n")

@@ -153,6 +153,7 @@ def test_what_speaks_to_a_terminal_is_escaped(text: str, line: str) -> None:
 
 @given(st.text(st.characters()), st.integers(1, 50))
 def test_any_text_becomes_one_harmless_line(text: str, limit: int) -> None:
+    """Row 105."""
     line = one_line(text, limit)
 
     assert len(line) <= limit

@@ -277,6 +277,7 @@ def test_without_any_file_the_message_tells_where_we_looked(place: Place) -> Non
     "url", ["postgresql://u:pw@h/d", "host=h password=pw", "postgresql://h/d?password=pw"]
 )
 def test_a_password_in_a_file_that_others_can_read_is_warned_about(place: Place, url: str) -> None:
+    """Row 102."""
     path = place.write(f'[database]\nurl = "{url}"')
     assert place.load().warnings == ()
 
@@ -288,6 +289,7 @@ def test_a_password_in_a_file_that_others_can_read_is_warned_about(place: Place,
 
 
 def test_a_secret_file_that_others_can_read_is_warned_about(place: Place) -> None:
+    """Row 102."""
     secret = place.write("postgresql://h/d", "secret")
     place.write('[database]\nurl = "file:secret"').chmod(0o644)
     assert place.load().warnings == ()

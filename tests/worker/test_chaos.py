@@ -112,6 +112,7 @@ def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
 
 
 def test_row_95_the_message_of_a_long_task_is_not_read_again_and_again(start_worker, tmp_path):
+    """Row 95."""
     gate = tmp_path / "gate"
     body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
     worker = start_worker(MAP.format(timeout=20, body=body))
@@ -127,6 +128,7 @@ def test_row_95_the_message_of_a_long_task_is_not_read_again_and_again(start_wor
 
 
 def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
+    """Row 94."""
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     worker.conn.execute(
         "select pgmq.send_batch('flow', array(select '{}'::jsonb from generate_series(1, 2000)))"
@@ -139,6 +141,7 @@ def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
 
 
 def test_row_96_odd_inputs_are_plain_data(start_worker):
+    """Row 96."""
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     deep: list[object] = []
     for _ in range(300):

@@ -34,6 +34,7 @@ FLOW = MODULE.format(timeout=20)
 
 
 def test_row_66_rule_41_outcomes_wait_while_the_database_is_away(start_worker, proxy, tmp_path):
+    """Row 66."""
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     given = {"begun": str(begun), "until": str(gate)}
@@ -53,6 +54,7 @@ def test_row_66_rule_41_outcomes_wait_while_the_database_is_away(start_worker, p
 
 
 def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_worker):
+    """Row 68."""
     worker = start_worker(FLOW)
     others = """
         select pg_terminate_backend(pid) from pg_stat_activity
@@ -68,6 +70,7 @@ def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_wor
 
 
 def test_row_70_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tmp_path):
+    """Row 70."""
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -83,6 +86,7 @@ def test_row_70_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tm
 
 
 def test_row_70_a_deadline_holds_while_the_database_hangs(start_worker, proxy, tmp_path):
+    """Row 70."""
     worker = start_worker(MODULE.format(timeout=1), dsn=proxy.dsn)
     begun = tmp_path / "begun"
     worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -111,6 +115,7 @@ def test_row_5_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, 
 
 
 def test_row_74_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_path):
+    """Row 74."""
     worker = start_worker(FLOW)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -145,6 +150,7 @@ REFUSING_TRIGGER = """
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "53200", "58030", "XX000", "57014"])
 def test_rows_76_to_79_a_report_that_failed_is_sent_again(start_worker, state):
+    """Rows 76, 77 and 79."""
     worker = start_worker(FLOW)
     no = f"raise exception 'no' using errcode = '{state}'"
     what = f"if nextval('public.tries') <= 2 then {no}; end if;"
@@ -175,6 +181,7 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
 
 
 def test_row_81_rule_24_an_empty_database_is_told_with_the_command(start_worker, empty_database):
+    """Row 81."""
     worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)
 
     assert worker.ended() == 78
@@ -183,6 +190,7 @@ def test_row_81_rule_24_an_empty_database_is_told_with_the_command(start_worker,
 
 
 def test_row_65_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy):
+    """Row 65."""
     proxy.do("refuse")
     worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
     until(lambda: worker.heard_of(Waiting))
@@ -222,6 +230,7 @@ def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, p
 
 
 def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
+    """Row 85."""
     worker = start_worker(FLOW)
     begun = tmp_path / "begun"
     run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -271,6 +280,7 @@ def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
 
 @pytest.mark.parametrize("message", ["{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}'])
 def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
+    """Row 93."""
     worker = start_worker(FLOW)
     worker.conn.execute("select pgmq.send('flow', %s::jsonb)", (message,))
 
@@ -280,6 +290,7 @@ def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
 
 
 def test_row_97_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):
+    """Row 97."""
     first = start_worker(FLOW)
     first.completed(first.start_run())
 
@@ -321,6 +332,7 @@ def test_recreate_deletes_a_changed_flow_with_its_runs(start_worker):
 
 
 def test_row_98_a_step_that_the_code_does_not_know_is_given_back(start_worker):
+    """Row 98."""
     worker = start_worker(FLOW)
     worker.conn.execute("select pgflow.add_step('flow', 'unknown')")
 
@@ -333,6 +345,7 @@ def test_row_98_a_step_that_the_code_does_not_know_is_given_back(start_worker):
 
 
 def test_row_92_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
+    """Row 92."""
     module = """
         from pgflowd import Flow, RetryAfter
         flow = Flow("flow", max_attempts=2)

@@ -53,6 +53,7 @@ def test_p23_one_wake_is_enough_for_an_idle_worker(start_worker):
 
 
 def test_p23_without_a_notification_the_fallback_finds_it(start_worker):
+    """Row 88."""
     worker = start_worker(FLOW, heartbeat_interval_s=60.0, notify_fallback_s=0.3)
     until(lambda: is_idle(worker))
 
@@ -62,6 +63,7 @@ def test_p23_without_a_notification_the_fallback_finds_it(start_worker):
 
 
 def test_p23_what_is_delayed_is_claimed_when_it_is_due(start_worker):
+    """Row 92."""
     worker = start_worker(FLOW, **DEAF)
 
     run = worker.start_run()

@@ -57,6 +57,7 @@ def humble(start_worker, database, server):
 
 
 def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
+    """Row 109."""
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
 
     run = worker.start_run([1, 2])
@@ -70,6 +71,7 @@ def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
 
 
 def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble):
+    """Row 109."""
     worker = start_worker(MODULE)
     worker.conn.execute("revoke select, insert, update on pgflow.workers from pgflow_worker")
     worker.drain()
@@ -82,6 +84,7 @@ def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble):
 
 
 def test_row_78_too_many_connections_are_waited_out(start_worker, humble, database):
+    """Row 78."""
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
     conn = database.connect()
 

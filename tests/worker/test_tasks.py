@@ -83,6 +83,7 @@ def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start
 
 
 def test_row_75_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, database):
+    """Row 75."""
     worker = start_worker(DIAMOND)
     idle = database.connect(autocommit=False)
     idle.execute("select pgflow.start_flow('flow', '{\"url\": \"y\"}')")
