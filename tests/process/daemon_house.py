@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import oracle
+
 from pgflowd.host import control
 from pgflowd.host.proc import Seen, command_line, look
 from pgflowd.host.sessions import descendants
@@ -42,6 +44,7 @@ PROFILE_T: dict[str, dict[str, Any]] = {
 }
 FLOW = """
 import os, time
+from oracle import tell
 from pgflowd import Flow
 flow = Flow("{slug}", max_attempts={attempts}, base_delay=0, timeout=60)
 
@@ -51,12 +54,15 @@ def mark(run, what):
             file.write(f"{{what}} {{os.getpid()}} {{time.time()}}\\n")
 
 @flow.step
-def work(run):
+def work(run, ctx):
+    tell(ctx, "start")
     mark(run, "start")
     until = time.monotonic() + run.get("s", 0)
     while time.monotonic() < until:
         time.sleep(0.02)
+        tell(ctx, "tick")
         mark(run, "tick")
+    tell(ctx, "end", os.getpid())
     mark(run, "end")
     return os.getpid()
 """
@@ -69,8 +75,13 @@ class House:
         self.directory = directory
         self.dsn = dsn
         self.entries: list[str] = []
+        self.inside: list[str] = []  # put before a daemon's command: where it runs
         self.daemons: list[Daemon] = []
+        self.oracle = directory / "oracle"
+        self.has_strangers = False  # who wrote into the tables, by hand or as workers of others
+        self.was_frozen = False  # beyond its lease: then its executions may overlap with others
         self.environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
+        self.environ[oracle.VARIABLE] = str(self.oracle)
 
     def module(self, name: str, source: str) -> str:
         """Write a module and serve it; a module written again becomes newer."""
@@ -91,7 +102,7 @@ class House:
         }
         merged["pgflowd"] = {
             "flows": self.entries,
-            "python_path": [str(self.directory)],
+            "python_path": [str(self.directory), str(Path(oracle.__file__).parent)],
             **merged["pgflowd"],
             "name": name,
         }
@@ -130,7 +141,7 @@ class Daemon:
         self.config = config
         self.control = house.control(name)
         self.log = house.directory / f"{name}-{len(house.daemons)}.log"
-        command = [*PGFLOWD, "serve", "-c", str(config), *args]
+        command = [*house.inside, *PGFLOWD, "serve", "-c", str(config), *args]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stderr=log, stdout=log, cwd=house.directory, env=house.environ

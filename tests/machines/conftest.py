@@ -1,0 +1,44 @@
+"""
+More than one machine: fixtures `network`, `servers` and `house`.
+
+What needs network namespaces is collected for root only, who must be able to make them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOM = Path(__file__).parent
+sys.path[:0] = [str(room) for room in (ROOM, ROOM.parent / "process", ROOM.parent / "worker")]
+
+from daemon_house import House  # noqa: E402
+from network import Network  # noqa: E402
+from servers import Servers  # noqa: E402
+
+collect_ignore = [] if os.geteuid() == 0 else ["test_three_machines.py"]
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    running = Servers()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with Network() as network:
+        yield network
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """A house whose database is told later."""
+    house = House(tmp_path, "")
+    yield house
+    house.close()

@@ -1,0 +1,142 @@
+"""
+Daemons on two machines, PostgreSQL on a third: one of them vanishes, or is cut off for a while.
+
+Collected for root only (see conftest): machines are network namespaces.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from daemon_house import marks, passed
+from invariants import broken
+from servers import near_url_of, url_of
+from test_failover import Starter, completed_runs, open_runs, recorded, reported
+
+from pgflowd.db import schema
+from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
+
+RECOVERED_S = 3.5  # lease, recovery_interval and a second more, in profile T
+TCP_USER_TIMEOUT_S = 5
+
+
+@pytest.fixture
+def shop(house, network, servers):
+    """Two machines for daemons, and a server on the third."""
+    house.flow("flow", attempts=1)
+    house.one, house.two, three = (network.machine() for _ in range(3))
+    server = servers.start(three)
+    with server.connect() as conn:
+        schema.install(conn)
+    house.dsn = server.url()
+    house.database_machine = three
+    house.database = ScratchDatabase(server.dsn)  # on the socket, which no cable cuts
+    house.conn = house.database.connect()
+    yield house
+    house.database.close()
+
+
+def serve(shop, name, machine):
+    shop.inside = machine.inside
+    return shop.serve(name)
+
+
+def start(shop, path, **more):
+    return shop.database.client.start_flow("flow", {"marks": str(path), **more}).run_id
+
+
+def begun(path):
+    return [pid for what, pid, _ in marks(path) if what == "start"]
+
+
+def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
+    """Rows 1 to 3, for a whole machine; G7."""
+    path = shop.directory / "marks"
+    first = serve(shop, "one", shop.one)
+    runs = {start(shop, path, s=2) for _ in range(4)}
+    until(lambda: len(begun(path)) == 4)
+    second = serve(shop, "two", shop.two)
+
+    shop.one.unplug()
+    gone = time.monotonic()
+    first.close()
+
+    until(lambda: len(begun(path)) == 8, RECOVERED_S * 2)
+    assert passed(gone) > 1  # a lease, not a broken line, told it
+    until(lambda: open_runs(shop.conn) == 0)
+    assert completed_runs(shop.conn) == runs
+    assert second.events("child.restarted") == []
+    assert broken(shop.conn) == []
+
+
+def test_a_machine_that_was_cut_off_comes_back_and_its_old_reports_are_refused(shop):
+    """Rows 13 and 14, by the network."""
+    path = shop.directory / "marks"
+    first = serve(shop, "one", shop.one)
+    run = start(shop, path, s=4)
+    until(lambda: begun(path))
+    second = serve(shop, "two", shop.two)
+
+    shop.one.unplug()
+    until(lambda: len(begun(path)) == 2, RECOVERED_S * 2)
+    until(lambda: "end" in [what for what, _, _ in marks(path)])
+    shop.one.plug_in()
+
+    first.until("worker.error", code="E407", within_s=20)
+    until(lambda: open_runs(shop.conn) == 0)
+    assert completed_runs(shop.conn) == {run}
+    assert len(recorded(shop.conn)) == 1
+    assert broken(shop.conn) == []
+    assert first.events("child.restarted") == second.events("child.restarted") == []
+
+
+def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
+    """Row 71."""
+    path = shop.directory / "marks"
+    daemon = serve(shop, "one", shop.one)
+    run = start(shop, path, s=0.5)
+    until(lambda: begun(path))
+
+    shop.database_machine.unplug()
+    cut = time.monotonic()
+    [lost, *_] = daemon.until("worker.error", within_s=(TCP_USER_TIMEOUT_S + 2) * 2)
+    assert "timed out" in lost["error"] or "No route" in lost["error"]
+    assert passed(cut) < TCP_USER_TIMEOUT_S + 2 + 1
+    shop.database_machine.plug_in()
+
+    until(lambda: completed_runs(shop.conn) == {run}, 10)
+    assert recorded(shop.conn) == {run}
+    assert daemon.events("child.restarted") == []
+    assert broken(shop.conn) == []
+
+
+def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, network, servers):
+    """Rows 69 and 71."""
+    one, two, three, four = (network.machine() for _ in range(4))
+    primary, standby = servers.pair(three, four)
+    with primary.connect() as conn:
+        schema.install(conn)
+    house.dsn = url_of(primary, standby)
+    house.flow("flow")
+    daemons = []
+    for name, machine in (("one", one), ("two", two)):
+        house.inside = machine.inside
+        daemons.append(house.serve(name))
+    starter = Starter(near_url_of(primary, standby))
+    starter.has_more_than(40)
+
+    three.unplug()
+    primary.kill()
+    conn = standby.connect()
+    assert conn.execute("select pg_promote()").fetchone() == (True,)
+
+    starter.has_more_than(len(starter.acknowledged) + 20)
+    acknowledged = starter.ended()
+    until(lambda: open_runs(conn) == 0, 15)
+    assert acknowledged <= completed_runs(conn)
+    assert set() < reported(daemons[0]) | reported(daemons[1]) <= recorded(conn)
+    assert broken(conn) == []
+    assert [daemon.events("child.restarted") for daemon in daemons] == [[], []]
+    conn.close()
