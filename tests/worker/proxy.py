@@ -6,11 +6,13 @@ A TCP proxy between a worker and the database, in a process of its own, that mis
     hold     lines stay open, nothing is forwarded
     mute     what clients say arrives, what the server answers is lost
     cut      reset all lines; new ones are accepted
+    half     close the way to the clients of all lines; what they say still arrives
     refuse   reset all lines, and new ones at once
 """
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import struct
@@ -42,10 +44,14 @@ class Proxy:
     def _obey(self, mode: str) -> None:
         if not mode:
             sys.exit()
-        self._mode = "pass" if mode == "cut" else mode
+        self._mode = "pass" if mode in ("cut", "half") else mode
         if mode in ("cut", "refuse"):
             for line in list(self._other):
                 self._end(line)
+        if mode == "half":
+            for client in self._other.keys() - self._servers:
+                with contextlib.suppress(OSError):
+                    client.shutdown(socket.SHUT_WR)
         for line in self._other:
             known = line in self._selector.get_map()
             if mode == "hold" and known:
@@ -59,7 +65,11 @@ class Proxy:
         if self._mode == "refuse":
             _reset(client)
             return
-        server = _connected(*self._target)
+        try:
+            server = _connected(*self._target)
+        except OSError:  # nobody is there; so it is for the client, too
+            _reset(client)
+            return
         self._servers.add(server)
         self._other[client], self._other[server] = server, client
         if self._mode != "hold":

@@ -1,0 +1,169 @@
+"""
+The flows of the chaos, and their ledger: a file that only grows, and outlives every database.
+
+Each execution of a task writes what it does: "start", "tick" while it works, and "end" with its
+output. What the database says in the end is compared with that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pgflowd import Context, Flow, RetryAfter
+
+LEDGER = Path(os.environ["CHAOS_LEDGER"])
+DAEMON = os.environ["CHAOS_DAEMON"]
+SLEEP = os.environ["CHAOS_SLEEP"]  # an argument of sleep(1) by which what was left is found
+SURVIVES = {"max_attempts": 100, "base_delay": 0}
+
+
+def note(ctx: Context, event: str, output: Any = None) -> None:
+    """Write one line, in one piece."""
+    at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    task = [ctx.run_id, ctx.flow_slug, ctx.step_slug, ctx.task_index, ctx.token]
+    line = json.dumps([event, *task, DAEMON, os.getpid(), at, output]).encode() + b"\n"
+    handle = os.open(LEDGER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(handle, line)
+    finally:
+        os.close(handle)
+
+
+def work(ctx: Context, seconds: float) -> None:
+    note(ctx, "start")
+    go_on(ctx, seconds)
+
+
+def go_on(ctx: Context, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(0.1, left))
+        note(ctx, "tick")
+
+
+def done(ctx: Context, output: Any) -> Any:
+    note(ctx, "end", output)
+    return output
+
+
+chain = Flow("chain", timeout=5, **SURVIVES)
+
+
+@chain.step
+def first(run: dict[str, Any], ctx: Context) -> int:
+    work(ctx, run["s"])
+    return done(ctx, run["n"])
+
+
+@chain.step
+async def second(first: int, ctx: Context) -> int:
+    work(ctx, 0.01)
+    return done(ctx, first + 1)
+
+
+@chain.step
+def third(second: int, ctx: Context) -> int:
+    work(ctx, random.random() / 4)
+    return done(ctx, second + 1)
+
+
+maps = Flow("Maps", timeout=5, **SURVIVES)
+
+
+@maps.step
+def items(run: dict[str, Any], ctx: Context) -> list[int]:
+    work(ctx, 0)
+    return done(ctx, list(range(run["n"])))
+
+
+@maps.map(over=items)
+def double(item: int, ctx: Context) -> int:
+    work(ctx, random.random() / 10)
+    return done(ctx, item * 2)
+
+
+@maps.step
+def total(double: list[int], ctx: Context) -> int:
+    work(ctx, 0)
+    return done(ctx, sum(double))
+
+
+doomed = Flow("doomed", max_attempts=2, base_delay=0, timeout=5)
+
+
+@doomed.step
+def fails(run: dict[str, Any], ctx: Context) -> None:
+    work(ctx, run["s"])
+    raise ValueError("as it must")
+
+
+@doomed.step
+def beside(run: dict[str, Any], ctx: Context) -> int:
+    work(ctx, 0.3)
+    return done(ctx, 1)
+
+
+unlucky = Flow("unlucky", timeout=2, **SURVIVES)
+
+
+@unlucky.map
+def dice(item: int, ctx: Context) -> int:
+    work(ctx, random.random() / 20)
+    thrown = random.random()
+    if thrown < 0.10:
+        raise ValueError("bad luck")
+    if thrown < 0.15:
+        os._exit(3)
+    if thrown < 0.20:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if thrown < 0.23:
+        os.abort()
+    if thrown < 0.25:
+        raise RetryAfter(1)
+    if thrown < 0.27:
+        go_on(ctx, 60)
+    return done(ctx, item)
+
+
+late = Flow("late", max_attempts=1, timeout=1)
+
+
+@late.step(when_exhausted="skip")
+def never(run: dict[str, Any], ctx: Context) -> int:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    work(ctx, 60)
+    return done(ctx, 1)
+
+
+forks = Flow("forks", timeout=3, **SURVIVES)
+
+
+@forks.step
+def leaves(run: dict[str, Any], ctx: Context) -> int:
+    work(ctx, 0)
+    subprocess.Popen(["sleep", SLEEP], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        os.execvp("sleep", ["sleep", SLEEP])
+    go_on(ctx, 60 if random.random() < 0.2 else 0.02)
+    return done(ctx, 7)
+
+
+floods = Flow("floods", timeout=5, **SURVIVES)
+
+
+@floods.step
+def prints(run: dict[str, Any], ctx: Context) -> str:
+    work(ctx, 0)
+    for _ in range(30):
+        sys.stdout.write(f"{'a line of no use ' * 500}\n" * 10)
+        ctx.log.info("%s", "x" * 10_000)
+    return done(ctx, "y" * 20_000)

@@ -1,0 +1,342 @@
+"""
+The world of the chaos: one PostgreSQL, several daemons, a proxy before each, and who starts runs.
+
+What is broken is put right again by what `later` was told; `mend` does all of that at once. Each
+freeze and each broken line is a window, remembered with the daemon it befell: in it, and only
+in it, two executions of a task may overlap (G3).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from daemon_house import Daemon, House, is_gone
+from psycopg import sql
+from running_worker import ProxyProcess
+
+from pgflowd.db import schema
+from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.host.proc import Seen, command_line, everyone, look
+from pgflowd.testing.plugin import MEMORY, has_room
+from pgflowd.testing.until import until
+
+HERE = Path(__file__).parent
+OPTIONS = {"max_wal_size": "128MB", "max_connections": "200", "log_min_messages": "warning"}
+PROFILE: dict[str, dict[str, Any]] = {
+    "pgflowd": {"python_path": [str(HERE)]},
+    "database": {"statement_timeout": "4s", "startup_wait": "1h"},
+    "worker": {
+        "max_concurrency": 3,
+        "max_restarts": 100000,
+        "backoff_max": "500ms",
+        "notify_fallback": "5s",
+        "max_tasks_per_runner": 50,
+    },
+    "supervisor": {
+        "max_restarts": 100000,
+        "backoff_min": "10ms",
+        "backoff_max": "500ms",
+        "hang_timeout": "8s",
+    },
+    "logging": {"level": "info"},
+}
+KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
+OPEN_RUNS = 30  # at a time
+
+Given = Callable[[random.Random], Any]
+RUNS: dict[str, tuple[int, str, Given]] = {  # how often, how it must end, what it is given
+    "chain": (6, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(100)}),
+    "Maps": (4, "completed", lambda chance: {"n": chance.choice((0, 1, 3, 20))}),
+    "doomed": (2, "failed", lambda chance: {"s": chance.random()}),
+    "unlucky": (3, "completed", lambda chance: list(range(chance.randrange(8)))),
+    "late": (1, "completed", lambda chance: {}),
+    "forks": (1, "completed", lambda chance: {}),
+    "floods": (1, "completed", lambda chance: {}),
+}
+
+
+def now() -> float:
+    """Time as the ledger has it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True)
+class Window:
+    """When something stood still, and of which daemon: "" of all."""
+
+    daemon: str
+    began: float
+    ended: float
+
+
+class Place:
+    """One daemon's place: it is started there again when it has ended."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name = name
+        self.proxy = ProxyProcess(world.dsn)
+        directory = world.directory / name
+        directory.mkdir(mode=0o700)
+        self.house = House(directory, self.proxy.dsn)
+        self.house.entries.append("chaos_flows")
+        self.clock = directory / "clock"
+        self.house.environ |= {
+            "CHAOS_DAEMON": name,
+            "CHAOS_LEDGER": str(world.ledger),
+            "CHAOS_SLEEP": world.sleep,
+            "CHAOS_CLOCK": str(self.clock),
+            "PYTHONPATH": str(HERE / "clock"),
+        }
+        self.asked_to_end = False
+        self.killed = False
+        self.daemon: Daemon = self.start()
+
+    def start(self) -> Daemon:
+        self.asked_to_end = self.killed = False
+        self.daemon = self.house.start(self.name, **PROFILE)
+        return self.daemon
+
+    def rewrite_config(self, text: str) -> None:
+        self.daemon.config.write_text(text)
+
+    def processes(self, kind: str) -> list[Seen]:
+        """The living processes of a kind."""
+        if kind == "supervisor":
+            seen = look(self.daemon.pid)
+            return [seen] if seen and not seen.is_zombie else []
+        family = self.daemon.family()
+        return [seen for seen in family if f": {kind}" in command_line(seen.pid)]
+
+
+class World:
+    """All of it. `say` writes the story down."""
+
+    def __init__(self, seed: int, daemons: int, *, aloud: bool = False) -> None:
+        self._seed, self._taken = seed, 0
+        self.chance = self.luck_of_runs = random.Random(seed)
+        room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
+        self.directory = Path(tempfile.mkdtemp(prefix="pgflowd-chaos-", dir=room))
+        self.directory.chmod(0o711)
+        self.ledger = self.directory / "ledger"
+        self.sleep = f"86399.{os.getpid()}"
+        self.began = now()
+        self.windows: list[Window] = []
+        self.acknowledged: dict[str, str] = {}  # runs whose start was committed: their flow
+        self.in_doubt: dict[str, str] = {}
+        self.troubles: list[str] = []
+        self.done: dict[str, int] = {}  # faults, counted
+        self._aloud = aloud
+        self._story = (self.directory / "story").open("w")
+        self._order = itertools.count()
+        self._undo: list[tuple[float, int, Callable[[], None]]] = []
+        self._conn: psycopg.Connection[Any] | None = None
+        self._next_start = 0.0
+        self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
+        self.server.__enter__()
+        self.disk = self._small_disk()
+        self._make_database()
+        self.places = [Place(self, f"d{number}") for number in range(daemons)]
+        for place in self.places:
+            place.daemon.until("supervisor.ready", within_s=60)
+
+    def take_chance(self) -> None:
+        """Another chance for each fault, so that the seed decides it, whatever came before."""
+        self._taken += 1
+        self.chance = random.Random(f"{self._seed} {self._taken}")
+
+    def close(self, *, keep: bool) -> None:
+        for place in self.places:
+            place.house.close()
+            place.proxy.close()
+        self.drop_line()
+        with contextlib.suppress(Exception):
+            self.server.__exit__(None, None, None)
+        for seen in self.leftovers():
+            os.kill(seen.pid, signal.SIGKILL)
+        if self.disk:
+            subprocess.run(["umount", "--lazy", self.disk], check=False)
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def say(self, text: str) -> None:
+        line = f"{now() - self.began:7.2f} {text}\n"
+        self._story.write(line)
+        self._story.flush()
+        if self._aloud:
+            os.write(1, line.encode())
+
+    # the database
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn_for("chaos")
+
+    def conn(self) -> psycopg.Connection[Any]:
+        """A direct line of our own."""
+        if self._conn is None or self._conn.closed:
+            self._conn = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5)
+            self._conn.execute("set application_name = 'chaos'")
+            self._conn.execute("set statement_timeout = '20s'; set lock_timeout = '500ms'")
+        return self._conn
+
+    def drop_line(self) -> None:
+        if self._conn is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._conn.close()
+            self._conn = None
+
+    def _small_disk(self) -> Path | None:
+        """A file system of its own for the database, which can be made too small; root only."""
+        disk = self.directory / "disk"
+        disk.mkdir()
+        owner = look_owner(self.directory / "server")
+        given = f"size=4g,mode=0700,uid={owner[0]},gid={owner[1]}"
+        mount = ["mount", "-t", "tmpfs", "-o", given, "tmpfs", str(disk)]
+        done = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+        return disk if done else None
+
+    def resize(self, option: str) -> bool:
+        resize = ["mount", "-o", f"remount,size={option}", str(self.disk)]
+        return subprocess.run(resize, capture_output=True).returncode == 0
+
+    def _make_database(self) -> None:
+        with psycopg.connect(self.server.dsn, autocommit=True) as conn:
+            where = sql.SQL("")
+            if self.disk:
+                make = sql.SQL("create tablespace small location {}")
+                conn.execute(make.format(str(self.disk)))
+                where = sql.SQL("tablespace small")
+            conn.execute(sql.SQL("create database chaos {}").format(where))
+        schema.install(self.conn())
+        self.conn().execute("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
+
+    def restart_server(self, number: int, down_s: float) -> None:
+        """Stop the server by a signal, and start it again after a while."""
+        self.drop_line()
+        began, postmaster = now(), look(self.server.pid)
+        os.kill(self.server.pid, number)
+        until(lambda: is_gone(postmaster), 30)
+        rest(down_s)
+        self.server.__exit__(None, None, None)
+        self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
+        self.server.__enter__()
+        self.windows.append(Window("", began, now() + 3))
+
+    # runs
+
+    def start_runs(self, open_runs: int = OPEN_RUNS) -> None:
+        """Start some, while not too many are open; what was acknowledged is remembered."""
+        if time.monotonic() < self._next_start:
+            return
+        self._next_start = time.monotonic() + 0.1
+        try:
+            wanted = min(5, open_runs - self.count_open())
+            for _ in range(wanted):
+                self._start_run()
+        except (psycopg.Error, OSError) as error:
+            self.say(f"no run was started: {str(error).strip().splitlines()[0]}")
+            self.drop_line()
+
+    def _start_run(self) -> None:
+        slugs, luck = list(RUNS), self.luck_of_runs
+        (slug,) = luck.choices(slugs, [RUNS[each][0] for each in slugs])
+        run_id = str(uuid.UUID(int=luck.getrandbits(128), version=4))
+        given = json.dumps(RUNS[slug][2](luck))
+        self.in_doubt[run_id] = slug
+        query = "select pgflow.start_flow(%s, %s::jsonb, %s)"
+        self.conn().execute(query, (slug, given, run_id))
+        self.acknowledged[run_id] = self.in_doubt.pop(run_id)
+
+    def count_open(self) -> int:
+        query = "select count(*) from pgflow.runs where status = 'started'"
+        row = self.conn().execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    # what is broken, and mended
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._undo, (now() + seconds, next(self._order), action))
+
+    def mend(self, *, all_of_it: bool = False) -> None:
+        """Put right what is due."""
+        while self._undo and (all_of_it or self._undo[0][0] <= now()):
+            heapq.heappop(self._undo)[2]()
+
+    def freeze(self, place: Place, seen: Seen, seconds: float) -> None:
+        """Stop a process for a while."""
+        began = now()
+        if not signalled(seen, signal.SIGSTOP):
+            return
+
+        def thaw() -> None:
+            signalled(seen, signal.SIGCONT)
+            self.windows.append(Window(place.name, began, now() + 1))
+
+        self.later(seconds, thaw)
+
+    def misbehave(self, place: Place, mode: str, seconds: float) -> None:
+        """Let the line between a daemon and the database misbehave for a while."""
+        began = now()
+        place.proxy.do(mode)
+
+        def behave() -> None:
+            place.proxy.do("pass")
+            self.windows.append(Window(place.name, began, now() + 3))
+
+        self.later(seconds, behave)
+
+    def look_after_daemons(self) -> None:
+        """Start again who has ended; who ended for no reason is trouble."""
+        for place in self.places:
+            code = place.daemon.process.poll()
+            if code is None:
+                continue
+            expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end
+            if code not in expected:
+                self.troubles.append(f"{place.name} ended by itself with {code}")
+            self.say(f"{place.name} has ended with {code} and is started again")
+            place.start()
+
+    def leftovers(self) -> list[Seen]:
+        """Processes that handlers left behind and nobody has killed."""
+        mark = f"sleep {self.sleep}"
+        return [seen for seen in everyone() if command_line(seen.pid) == mark]
+
+
+def signalled(seen: Seen, number: int) -> bool:
+    """Send a signal to this very process, if it still lives."""
+    if is_gone(seen):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(seen.pid, number)
+        return True
+    return False
+
+
+def rest(seconds: float) -> None:
+    """Let a while pass: faults have a length, which nothing but time can tell."""
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= end, seconds + 60)
+
+
+def look_owner(directory: Path) -> tuple[int, int]:
+    """As whom the server runs."""
+    status = (directory / "server" / "data").stat()
+    return status.st_uid, status.st_gid
