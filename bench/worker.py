@@ -6,8 +6,8 @@ What a worker costs: its own CPU per no-op task under load, its runners' and the
 Makes a scratch database, queues single-step runs, lets one worker loose, and compares user and
 system time from /proc before and after. Figures depend on the machine; take them as ratios.
 CPU per task is far steadier than tasks per second. With `PROFILE=FILE` in the environment the
-worker runs under cProfile and leaves its figures there. The server's CPU is known where it is
-the embedded one.
+worker runs under cProfile and leaves its figures there. Of the embedded server all processes
+count, of another one on this machine the backends of the scratch database.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ def noop(run): return run
 
 def cpu_s(pid: int) -> float:
     """User and system time of a process, with its reaped children."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(each) for each in fields[11:13]) * TICK_S
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return sum(int(each) for each in fields[11:15]) * TICK_S
 
 
 def start(dsn: str, directory: str, runners: int) -> Child:
@@ -84,26 +87,33 @@ def measure(dsn: str, tasks: int, runners: int, postmaster: int | None) -> dict[
         warm(conn, child)
         query = "select pgflow.start_flow('noop', jsonb_build_object('n', n)) from"
         conn.execute(f"select count(*) from ({query} generate_series(1, {tasks}) as n) as started")
-        before = {seen.pid: cpu_s(seen.pid) for seen in in_session(child.pid)}
-        server_s = server_cpu_s(postmaster)
+        all_s, own_s = session_cpu_s(child.pid), cpu_s(child.pid)
+        server_s = server_cpu_s(conn, postmaster)
         began = time.perf_counter()
         child.channel.send(Wake())
         left = "select count(*) from pgflow.runs where status = 'started'"
         until(lambda: conn.execute(left).fetchone() == (0,), 120)
         took_s = time.perf_counter() - began
-        used = {s.pid: cpu_s(s.pid) - before.get(s.pid, 0.0) for s in in_session(child.pid)}
-        server_s = server_cpu_s(postmaster) - server_s
+        all_s, own_s = session_cpu_s(child.pid) - all_s, cpu_s(child.pid) - own_s
+        server_s = server_cpu_s(conn, postmaster) - server_s
         child.channel.send(Drain(5.0))
         until(child.has_ended, 10)
         child.collect()
         conn.close()
-        of_worker = used.pop(child.pid)
-        return figures(tasks, took_s, of_worker, sum(used.values()), server_s)
+        return figures(tasks, took_s, own_s, all_s - own_s, server_s)
 
 
-def server_cpu_s(postmaster: int | None) -> float:
-    """The same for all backends of a server; the look itself is among them."""
-    return sum(cpu_s(seen.pid) for seen in everyone() if seen.parent == postmaster)
+def session_cpu_s(worker: int) -> float:
+    """The same for the worker, its zygote and its runners, those that ended included."""
+    return sum(cpu_s(seen.pid) for seen in in_session(worker))
+
+
+def server_cpu_s(conn: Any, postmaster: int | None) -> float:
+    """The same for a server's processes; the look itself is among them."""
+    if postmaster is not None:
+        return sum(cpu_s(seen.pid) for seen in everyone() if seen.parent == postmaster)
+    query = "select pid from pg_stat_activity where datname = current_database()"
+    return sum(cpu_s(pid) for (pid,) in conn.execute(query))
 
 
 def warm(conn: Any, child: Child) -> None:
