@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pgflowd.core import dispatch_news as news
 from pgflowd.core import dispatch_runners as runners
 from pgflowd.core import dispatch_turns as turns
 from pgflowd.core import happenings as on
@@ -22,7 +23,7 @@ from pgflowd.core.mind import (
 )
 from pgflowd.core.thought import Thought
 
-MOST_REPORTS = 50  # of one turn
+MOST_REPORTS = 200  # of one turn
 BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
 IDLE_BEATS = 3  # without a lease a worker beats so many intervals apart
 SOON_S = 0.5  # beats that a wake asks for are so far apart at least
@@ -49,7 +50,7 @@ def _use_main(thought: Thought) -> None:
         mind.is_fallback = mind.is_fallback and not mind.sending
         if room:
             mind.look = False
-        thought.do(on.Turn(mind.sending, room))
+        thought.do(on.Turn(mind.sending, room, news.asked_about(mind, mind.sending)))
         mind.main = _busy(thought)
     elif _asks_due(thought):
         mind.asks_due = mind.asks_soon = False
@@ -79,7 +80,7 @@ def _use_beats(thought: Thought) -> None:
     mind = thought.mind
     if mind.mode is Mode.LEFT:
         return
-    if mind.mode is Mode.LEAVING:
+    if mind.mode is Mode.LEAVING and not mind.tells:
         thought.do(on.Goodbye())
         mind.beats = _busy(thought)
     elif mind.asks:
@@ -92,6 +93,10 @@ def _use_beats(thought: Thought) -> None:
         pause_s = mind.knobs.heartbeat_interval_s * (1 if tokens else IDLE_BEATS)
         mind.beaten_at, mind.beat_at = thought.now, thought.by(thought.now + pause_s)
         thought.do(on.Beat(tokens))
+        mind.beats = _busy(thought)
+    elif mind.tells:
+        mind.tells = False
+        thought.do(on.Tell())
         mind.beats = _busy(thought)
 
 

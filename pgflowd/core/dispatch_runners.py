@@ -17,6 +17,7 @@ UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
 HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
 AHEAD_S = 0.02
 PACE_WEIGHT = 0.2
+NO_ARRAY = "the output is no array, and a map waits for one"
 
 
 def hand_out(thought: Thought) -> None:
@@ -46,7 +47,8 @@ def send(thought: Thought, runner: Runner, task: Task) -> None:
     thought.move(runner, Phase.BUSY, now + task.timeout_s, task=task, sent_at=now)
     thought.do(on.Send(runner.id, task))
     if thought.mind.knobs.tells_all:
-        thought.do(on.Say("debug", "task.started", ends.about(task)))
+        event = "task.started" if task.attempt == 1 else "task.retried"
+        thought.do(on.Say("debug", event, ends.about(task)))
 
 
 def room(thought: Thought) -> int:
@@ -60,7 +62,7 @@ def room(thought: Thought) -> int:
     ahead = 0
     if mind.pace_s < AHEAD_S and free + mind.running:
         ahead = int(knobs.max_concurrency * AHEAD_S / max(mind.pace_s, 1e-5))
-    return max(0, min(knobs.batch_size, free + ahead) - len(mind.held))
+    return max(0, min(knobs.batch_size, free + ahead - len(mind.held)))
 
 
 def ready(thought: Thought, event: on.RunnerReady) -> None:
@@ -130,10 +132,18 @@ def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
             thought.release(task, f"E406 {text}", UNKNOWN_STEP_PAUSE_S)
 
 
+def is_refused(report: Report, verdict: str) -> bool:
+    """Whether a map waits for this output, which is no array; then its run has failed."""
+    return report.outcome == "completed" and verdict == "failed"
+
+
 def outcome_record(report: Report, verdict: str) -> on.Say:
     """The log record of an outcome that the database took."""
     outcome, error = report.outcome, report.fields.get("error_message")
-    fields = {**ends.about(report.task), "verdict": verdict, "code": _CODES.get(outcome)}
+    code = _CODES.get(outcome)
+    if is_refused(report, verdict):
+        outcome, error, code = "failed", NO_ARRAY, "E416"
+    fields = {**ends.about(report.task), "verdict": verdict, "code": code}
     if outcome in ("failed", "timed_out", "crashed"):
         then = "it will be retried" if verdict == "queued" else "it is not retried"
         which = f"attempt {report.task.attempt} of {report.task.max_attempts}"

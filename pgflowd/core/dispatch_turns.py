@@ -8,6 +8,7 @@ one whose lease is lost is dropped with a warning. Part of `core.dispatch`.
 from __future__ import annotations
 
 from pgflowd.core import dispatch_ends as ends
+from pgflowd.core import dispatch_news as news
 from pgflowd.core import dispatch_runners as runners
 from pgflowd.core import happenings as on
 from pgflowd.core.failure import clean
@@ -30,9 +31,13 @@ def turned(thought: Thought, event: on.Turned) -> None:
     for report, answer in zip(sent, event.answers, strict=True):
         if next_try := _judge(thought, report, answer):
             again.append(next_try)
+        if runners.is_refused(report, answer.verdict):
+            news.tell_of_refused(thought, report, event.news, runners.NO_ARRAY)
+    news.tell(thought, event.news)
     if again:
         mind.reports = (*again, *mind.reports)
         mind.reports_since = thought.now
+    news.begun(thought, event.tasks)
     runners.hold(thought, event.tasks)
     if event.tasks:
         mind.beat_at = thought.by(min(mind.beat_at, thought.now + knobs.heartbeat_interval_s))
@@ -86,7 +91,8 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
         ends.lost(thought, report.task, "somebody else has the task now; the outcome is dropped")
         return None
     if answer.verdict != "error":
-        if report.outcome != "completed" or thought.mind.knobs.tells_all:
+        is_dull = report.outcome == "completed" and not runners.is_refused(report, answer.verdict)
+        if not is_dull or thought.mind.knobs.tells_all:
             thought.do(runners.outcome_record(report, answer.verdict))
         is_delayed = answer.verdict == "queued" and report.outcome != "released"
         if is_delayed and not thought.mind.knobs.polls:
@@ -112,6 +118,7 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
 
 def beaten(thought: Thought, event: on.Beaten) -> None:
     thought.mind.beats = Line()
+    news.cancelled(thought, event.cancelled)
     for token, verdict in event.verdicts:
         ends.judged(thought, token, verdict)
     if event.standing != "ok":
@@ -122,8 +129,12 @@ def beaten(thought: Thought, event: on.Beaten) -> None:
         thought.mind.look = True
 
 
-def fetched(thought: Thought, event: on.Fetched) -> None:
+def fetched(thought: Thought, event: on.Fetched | on.Told) -> None:
     thought.mind.beats = Line()
+
+
+def overheard(thought: Thought, event: on.Overheard) -> None:
+    thought.mind.tells = True
 
 
 def leave_for_successor(thought: Thought, why: str) -> None:

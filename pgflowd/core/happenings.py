@@ -57,12 +57,24 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """A run, or a step of it, was started, completed, failed or skipped by our report."""
+
+    run_id: str
+    step: str | None  # None: the run
+    status: str
+    took_s: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Turned:
-    """A turn has ended: an answer for each report, and the claimed tasks."""
+    """A turn has ended: an answer for each report, the claimed tasks, and the news asked for."""
 
     answers: tuple[Answer, ...]
     tasks: tuple[Task, ...]
     chance: float = 0.5
+    news: tuple[News, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +86,42 @@ class NextDue:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A run of which we held a task was cancelled."""
+
+    run_id: str
+    by: str | None
+    why: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Beaten:
     """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row.
 
     `due_in_s`: when the next hidden message becomes visible; None: there is none.
-    `queued`: how many are visible.
+    `queued`: how many are visible. `cancelled`: why some tasks are to be given up.
     """
 
     verdicts: tuple[tuple[int, str], ...]
     standing: str = "ok"
     due_in_s: float | None = None
     queued: int = 0
+    cancelled: tuple[Cancelled, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """What a runner asked for was brought to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overheard:
+    """Handlers have said something that somebody who follows their runs wants to hear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Followers were told what was overheard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +242,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Report these and claim so many tasks, in one round trip and one transaction."""
+    """Report these and claim so many tasks, in one round trip and one transaction.
+
+    `about`: the runs of which we want to know what the reports have changed.
+    """
 
     reports: tuple[Report, ...]
     wanted: int
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +268,11 @@ class Fetch:
     token: int
     what: str
     step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell followers what was overheard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,9 @@ class Knobs:
     reconnect_max_s: float = 30.0
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
-    tells_all: bool = False  # a record for each completed task, too
+    roots: frozenset[str] = frozenset()  # those without deps
+    has_conditions: bool = False  # so steps and runs may end without any failure
+    tells_all: bool = False  # a record for each completed task, step and run, too
 
 
 class Task(NamedTuple):
@@ -192,9 +194,11 @@ class Mind:
     beat_at: float = 0.0
     beaten_at: float = -NEVER
     asks: tuple[tuple[int, int, str, str], ...] = ()  # runner, token, what, step
+    tells: bool = False  # something was overheard, and is to be told to followers
     fork_from: float = 0.0
     fork_delay_s: float = 0.0
     pace_s: float = 1.0  # how long a task took lately
+    told: tuple[str, ...] = ()  # what the log says once
     zygote: dict[str, float] = field(default_factory=dict)  # questions to it, and when
     zygote_end: str = ""
     stop_at: float = NEVER  # a drain becomes a quick stop

@@ -77,6 +77,26 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """A run (no step) or a step was started, completed, failed or skipped by a transaction."""
+
+    run_id: UUID
+    step_slug: str | None
+    status: str
+    took_s: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A cancelled run."""
+
+    run_id: UUID
+    by: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """What a heartbeat says of a token: `ok`, `cancel`, `lost`."""
 
@@ -106,6 +126,16 @@ def report(reports: Sequence[Report]) -> Call[list[Answer]]:
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = [None if one.output is None else one.output.decode() for one in reports]
     return Call(_REPORT, (elements, outputs), lambda rows: [Answer(*row) for row in rows])
+
+
+def news(run_ids: Sequence[str]) -> Call[list[News]]:
+    """Ask, after a report and in its transaction, what it has changed in these runs."""
+    return Call(_NEWS, (list(run_ids),), lambda rows: [News(*row) for row in rows])
+
+
+def cancellations(tokens: Sequence[int]) -> Call[list[Cancellation]]:
+    """Ask which runs of these attempts were cancelled."""
+    return Call(_CANCELLATIONS, (list(tokens),), lambda rows: [Cancellation(*row) for row in rows])
 
 
 def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> Call[list[Beat]]:
@@ -182,6 +212,8 @@ select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, t
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
 """
 _REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"
+_NEWS = "select run_id, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])"
+_CANCELLATIONS = "select run_id, cancelled_by, cancel_reason from pgflowd.cancellations(%s)"
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
 _SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
 _SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

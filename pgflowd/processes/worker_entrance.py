@@ -110,5 +110,7 @@ class Entrance:
             reconnect_max_s=database.reconnect_max_s,
             call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
             steps=self._hatched.steps,
+            roots=self._hatched.roots,
+            has_conditions=self._hatched.has_conditions,
             tells_all=self._settings.logging.level == "debug",
         )

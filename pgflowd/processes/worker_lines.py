@@ -23,11 +23,18 @@ import psycopg
 from pgflowd.core import happenings as on
 from pgflowd.core.mind import Report, Task
 from pgflowd.core.settings import Settings
-from pgflowd.db import tasks, workers
-from pgflowd.db.calls import AsyncConnection, run_async, together_async
+from pgflowd.db import runs, tasks, workers
+from pgflowd.db.calls import (
+    AsyncConnection,
+    Call,
+    all_together_async,
+    run_async,
+    together_async,
+)
 from pgflowd.db.connection import Limits, connect_async
 from pgflowd.db.meaning import meaning_of
 from pgflowd.host.config_refs import read
+from pgflowd.processes.worker_audience import Audience
 
 Bring = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
 
@@ -81,6 +88,9 @@ class Lines:
     def fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> None:
         self._start(on.BEATS, self._fetch(action, task, bring))
 
+    def tell(self, audience: Audience) -> None:
+        self._start(on.BEATS, self._tell_all(audience))
+
     def goodbye(self) -> None:
         self._start(on.BEATS, self._goodbye())
 
@@ -126,13 +136,18 @@ class Lines:
 
     async def _turn(self, action: on.Turn) -> on.Turned:
         conn = self._conns[on.MAIN]
-        claim = tasks.claim(self._flow, self._worker_id, action.wanted, self._lease_s)
-        if not action.reports:
-            return _turned([], await run_async(conn, claim))
-        report = tasks.report([_said(each) for each in action.reports])
-        if not action.wanted:
-            return _turned(await run_async(conn, report), [])
-        return _turned(*await together_async(conn, report, claim))
+        calls: list[Call[Any]] = [
+            tasks.report([_said(each) for each in action.reports[at : at + tasks.MAX_REPORTS]])
+            for at in range(0, len(action.reports), tasks.MAX_REPORTS)
+        ]
+        if action.about:
+            calls.append(tasks.news(action.about))
+        if action.wanted:
+            calls.append(tasks.claim(self._flow, self._worker_id, action.wanted, self._lease_s))
+        answers = await all_together_async(conn, calls)
+        claimed = answers.pop() if action.wanted else []
+        news = answers.pop() if action.about else []
+        return _turned([each for some in answers for each in some], claimed, news)
 
     async def _ask_due(self) -> on.NextDue:
         return on.NextDue(*await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))
@@ -145,11 +160,18 @@ class Lines:
             return self._beaten(())
         beats = tasks.heartbeat(self._worker_id, action.tokens, self._lease_s)
         self.standing, verdicts = await together_async(conn, row, beats)
-        return self._beaten(tuple((each.token, each.verdict) for each in verdicts))
+        ended = [each.token for each in verdicts if each.verdict == "cancel"]
+        why = await run_async(conn, tasks.cancellations(ended)) if ended else []
+        return self._beaten(
+            tuple((each.token, each.verdict) for each in verdicts),
+            tuple(on.Cancelled(str(each.run_id), each.by, each.reason) for each in why),
+        )
 
-    def _beaten(self, verdicts: tuple[tuple[int, str], ...]) -> on.Beaten:
+    def _beaten(
+        self, verdicts: tuple[tuple[int, str], ...], cancelled: tuple[on.Cancelled, ...] = ()
+    ) -> on.Beaten:
         row = self.standing
-        return on.Beaten(verdicts, row.state, row.due_in_s, row.queued)
+        return on.Beaten(verdicts, row.state, row.due_in_s, row.queued, cancelled)
 
     async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
         problem = body = None
@@ -164,6 +186,19 @@ class Lines:
             problem = f"there is nothing called {action.what!r} to ask for"
         bring(action.id, action.token, body, problem)
         return on.Fetched()
+
+    async def _tell_all(self, audience: Audience) -> on.Told:
+        """Tell followers. That the server refuses it must not cost us the line that beats."""
+        conn = self._conns[on.BEATS]
+        try:
+            if told := audience.take():
+                await run_async(conn, runs.tell(told))
+            audience.was_told()
+        except Exception:
+            if conn.closed:
+                raise
+            audience.was_refused()
+        return on.Told()
 
     def _where(self) -> bytes:
         """Where and as whom a handler connects."""
@@ -188,7 +223,9 @@ def _said(report: Report) -> tasks.Report:
     )
 
 
-def _turned(answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask]) -> on.Turned:
+def _turned(
+    answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask], news: list[tasks.News]
+) -> on.Turned:
     return on.Turned(
         tuple(on.Answer(each.verdict, each.sqlstate, each.message) for each in answers),
         tuple(
@@ -207,4 +244,8 @@ def _turned(answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask]) -> on
             for task in claimed
         ),
         random.random(),
+        tuple(
+            on.News(str(each.run_id), each.step_slug, each.status, each.took_s, each.error)
+            for each in news
+        ),
     )

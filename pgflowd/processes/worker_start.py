@@ -57,6 +57,15 @@ class Hatched:
     def steps(self) -> frozenset[str]:
         return frozenset(step["slug"] for step in self.shape["steps"])
 
+    @property
+    def roots(self) -> frozenset[str]:
+        return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
+
+    @property
+    def has_conditions(self) -> bool:
+        patterns = ("requiredInputPattern", "forbiddenInputPattern")
+        return any(step[name]["defined"] for step in self.shape["steps"] for name in patterns)
+
 
 @dataclass(frozen=True)
 class Entered:

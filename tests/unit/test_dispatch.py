@@ -183,7 +183,7 @@ def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost
     play.tell(on.Tick(), after_s=10.0)
 
     assert play.did(on.Say)[0].level == "error"
-    assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0)
+    assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0, ("run1",))
     assert play.phases() == [Phase.STUCK]
 
 
@@ -467,3 +467,31 @@ def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     play.tell(on.Turned((on.Answer("error", "54000", "too large"),), ()))
 
     assert not play.mind.sending and play.did(on.Say)[0].level == "error"
+
+
+def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_go_first():
+    play = Play()
+    play.tell(on.Woken())
+    play.busy(1)
+    while not play.did(on.Beat):  # the line is busy now
+        play.tell(on.Tick(), after_s=0.5)
+
+    assert play.tell(on.Overheard()) == []
+    assert on.Tell() in play.tell(on.Beaten(()))
+    play.tell(on.Overheard(), after_s=play.mind.knobs.heartbeat_interval_s)
+    assert play.did(on.Tell) == []
+    assert play.did(on.Beat) == [] and isinstance(play.tell(on.Told())[0], on.Beat)
+    assert on.Tell() in play.tell(on.Beaten(()))
+
+
+def test_last_words_are_told_before_the_goodbye():
+    play = Play()
+    while not play.did(on.Beat):
+        play.tell(on.Tick(), after_s=0.5)
+    play.claim()
+    play.tell(on.NextDue(None))
+    play.tell(on.Overheard())
+    play.tell(on.StopAsked())
+
+    assert on.Tell() in play.tell(on.Beaten(()))
+    assert on.Goodbye() in play.tell(on.Told())

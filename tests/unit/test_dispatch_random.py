@@ -105,7 +105,15 @@ class World:
             return [on.SaidGoodbye()]
         assert isinstance(call, on.Beat)
         return [
-            on.Beaten(tuple((token, verdict) for token in call.tokens), standing)
+            on.Beaten(
+                tuple((token, verdict) for token in call.tokens),
+                standing,
+                cancelled=tuple(
+                    on.Cancelled(f"run{token}", "me", "enough")
+                    for token in call.tokens
+                    if verdict == "cancel"
+                ),
+            )
             for verdict in ("ok", "ok", "cancel", "lost")
             for standing in ("ok", "ok", "deprecated")
         ]
@@ -247,7 +255,12 @@ class Turning(Act):
             step = "a" if world.tokens % 7 else "unknown"
             tasks.append(Task(f"run{world.tokens}", step, 0, world.tokens, 1, 3, 1.0, b"{}", b"1"))
             world.claimed[world.tokens] += 1
-        return on.Turned(tuple(answers), tuple(tasks), 0.5)
+        assert set(call.about) <= {report.task.run_id for report in call.reports}
+        ends = ("completed", "failed", "skipped", "started")
+        news = [
+            on.News(run, step, end) for run in call.about for step in ("a", None) for end in ends
+        ]
+        return on.Turned(tuple(answers), tuple(tasks), 0.5, tuple(news))
 
     def answer(self, world: World, report: Report) -> on.Answer:
         holder = [r for r, task in world.tasks.items() if task.token == report.task.token]

@@ -1,0 +1,12 @@
+-- cancellations(tokens): which runs that these attempts belong to were cancelled, by whom and why.
+-- Called by: workers that a beat told to give up tasks, for their log.   Locks: nothing.
+create or replace function pgflowd.cancellations(tokens bigint[])
+returns table (run_id uuid, cancelled_by text, cancel_reason text)
+language sql stable set search_path = '' as $$
+  select run.run_id, run.cancelled_by, run.cancel_reason
+    from pgflowd.runs as run
+   where run.cancelled_at is not null
+     and run.run_id in (select attempt.run_id from pgflowd.attempts as attempt
+                         where attempt.token = any(cancellations.tokens))
+   order by run.cancelled_at, run.run_id;
+$$;

@@ -1,0 +1,42 @@
+-- news(run_ids): which of these runs, and which of their steps, were started, completed, failed
+-- or skipped by this very transaction; `step_slug` is null for a run. Steps come before their
+-- run, what ended before what started. `took_s` counts from the start to the end.
+-- A report writes such a moment as now(), or as the start of what ended if that is later: two
+-- transactions that meet may each tell of a step without tasks, which is made and done at once.
+-- Columns that some cores do not have are looked up in `missing`, where a row of the core has
+-- no such column; so they stand there without the name of a table.
+-- Called by: workers, after `report` in the same transaction, for their log.   Locks: nothing.
+create or replace function pgflowd.news(run_ids uuid[])
+returns table (run_id uuid, step_slug text, status text, took_s float8, error text)
+language plpgsql stable set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+  return query
+    select new.run_id, new.step_slug, new.status,
+           case when new.status <> 'started'
+                then extract(epoch from new.at - new.started_at)::float8 end,
+           case when new.status in ('failed', 'skipped') then new.error end
+      from unnest(news.run_ids) with ordinality as asked (run_id, ord)
+     cross join (values (null::text, null::text, null::timestamptz))
+                as missing (error_message, skip_reason, skipped_at)
+     cross join lateral (
+       select state.run_id, state.step_slug, state.status, state.created_at, state.started_at,
+              case state.status when 'completed' then state.completed_at
+                                when 'failed' then state.failed_at
+                                when 'skipped' then skipped_at
+                                when 'started' then state.started_at end as at,
+              nullif(concat_ws(': ', skip_reason, nullif(error_message, '')), '') as error
+         from pgflow.step_states as state where state.run_id = asked.run_id
+       union all
+       select run.run_id, null, run.status, run.started_at, run.started_at,
+              case run.status when 'completed' then run.completed_at
+                              when 'failed' then run.failed_at end,
+              error_message
+         from pgflow.runs as run where run.run_id = asked.run_id) as new
+     where new.at = now()
+        or new.at > now()
+           and new.at = case when new.status in ('started', 'skipped') then new.created_at
+                             else new.started_at end
+     order by asked.ord, new.step_slug is null, new.status = 'started', new.step_slug;
+end $$;

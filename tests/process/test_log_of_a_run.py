@@ -1,0 +1,164 @@
+"""
+What the log of a daemon tells of a run: all at level debug, and at info what went another way.
+"""
+
+from __future__ import annotations
+
+import signal
+
+from pgflowd.testing.until import until
+
+SOURCE = """
+import os, time
+from pgflowd import Fail, Flow
+
+good = Flow("good", base_delay=0, timeout=60)
+
+@good.step
+def begin(run): return [1, 2]
+
+@good.map(over=begin)
+def each(item, ctx):
+    if item == 2 and ctx.attempt == 1:
+        raise ValueError("not yet")
+    return item
+
+@good.step(when_exhausted="skip", max_attempts=1, timeout=1)
+def slow(begin): time.sleep(60)
+
+@good.step
+def end(each, slow=None): return sum(each)
+
+bad = Flow("bad", max_attempts=1, timeout=60)
+
+@bad.step
+def crash(run): os._exit(3)
+
+typed = Flow("typed", timeout=60)
+
+@typed.step
+def number(run): return 1
+
+@typed.map(over=number)
+def never(item): return item
+
+picky = Flow("picky", timeout=60)
+
+@picky.step
+def first(run): return {"size": 1}
+
+@picky.step(if_={"first": {"size": 2}}, when_unmet="fail")
+def second(first): return 1
+
+long = Flow("long", timeout=60)
+
+@long.step
+def wait(run): time.sleep(60)
+"""
+
+
+def serve(house, **sections):
+    house.module("flows", SOURCE)
+    return house.serve(**sections)
+
+
+def told(daemon, run_id):
+    """Level, event and name of each record about a run, as they came; tasks left out."""
+    said = [record for record in daemon.events() if record.get("run") == str(run_id)]
+    return [
+        (record["level"], record["event"], record.get("step"))
+        for record in said
+        if record["event"].startswith(("run.", "step."))
+    ]
+
+
+def start_long(database):
+    run = database.client.start_flow("long", {})
+    begun = "select from pgflow.step_tasks where run_id = %s and status = 'started'"
+    until(lambda: database.connect().execute(begun, (run.run_id,)).fetchone() is not None, 8)
+    return run
+
+
+def ended(database, flow):
+    return database.client.start_flow_sync(flow, {}, timeout=15)
+
+
+def test_at_level_debug_a_run_is_told_from_its_start_to_its_end(house, database):
+    daemon = serve(house)
+
+    run = ended(database, "good")
+    daemon.until("run.completed", run=str(run.run_id))
+
+    said = told(daemon, run.run_id)
+    assert said[:5] == [
+        ("debug", "run.started", None),
+        ("debug", "step.started", "begin"),
+        ("debug", "step.completed", "begin"),
+        ("debug", "step.started", "each"),
+        ("debug", "step.started", "slow"),
+    ]
+    assert ("info", "step.skipped", "slow") in said
+    assert said[-2:] == [("debug", "step.completed", "end"), ("debug", "run.completed", None)]
+    [record] = daemon.events("run.completed")
+    assert record["flow"] == "good" and 1 <= record["took_s"] < 10
+    assert [r["task"] for r in daemon.events("task.retried")] == ["each#1"]
+    assert [r["verdict"] for r in daemon.events("task.failed")] == ["queued"]
+    assert len(daemon.events("task.started")) == 5
+    assert [r["code"] for r in daemon.events("task.timed_out")] == ["E401"]
+
+
+def test_at_level_info_only_what_went_wrong_is_told(house, database):
+    daemon = serve(house, logging={"level": "info"})
+
+    good, bad, typed, picky = (ended(database, flow) for flow in ("good", "bad", "typed", "picky"))
+    until(lambda: len(daemon.events("run.failed")) == 3, 5)
+
+    assert told(daemon, good.run_id) == [("info", "step.skipped", "slow")]
+    assert told(daemon, bad.run_id) == [
+        ("warning", "step.failed", "crash"),
+        ("warning", "run.failed", None),
+    ]
+    assert "exited with code 3" in daemon.events("run.failed", flow="bad")[0]["error"]
+    assert told(daemon, typed.run_id) == [("warning", "run.failed", None)]
+    assert daemon.events("task.failed", flow="typed")[0]["code"] == "E416"
+    assert told(daemon, picky.run_id) == [
+        ("warning", "step.failed", "second"),
+        ("warning", "run.failed", None),
+    ]
+    assert daemon.events(level="debug") == []
+
+
+def test_a_cancelled_run_is_told_with_who_and_why(house, database):
+    daemon = serve(house, logging={"level": "info"})
+    run = start_long(database)
+
+    database.client.cancel(run.run_id, reason="enough")
+    [record] = daemon.until("run.cancelled", run=str(run.run_id))
+
+    assert record["level"] == "info"
+    assert record["error"].endswith(": enough")
+
+
+def test_a_daemon_tells_its_life_from_the_first_to_the_last(house, database):
+    daemon = serve(house, logging={"level": "info"})
+    run = start_long(database)
+
+    daemon.send(signal.SIGTERM)
+    daemon.until("supervisor.draining")
+    daemon.send(signal.SIGTERM)
+    assert daemon.ended() == 0
+
+    story = [
+        "supervisor.started",
+        "worker.started",
+        "supervisor.ready",
+        "supervisor.draining",
+        "task.released",
+        "worker.stopped",
+        "child.exited",
+        "supervisor.stopped",
+    ]
+    told = [record["event"] for record in daemon.events()]
+    last = {event: at for at, event in enumerate(told)}
+    assert sorted(story, key=last.__getitem__) == story
+    assert [record["run"] for record in daemon.events("task.released")] == [str(run.run_id)]

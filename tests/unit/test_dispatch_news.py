@@ -1,0 +1,154 @@
+"""What a worker tells of runs and steps, and what it asks for that; nothing where nobody reads."""
+
+from __future__ import annotations
+
+import pytest
+from test_dispatch import Play, task
+
+from pgflowd.core import happenings as on
+from pgflowd.core.dispatch_news import MOST_TOLD
+from pgflowd.core.mind import Report
+
+A = frozenset({"a"})
+
+
+def told(play: Play) -> list[tuple[str, str]]:
+    """Level and event of each record about runs and steps."""
+    said = [(each.level, each.event) for each in play.did(on.Say)]
+    return [each for each in said if each[1].startswith(("run.", "step."))]
+
+
+def failed(play: Play, token: int) -> list[object]:
+    runner = next(r for r in play.mind.runners.values() if r.task and r.task.token == token)
+    fields = {"error_message": "no such page"}
+    return play.tell(on.Done(runner.id, Report(runner.task, "failed", None, fields)))
+
+
+def turned(play: Play, *news: on.News, verdict: str = "completed") -> None:
+    answers = tuple(on.Answer(verdict) for _ in play.mind.sending)
+    play.tell(on.Turned(answers, (), 0.5, news))
+
+
+def test_success_is_not_asked_about():
+    play = Play()
+    play.busy(1)
+
+    play.done(1)
+
+    assert play.did(on.Turn)[0].about == ()
+
+
+def test_what_went_wrong_is_asked_about_once_for_each_run():
+    play = Play()
+    play.busy(1, 2, 3)
+    play.mind.main = on_hold = play.mind.main.__class__(play.mind.main.state.BUSY)
+    failed(play, 1)
+    play.done(2)
+    play.mind.main = on_hold.__class__()
+
+    failed(play, 3)
+
+    assert play.did(on.Turn)[0].about == ("run1", "run3")
+
+
+@pytest.mark.parametrize("knobs", [{"tells_all": True}, {"has_conditions": True}])
+def test_at_debug_and_with_conditions_every_run_is_asked_about(knobs: dict[str, bool]):
+    play = Play(**knobs)
+    play.busy(1)
+
+    play.done(1)
+
+    assert play.did(on.Turn)[0].about == ("run1",)
+
+
+def test_a_failed_run_is_a_warning_and_success_is_for_debug_only():
+    news = (
+        on.News("run1", "a", "failed", 0.1, "no such page"),
+        on.News("run1", None, "failed", 0.2, "no such page"),
+        on.News("run2", "a", "completed", 0.1),
+        on.News("run2", "b", "started"),
+        on.News("run3", "c", "skipped", None, "condition_unmet"),
+    )
+    quiet, all_of_it = Play(), Play(tells_all=True)
+
+    turned(quiet, *news)
+    turned(all_of_it, *news)
+
+    loud = [("warning", "step.failed"), ("warning", "run.failed"), ("info", "step.skipped")]
+    assert told(quiet) == loud
+    soft = [("debug", "step.completed"), ("debug", "step.started")]
+    assert told(all_of_it) == [*loud[:2], *soft, loud[2]]
+    assert quiet.did(on.Say)[1].fields["error"] == "no such page"
+
+
+def test_a_step_that_failed_while_its_run_lives_on_is_no_warning():
+    play = Play()
+
+    turned(play, on.News("run1", "a", "failed", 0.1, "no such page"))
+
+    assert told(play) == [("info", "step.failed")]
+
+
+def test_an_output_that_a_map_cannot_take_is_told_though_nobody_asked():
+    play = Play()
+    play.busy(1)
+    play.done(1)
+
+    turned(play, verdict="failed")
+
+    said = {each.event: each for each in play.did(on.Say)}
+    assert said["task.failed"].fields["code"] == "E416"
+    assert told(play) == [("warning", "run.failed")]
+
+
+def test_and_only_once_if_somebody_asked():
+    play = Play(tells_all=True)
+    play.busy(1)
+    play.done(1)
+
+    turned(play, on.News("run1", None, "failed", 0.1, "no array"), verdict="failed")
+
+    assert told(play) == [("warning", "run.failed")]
+
+
+def test_a_run_and_its_first_steps_have_started_when_their_first_task_is_claimed():
+    play = Play(tells_all=True, roots=A)
+
+    play.claim(1, 2)
+    first = told(play)
+    play.tell(on.Turned((), (task(1), task(3, "b"))))
+
+    assert first == [("debug", "run.started"), ("debug", "step.started")] * 2
+    assert told(play) == []
+
+
+def test_a_later_attempt_starts_no_run_and_is_called_a_retry():
+    play = Play(tells_all=True, roots=A)
+
+    play.tell(on.Turned((), (task(1)._replace(attempt=2),)))
+    play.ready()
+
+    assert told(play) == []
+    assert play.did(on.Say)[-1].event == "task.retried"
+
+
+def test_a_cancelled_run_is_told_once_and_by_whom():
+    play = Play()
+    play.busy(1)
+    cancelled = (on.Cancelled("run1", "anna", "enough"), on.Cancelled("run2", None, None))
+
+    play.tell(on.Beaten(((1, "cancel"),), cancelled=cancelled))
+    texts = [each.fields["error"] for each in play.did(on.Say)]
+    play.tell(on.Beaten(((1, "cancel"),), cancelled=cancelled))
+
+    assert texts == ["cancelled by anna: enough", "cancelled by somebody"]
+    assert told(play) == []
+
+
+def test_what_was_told_is_not_remembered_for_ever():
+    play = Play(tells_all=True, roots=A)
+
+    for token in range(MOST_TOLD):
+        play.tell(on.Turned((), (task(token),)))
+
+    assert len(play.mind.told) == MOST_TOLD
