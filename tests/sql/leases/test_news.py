@@ -88,9 +88,7 @@ def test_an_attempt_that_will_be_repeated_is_no_news(any_core: House):
 def test_what_is_skipped_says_why(own: House):
     house = own
     flow = house.flow(max_attempts=1)
-    house.rows(
-        "select pgflow.add_step(%s, 'b', when_exhausted => 'skip', max_attempts => 1)", flow
-    )
+    house.rows("select pgflow.add_step(%s, 'b', when_exhausted => 'skip', max_attempts => 1)", flow)
     run = house.start(flow)
     tasks = {task.step_slug: task for task in claim(house, flow)}
 
