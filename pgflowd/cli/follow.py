@@ -5,19 +5,23 @@ The events of a run are notifications; each one is only a nudge to look. Without
 what has no event, it looks by itself: soon after something happened, more rarely as time
 passes, and never for more than a tenth of the time. So what happens after a silence of ten
 seconds is seen within one. A database that goes away is waited for.
+
+What handlers print comes on the same channels as soon as it was asked for, from workers that
+hear notifications. It is told as it comes, and what is lost on its way is not asked for again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import sql
 
-from pgflowd.cli.story import Happening, story_of
+from pgflowd.cli.story import Happening, said_by, story_of
+from pgflowd.core.following import RENEW_S, line_in
 from pgflowd.db import overview, runs, scripts
 from pgflowd.db.calls import run as perform
 from pgflowd.db.connection import translated
@@ -29,6 +33,8 @@ from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 SHORTEST_NAP_S = 0.1
 LONGEST_NAP_S = 1.0
 LONGEST_WAIT_S = 5.0  # for a database that is gone
+LAST_WORDS_S = 0.1  # after a run's end: lines may come later than the outcome
+MOST_LAST_WORDS_S = 1.0
 SHARE = 10  # of the time at most one in so many is spent looking
 
 
@@ -47,6 +53,10 @@ class Follower:
         self.ended: dict[UUID, RunWithStates] = {}
         self._told: dict[UUID, set[tuple[Any, ...]]] = {run_id: set() for run_id in run_ids}
         self._may_see_troubles = True
+        self._seen: dict[UUID, RunWithStates] = {}
+        self._nudged: list[UUID] = []
+        self._overhears = False
+        self._ask_at = 0.0
 
     def listen(self) -> None:
         """Hear of everything from now on. A story known before can be passed over then."""
@@ -54,6 +64,12 @@ class Follower:
             for run_id in self.open:
                 channel = sql.Identifier(runs.channel(run_id))
                 self.conn.execute(sql.SQL("listen {}").format(channel))
+        self._ask_at = 0.0
+
+    def overhear(self) -> None:
+        """Also tell what handlers print, from now on."""
+        self._overhears = True
+        self._ask_for_output()
 
     def pass_over(self) -> None:
         """What has happened so far is known."""
@@ -94,10 +110,13 @@ class Follower:
         changed = time.monotonic()
         asked = list(self.open)
         while True:
+            self._ask_for_output()
             looking = time.monotonic()
             for run_id in asked:
                 for happening in self._look(run_id):
                     changed = time.monotonic()
+                    if happening.is_end:
+                        yield from self._last_words()
                     yield happening
             if not self.open:
                 return
@@ -106,13 +125,13 @@ class Follower:
             if left_s <= 0:
                 raise _too_late(self.open, timeout_s)
             nap_s = max((now - changed) / SHARE, SHORTEST_NAP_S, (now - looking) * SHARE)
-            asked = self._nap(min(nap_s, LONGEST_NAP_S, left_s))
+            asked = yield from self._rest(now + min(nap_s, LONGEST_NAP_S, left_s))
 
     def _look(self, run_id: UUID) -> list[Happening]:
         """What is new in a run."""
         if run_id not in self.open:
             return []
-        run = play(self.conn, scripts.get_with_states(run_id))
+        run = self._seen[run_id] = play(self.conn, scripts.get_with_states(run_id))
         new = self._new(run_id, run)
         if run.has_ended:
             self.open.remove(run_id)
@@ -135,15 +154,45 @@ class Follower:
             self._may_see_troubles = False
             return []
 
-    def _nap(self, longest_s: float) -> list[UUID]:
-        """Wait for a nudge; return the runs to look at."""
-        by_channel = {runs.channel(run_id): run_id for run_id in self.open}
-        nudged = []
+    def _rest(self, until: float) -> Generator[Happening, None, list[UUID]]:
+        """Tell what handlers print, until there is a nudge; return the runs to look at."""
+        while not self._nudged and (left_s := until - time.monotonic()) > 0:
+            yield from self._heard(left_s)
+        nudged, self._nudged = dict.fromkeys(self._nudged), []
+        return [run_id for run_id in self.open if run_id in nudged] or list(self.open)
+
+    def _last_words(self) -> Iterator[Happening]:
+        """What the handlers of a run that has ended said, and that is still on its way."""
+        until = time.monotonic() + (MOST_LAST_WORDS_S if self._overhears else 0.0)
+        while time.monotonic() < until:
+            heard = self._heard(LAST_WORDS_S)
+            if not heard:
+                return
+            yield from heard
+
+    def _heard(self, longest_s: float) -> list[Happening]:
+        """Wait for notifications: each is a nudge, or a line that a handler has printed."""
         with translated(self.conn):
-            for notice in self.conn.notifies(timeout=longest_s, stop_after=1):
-                nudged.append(by_channel.get(notice.channel))
-        found = [run_id for run_id in dict.fromkeys(nudged) if run_id is not None]
-        return found or list(self.open)
+            notices = list(self.conn.notifies(timeout=longest_s, stop_after=1))
+        by_channel = {runs.channel(run_id): run_id for run_id in self._told}
+        heard = []
+        for notice in notices:
+            run_id = by_channel.get(notice.channel)
+            line = line_in(notice.payload)
+            if run_id is None:
+                continue
+            if line is None:
+                self._nudged.append(run_id)
+            elif self._overhears and run_id in self._seen:
+                heard.append(said_by(self._seen[run_id], line))
+        return heard
+
+    def _ask_for_output(self) -> None:
+        """Say that we follow, so that workers send us what handlers print; and again in time."""
+        now = time.monotonic()
+        if self._overhears and self.open and now >= self._ask_at:
+            perform(self.conn, runs.ask_for_output(self.open))
+            self._ask_at = now + RENEW_S
 
 
 def _too_late(run_ids: Sequence[UUID], timeout_s: float | None) -> WaitTimeout:

@@ -79,11 +79,13 @@ def start(
         raise click.UsageError("--follow and --wait exclude each other")
     if timeout is not None and not (follow or wait):
         raise click.UsageError("--timeout needs --follow or --wait")
+    chosen = run_id or new_run_id()
     with database(app, listening=follow or wait) as conn:
+        follower = _follower(app, conn, [chosen]) if follow else None  # before it, to miss nothing
         with suggesting_flows(conn, flow):
-            started = play(conn, scripts.start(flow, input, run_id or new_run_id()))
-        if follow:
-            _follow(app, conn, [started.run_id], timeout)
+            started = play(conn, scripts.start(flow, input, chosen))
+        if follower:
+            _tell(app, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} started")
             _wait(app, conn, [started.run_id], timeout)
@@ -170,6 +172,7 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
 def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     """Show what happens in runs, from their beginning to their end.
 
+    What handlers print and log is shown from now on, where their daemon hears notifications.
     Exits with 0 if all of them completed, with 1 if not.
 
     \b
@@ -178,7 +181,7 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     from pgflowd.cli.reach import database, find_runs
 
     with database(app, listening=True) as conn:
-        _follow(app, conn, find_runs(conn, run), timeout)
+        _tell(app, _follower(app, conn, find_runs(conn, run)), timeout)
 
 
 @runs.command()
@@ -225,7 +228,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     \b
     Example: pgflowd runs retry @last --follow
     """
-    from pgflowd.cli.reach import database, find_runs, reopening
+    from pgflowd.cli.reach import database, find_runs
     from pgflowd.db import scripts
 
     def again(run_id: UUID) -> Any:
@@ -239,13 +242,11 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     if not then_follow:
         _each(app, run, again, "tried again")
         return
-    from pgflowd.cli.follow import Follower
     from pgflowd.db.play import play
 
     with database(app, listening=True) as conn:
-        follower = Follower(conn, find_runs(conn, run), reopening(app))
+        follower = _follower(app, conn, find_runs(conn, run))
         follower.pass_over()
-        follower.listen()
         for run_id in follower.open:
             play(conn, again(run_id))
             app.note(f"run {run_id} is tried again")
@@ -278,15 +279,15 @@ def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: s
         app.leave(exit_for(errors[0]))
 
 
-def _follow(
-    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
-) -> None:
+def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> Follower:
+    """One that hears what happens and what handlers print, from now on."""
     from pgflowd.cli.follow import Follower
     from pgflowd.cli.reach import reopening
 
     follower = Follower(conn, run_ids, reopening(app))
     follower.listen()
-    _tell(app, follower, timeout_s)
+    follower.overhear()
+    return follower
 
 
 def _tell(app: App, follower: Follower, timeout_s: float | None) -> None:

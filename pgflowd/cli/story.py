@@ -8,16 +8,19 @@ lost however many notifications were. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pgflowd.core.brief import between
+from pgflowd.core.following import OUTPUT
 
 if TYPE_CHECKING:
     from pgflowd.db.overview import Trouble
     from pgflowd.db.runs import Run, RunWithStates, StepState
+
+T = TypeVar("T")
 
 _ENDS = {"completed": "completed_at", "failed": "failed_at", "skipped": "skipped_at"}
 _TOLD = {"failed", "timed_out", "crashed", "stalled", "released"}
@@ -41,6 +44,9 @@ class Happening:
     output: Any = None
     error: str | None = None
     next_at: datetime | None = None
+    stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
+    level: str | None = None
+    text: str | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -118,6 +124,40 @@ def _end(run: RunWithStates) -> list[Happening]:
         error=why(run),
     )
     return [told]
+
+
+def said_by(run: RunWithStates, line: Mapping[str, Any]) -> Happening:
+    """A line of output, as a worker sends it; what is odd in it is passed over."""
+
+    def given(key: str, kind: type[T]) -> T | None:
+        value = line.get(key)
+        return value if isinstance(value, kind) else None
+
+    return _about(
+        run,
+        OUTPUT,
+        _moment(line.get("time")) or run.started_at or datetime.now(UTC),
+        step=given("step_slug", str),
+        task=given("task_index", int),
+        tasks=_tasks_of(run, given("step_slug", str)),
+        attempt=given("attempt", int),
+        stream=given("stream", str),
+        level=given("level", str),
+        text=given("text", str) or "",
+    )
+
+
+def _tasks_of(run: RunWithStates, step: str | None) -> int | None:
+    state = run.steps.get(step or "")
+    return None if state is None else state.initial_tasks
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def why(run: RunWithStates) -> str | None:

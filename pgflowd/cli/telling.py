@@ -8,6 +8,7 @@ its run.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from datetime import datetime
 from typing import Any
@@ -16,10 +17,14 @@ from pgflowd.cli.app import App
 from pgflowd.cli.marks import mark, plain
 from pgflowd.cli.story import Happening
 from pgflowd.core.brief import brief, lasted, short_id, spoken
+from pgflowd.core.following import OUTPUT
 from pgflowd.core.redact import one_line
 
 SCHEMA_VERSION = 1
 _QUIET = {"step:started"}
+_LOUD = {"warning": "yellow", "error": "red"}
+_ANSI = re.compile(r"\[[0-9;]*[A-Za-z]")  # colours, mostly
+_LEAST_TEXT = 24
 _LONGEST_SLUG = 24
 _OUTPUT = 100  # columns, where there is no terminal
 
@@ -37,6 +42,9 @@ class Teller:
             self.app.stream_json({"schema_version": SCHEMA_VERSION, **as_json(happening)})
         elif happening.event == "run:started":
             self._say(f"{self._run(happening)}  {happening.flow_slug}  started", None)
+        elif happening.event == OUTPUT:
+            self._output(happening)
+            return
         elif happening.is_end:
             self._end(happening)
         elif self.app.verbose or not (happening.event in _QUIET or self._is_told(happening)):
@@ -55,20 +63,43 @@ class Teller:
         )
 
     def _step(self, happening: Happening) -> None:
-        slug = happening.step or ""
-        if happening.task is not None and (happening.task or (happening.tasks or 1) > 1):
-            slug += f"#{happening.task}"
-        self._slug_width = min(max(self._slug_width, len(slug)), _LONGEST_SLUG)
+        head = self._head(happening)
         took = "" if happening.took_s is None else f" {lasted(happening.took_s)}"
         sign = mark(self.app.out, happening.event.partition(":")[2])
-        which = f"{short_id(happening.run_id)} " if self.many else ""
-        head = f"{which}{lasted(happening.since_start_s):>7}  {slug:<{self._slug_width}}  "
         shown = f"{head}{sign.painted(took)}"
         taken = len(head) + len(sign.text) + len(took)
         if happening.error or happening.event.startswith("task:"):
             self._wrapped(shown, taken, _trouble(happening))
         else:
             self._fitting(shown, taken, happening)
+
+    def _output(self, happening: Happening) -> None:
+        """A line that a handler printed or logged, below its step."""
+        head = self._head(happening)
+        sign = "│" if self.app.out.unicode else "|"
+        level = happening.level if happening.level in _LOUD else None
+        text = _ANSI.sub("", happening.text or "").expandtabs()
+        text = one_line(f"{level}: {text}" if level else text)
+        bar, width = self.app.out.paint(sign, _LOUD.get(level or "")), self.app.out.width
+        if width is None or len(head) + 2 + len(text) <= width:
+            self._say(f"{head}{bar} {text}", None)
+            return
+        if width - len(head) < _LEAST_TEXT:
+            self._say(head, None)
+            head = "    "
+        for piece in textwrap.wrap(text, max(width - len(head) - 2, _LEAST_TEXT)):
+            self._say(f"{head}{bar} {piece}", None)
+            head = " " * len(head)
+
+    def _head(self, happening: Happening) -> str:
+        """When, and which step; with a map's task."""
+        slug = happening.step or ""
+        if happening.task is not None and (happening.task or (happening.tasks or 1) > 1):
+            slug += f"#{happening.task}"
+        self._slug_width = min(max(self._slug_width, len(slug)), _LONGEST_SLUG)
+        which = f"{short_id(happening.run_id)} " if self.many else ""
+        when = lasted(happening.since_start_s)
+        return f"{which}{when:>7}  {slug:<{self._slug_width}}  "
 
     def _end(self, happening: Happening) -> None:
         word = happening.event.partition(":")[2]
@@ -130,6 +161,9 @@ def as_json(happening: Happening) -> dict[str, Any]:
         "output": happening.output,
         "error": happening.error,
         "next_at": happening.next_at,
+        "stream": happening.stream,
+        "level": happening.level,
+        "text": happening.text,
     }
 
 

@@ -225,5 +225,7 @@ HANDLERS: dict[type, Callable[[Thought, Any], None]] = {
     on.NextDue: turns.next_due,
     on.Beaten: turns.beaten,
     on.Fetched: turns.fetched,
+    on.Overheard: turns.overheard,
+    on.Told: turns.fetched,
     on.SaidGoodbye: said_goodbye,
 }

@@ -1,8 +1,8 @@
 """
 Messages: what the supervisor and its children say to each other, as JSON.
 
-A child says Ready, Waiting, Beat, Wake, Failed, Leaving, and (the sweeper) Released and (the
-discovery) Found; it is told Wake, Drain, QuickStop, and (the sweeper) Dead. A message is a
+A child says Ready, Waiting, Beat, Wake, Follow, Failed, Leaving, and (the sweeper) Released and
+(the discovery) Found; it is told Wake, Follow, Drain, QuickStop, and (the sweeper) Dead. A message is a
 small dataclass; on the wire it is an object whose key `say` is its name. What cannot be read
 is a Garbage, a value like any other, so the reader decides what it means. Pure.
 """
@@ -54,6 +54,14 @@ class Wake(Message):
 
     droppable: ClassVar[bool] = True
     slug: str | None = None
+
+
+@dataclass(frozen=True)
+class Follow(Message):
+    """Somebody wants to see what this run's handlers print. From the listener, for workers."""
+
+    droppable: ClassVar[bool] = True
+    run_id: str
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ KINDS: dict[str, type[Message]] = {
         Waiting,
         Beat,
         Wake,
+        Follow,
         Failed,
         Leaving,
         Released,

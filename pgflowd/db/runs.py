@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.following import asking
 from pgflowd.core.jsonvalue import decode
 from pgflowd.db.calls import Call, Rows, only
 
@@ -126,10 +127,26 @@ def channel(run_id: UUID) -> str:
     return f"pgflow:run:{run_id}"
 
 
+def ask_for_output(run_ids: Sequence[UUID]) -> Call[None]:
+    """Have workers tell on these channels what handlers print, for a while."""
+    return Call(_NOTIFY, (["pgflowd"] * len(run_ids), [asking(each) for each in run_ids]), _nothing)
+
+
+def tell(told: Sequence[tuple[str, str]]) -> Call[None]:
+    """Send payloads on the channels of their runs."""
+    channels = [f"pgflow:run:{run_id}" for run_id, _ in told]
+    return Call(_NOTIFY, (channels, [payload for _, payload in told]), _nothing)
+
+
 def tells_the_end(payload: str) -> bool:
     """Whether a notification is, as far as text can tell, about the end of its run."""
     return '"run:completed"' in payload or '"run:failed"' in payload
 
+
+_NOTIFY = """
+select pg_notify(told.channel, told.payload)
+  from unnest(%s::text[], %s::text[]) as told (channel, payload)
+"""
 
 _ABILITIES = """
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
@@ -225,3 +242,7 @@ def _in_order(rows: Rows, run_ids: Sequence[UUID]) -> list[Run]:
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+
+
+def _nothing(rows: Rows) -> None:
+    return None

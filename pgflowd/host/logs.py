@@ -90,18 +90,24 @@ class Log:
     def write(self, level: str, event: str, **fields: Any) -> None:
         """Write one record, if its level is wanted; drop it rather than wait."""
         sink = self._sink
-        if LEVELS[level] > sink.level:
+        if not self.is_wanted(level):
             return
         if sink.dropped and self._put("warning", "log.dropped", {"count": sink.dropped}):
             sink.dropped = 0
         if not self._put(level, event, fields):
             sink.dropped += 1
 
-    def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
-        sink = self._sink
+    def is_wanted(self, level: str) -> bool:
+        return LEVELS[level] <= self._sink.level
+
+    def record(self, level: str, event: str, **fields: Any) -> Record:
+        """Return what `write` would write at every level: short, and without secrets."""
         everything = {**self._fields, "pid": os.getpid(), **fields}
         record = Record(event, level, time.time(), everything)
-        return sink.write(sink.render(cleaned(record, sink.keys, sink.secrets)))
+        return cleaned(record, self._sink.keys, self._sink.secrets)
+
+    def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
+        return self._sink.write(self._sink.render(self.record(level, event, **fields)))
 
 
 def open_log(settings: Logging, *, process: str, **fields: Any) -> Log:

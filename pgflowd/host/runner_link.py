@@ -222,10 +222,7 @@ class RunnerLink:
         if said == "ready" and task is None:
             self._tell(on.RunnerReady(self.id))
         elif said == "note" and task and head.get("level") in _LEVELS:
-            text = str(head.get("text"))
-            self._log(
-                head["level"], "task.log", logger=head.get("logger"), text=text, **about(task)
-            )
+            self._note(head, task)
         elif said == "ask" and task and head.get("token") == task.token and not self._is_asking:
             self._is_asking = True
             what, step = str(head.get("what")), str(head.get("step", ""))

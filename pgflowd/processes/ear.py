@@ -1,9 +1,10 @@
 """
 Ear: what the supervisor makes of its children's words.
 
-Most of them are events for `core.supervision`. A wake is passed on to the workers; garbage is
-its sender's crash (rule 47). The ids of dead workers are kept until the sweeper has confirmed
-that their tasks are released, through restarts of the sweeper too (rule 12).
+Most of them are events for `core.supervision`. A wake is passed on to the workers, and so is the
+wish to follow a run; garbage is its sender's crash (rule 47). The ids of dead workers are kept
+until the sweeper has confirmed that their tasks are released, through restarts of the sweeper too
+(rule 12).
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Ear:
             process.said = message
         elif isinstance(message, say.Wake):
             self._wake(message)
+        elif isinstance(message, say.Follow):
+            self._follow(message)
         elif isinstance(message, say.Released):
             self._dead.pop(message.worker_id, None)
         self._supervisor.do(on_heard(self._supervisor.tree, id, now))
@@ -71,6 +74,12 @@ class Ear:
             served = process.served
             if served is not None and message.slug in {None, served.queue}:
                 process.child.channel.send(say.Wake(served.slug))
+
+    def _follow(self, message: say.Follow) -> None:
+        """Tell all workers, since nobody here knows which has tasks of this run."""
+        for process in self._supervisor.offspring.alive.values():
+            if process.served is not None:
+                process.child.channel.send(message)
 
     def _garbage(self, process: Process, message: Message | Garbage) -> None:
         why = message.why if isinstance(message, Garbage) else f"{type(message).__name__} from it"
@@ -95,7 +104,7 @@ def _may_say(process: Process, message: Message | Garbage) -> bool:
     """Whether this is a message, and one that this child has to say."""
     if process.id.startswith(DISCOVERY):
         return isinstance(message, say.Found)
-    if isinstance(message, say.Wake):
+    if isinstance(message, say.Wake | say.Follow):
         return process.id == "listener"
     if isinstance(message, say.Released):
         return process.id == "sweeper"

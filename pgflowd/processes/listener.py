@@ -1,11 +1,12 @@
 """
 Listener: turns the database's notifications into wakes, for all flows over one connection.
 
-It listens on channel `pgflowd`, whose payload is a queue's name. After each connect it first
-commits its LISTEN and then wakes all workers, so nothing that was sent meanwhile is missed. At
-most ten wakes per flow pass in `notify_throttle`, and one at its end. Every 10 s it asks
-whether it still listens; silence means that the line is dead. Behind a transaction pooler
-nothing can be heard: then it warns (W314) and wakes all workers every `poll_max`.
+It listens on channel `pgflowd`, whose payload is a queue's name, or says that somebody follows
+a run, which all workers are told. After each connect it first commits its LISTEN and then wakes
+all workers, so nothing that was sent meanwhile is missed. At most ten wakes per flow pass in
+`notify_throttle`, and one at its end. Every 10 s it asks whether it still listens; silence means
+that the line is dead. Behind a transaction pooler nothing can be heard: then it warns (W314) and
+wakes all workers every `poll_max`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.messages import Ready, Wake
+from pgflowd.core.following import asked_for
+from pgflowd.core.messages import Follow, Ready, Wake
 from pgflowd.core.settings import Settings
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -112,7 +114,13 @@ class Listener:
                 self._wake(None)
                 poll_at = now + self._settings.worker.poll_max_s
 
-    def _on_notification(self, queue: str) -> None:
+    def _on_notification(self, payload: str) -> None:
+        if run_id := asked_for(payload):
+            self._post.channel.send(Follow(run_id))
+        else:
+            self._on_queue(payload)
+
+    def _on_queue(self, queue: str) -> None:
         self._post.numbers["last_notification_at"] = time.time()
         if self._throttle.may_pass(queue, time.monotonic()):
             self._wake(queue)

@@ -30,6 +30,7 @@ from pgflowd.core.messages import (
     Beat,
     Drain,
     Failed,
+    Follow,
     Leaving,
     QuickStop,
     Ready,
@@ -46,6 +47,7 @@ from pgflowd.host.runner_link import RunnerLink
 from pgflowd.host.spawn import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.tree import children, kill_tree, reap
 from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT
+from pgflowd.processes.worker_audience import Audience
 from pgflowd.processes.worker_entrance import Entrance
 from pgflowd.processes.worker_lines import Lines
 from pgflowd.processes.worker_numbers import Numbers
@@ -132,6 +134,7 @@ class _Worker:
         self._mailbox: Mailbox
         self._mind: Mind
         self._lines: Lines
+        self._audience: Audience
         self._runners: Runners
         self._entrance: Entrance
         self._numbers = Numbers()
@@ -147,8 +150,9 @@ class _Worker:
             self._settings, self._served.slug, self._worker_id, name, self._mailbox.put
         )
         self._log = self._log.bind(worker=str(self._worker_id))
+        self._audience = Audience(self._log, self._mailbox.put)
         self._runners = Runners(
-            self._hatched.zygote, self._worker, self._mailbox.put, self._log.write
+            self._hatched.zygote, self._worker, self._audience.heard, self._audience.write
         )
         self._entrance = Entrance(
             self._settings, self._log, self._served, self._hatched, self._worker_id
@@ -199,6 +203,7 @@ class _Worker:
             on.AskDue: lambda action: lines.ask_due(),
             on.Beat: lines.beat,
             on.Fetch: lambda a: lines.fetch(a, runners.task_of(a.id), runners.bring),
+            on.Tell: lambda action: lines.tell(self._audience),
             on.Goodbye: lambda action: lines.goodbye(),
             on.Fork: lambda action: runners.fork(action.id),
             on.Send: lambda action: runners.send(action.id, action.task),
@@ -234,6 +239,8 @@ class _Worker:
             if isinstance(message, Wake):
                 self._numbers.woken("notification")
                 self._mailbox.put(on.Woken())
+            elif isinstance(message, Follow):
+                self._audience.follow(message.run_id)
             elif isinstance(message, Drain):
                 self._entrance.stop()
                 self._mailbox.put(on.DrainAsked(message.within_s))

@@ -1,0 +1,194 @@
+"""
+What handlers print and log, seen by who follows their run: a real daemon, and the command line
+beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgflowd import Client
+from pgflowd.testing.until import until
+
+FLOW = """
+import os, sys, time
+from pathlib import Path
+from pgflowd import Flow
+flow = Flow("talk", max_attempts=1, timeout=60)
+
+def wait_for(path):
+    until = time.monotonic() + 50
+    while not Path(path).exists() and time.monotonic() < until:
+        time.sleep(0.01)
+
+@flow.step
+def speak(run, ctx):
+    print("one", "\\x1b[31mred\\x1b[0m", flush=True)
+    print("said aloud", file=sys.stderr, flush=True)
+    ctx.log.warning("mind the gap, password=hunter2")
+    wait_for(run["gate"])
+    for _ in range(run.get("lines", 0)):
+        print("the same")
+    print("last words")
+"""
+
+
+class Following:
+    """A command that follows a run, and the objects it has printed so far."""
+
+    def __init__(self, *args: str, cwd: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pgflowd", *args],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**os.environ, "PGFLOWD_CONFIG": ""},
+        )
+        self.lines: list[str] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines]
+
+    def texts(self, event: str = "task:output") -> list[str]:
+        return [one["text"] for one in self.told if one["event"] == event]
+
+    def ended(self) -> int:
+        code = self.process.wait(timeout=30)
+        self._thread.join(timeout=10)
+        return code
+
+
+@pytest.fixture
+def following(house, tmp_path):
+    begun: list[Following] = []
+
+    def follow(*args: str) -> Following:
+        begun.append(Following(*args, "--database-url", house.dsn, cwd=tmp_path))
+        return begun[-1]
+
+    yield follow
+    for each in begun:
+        each.process.kill()
+        each.process.wait()
+
+
+def serve(house, **worker: Any) -> None:
+    house.module("talk", FLOW)
+    house.serve(worker=worker)
+
+
+def start(house, tmp_path: Path, follow: Callable[..., Following], **more: Any) -> Following:
+    """Start a run and follow it; it goes on when `gate` is there."""
+    given = json.dumps({"gate": str(tmp_path / "gate"), **more})
+    return follow("runs", "start", "talk", given, "--follow", "--json")
+
+
+def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
+    house, tmp_path, following
+):
+    serve(house)
+    follower = start(house, tmp_path, following, lines=3)
+    until(lambda: len(follower.texts()) == 3, within_s=20)
+    (tmp_path / "gate").touch()
+
+    assert follower.ended() == 0
+    heard = [one for one in follower.told if one["event"] == "task:output"]
+    assert {(one["stream"], one["level"], one["text"]) for one in heard[:3]} == {
+        ("stdout", "info", "one \x1b[31mred\x1b[0m"),
+        ("stderr", "info", "said aloud"),
+        ("log", "warning", "mind the gap, password=***"),
+    }
+    assert [one["text"] for one in heard[3:]] == ["the same"] * 3 + ["last words"]
+    assert {(one["step"], one["task"], one["attempt"]) for one in heard} == {("speak", 0, 1)}
+    assert "hunter2" not in str(heard)
+    assert follower.told[-1]["event"] == "run:completed"
+
+
+def test_two_follow_a_run_that_goes_on_and_a_third_who_listens_gets_harmless_payloads(
+    house, tmp_path, following
+):
+    serve(house)
+    first = start(house, tmp_path, following)
+    until(lambda: len(first.texts()) == 3, within_s=20)
+    run_id = first.told[0]["run_id"]
+    with psycopg.connect(house.dsn, autocommit=True) as stranger:
+        stranger.execute(f'listen "pgflow:run:{run_id}"')
+        second = following("runs", "follow", "@last", "--json")
+        until(lambda: second.told, within_s=20)
+        (tmp_path / "gate").touch()
+
+        assert first.ended() == second.ended() == 0
+        assert first.texts()[-1] == second.texts()[-1] == "last words"
+        payloads = [notice.payload for notice in stranger.notifies(timeout=5, stop_after=3)]
+    told = [json.loads(payload) for payload in payloads]
+    assert all(len(payload) < 8000 for payload in payloads)
+    assert len([one for one in told if one["event_type"] == "run:completed"]) == 1
+
+
+def test_a_flood_is_bounded_and_what_was_left_out_is_counted(house, tmp_path, following):
+    serve(house)
+    follower = start(house, tmp_path, following, lines=5000)
+    until(lambda: len(follower.texts()) == 3, within_s=20)
+    (tmp_path / "gate").touch()
+
+    assert follower.ended() == 0
+    heard = follower.texts()
+    dropped = sum(int(text.split()[0]) for text in heard if text.endswith("to be shown"))
+    assert len(heard) > 100 and (dropped or heard[-1] == "last words")
+
+
+def test_nothing_is_sent_that_is_not_captured(house, tmp_path, following):
+    serve(house, handler_output="discard")
+    follower = start(house, tmp_path, following)
+    until(lambda: len(follower.texts()) == 1, within_s=20)
+    (tmp_path / "gate").touch()
+
+    assert follower.ended() == 0
+    assert [one["stream"] for one in follower.told if one["event"] == "task:output"] == ["log"]
+
+
+def test_while_nobody_follows_nothing_is_sent(house, tmp_path):
+    serve(house)
+    with psycopg.connect(house.dsn, autocommit=True) as listener:
+        (tmp_path / "gate").touch()
+        run_id = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
+        listener.execute(f'listen "pgflow:run:{run_id}"')
+        with Client(house.dsn) as client:
+            given = {"gate": str(tmp_path / "gate")}
+            client.start_flow_sync("talk", given, run_id=run_id, timeout=30)
+        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=1)]
+    assert told and "task:output" not in {one["event_type"] for one in told}
+
+
+def test_on_a_screen_a_line_stands_below_its_step_without_control_characters(
+    house, tmp_path, following
+):
+    serve(house)
+    (tmp_path / "gate").touch()
+    given = json.dumps({"gate": str(tmp_path / "gate")})
+    follower = following("runs", "start", "talk", given, "--follow")
+
+    assert follower.ended() == 0
+    shown = [line for line in follower.lines if "speak" in line]
+    assert any(line.endswith(("│ one red", "| one red")) for line in shown)
+    assert any("warning: mind the gap" in line for line in shown)
+    assert "\x1b" not in "\n".join(follower.lines)
+    assert "completed" in follower.lines[-1]
