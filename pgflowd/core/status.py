@@ -96,14 +96,18 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
             code, text = child.error
             found.append(_problem(code, child.spec.name, text, "pgflowd reload"))
         elif child.exits and child.restarts and child.state is not State.DISABLED:
-            text = f"restarted {child.restarts} times, last: {child.exits[-1]}"
+            often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
+            text = f"restarted {often}: {child.exits[-1]}"
             found.append(_problem("E412", child.spec.name, text, "pgflowd tree"))
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
             found.append(_problem(each.get("code"), flow, each.get("text"), None))
-        if child.waiting_for:
-            text = f"{child.id} waits for the {child.waiting_for}"
+        database = _mapping(facts.of(child).numbers.get("database"))
+        is_down = child.state.is_alive and database.get("state") == "down"
+        if child.waiting_for or is_down:
+            why = f": {database['error']}" if database.get("error") else ""
+            text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
             found.append(_problem("E301", None, text, "see that it runs"))
     found += [dict(warning) for warning in facts.warnings]
     return found
@@ -193,7 +197,8 @@ def _database(tree: Tree, facts: Facts) -> dict[str, Any]:
     newest: dict[str, Any] = {}
     for each in sorted(told, key=lambda said: said.get("at") or 0):
         newest.update(each)
-    newest.pop("at", None)
+    for name in ("at", "error"):
+        newest.pop(name, None)
     waiting = any(child.waiting_for == "database" for child in tree.children)
     state = "down" if waiting else newest.pop("state", "unknown")
     blank = dict.fromkeys(("server", "pgmq", "schema", "rtt_s", "clock_skew_s"))

@@ -151,9 +151,9 @@ class Line:
     def lost(self, error: BaseException) -> None:
         """The connection is of no use any more."""
         self.drop()
-        self._tell("down")
         self._failures += 1
         meaning, text = meaning_of(error)
+        self._tell("down", error=text)
         kind = type(error).__name__
         errors = self._post.numbers.setdefault("database_errors", {})
         errors[kind] = errors.get(kind, 0) + 1
@@ -162,6 +162,7 @@ class Line:
             self._post.numbers["reconnects"] = reconnects
             self._post.say(Waiting("database"))
         if self._failures == 1 or meaning != "again":
+            self._post.beat_now()
             level = "warning" if meaning == "again" else "error"
             self._log.write(level, f"{self._role}.lost", code="E301", error=text)
 

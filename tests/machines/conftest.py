@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOM = Path(__file__).parent
-sys.path[:0] = [str(room) for room in (ROOM, ROOM.parent / "process", ROOM.parent / "worker")]
+sys.path[:0] = [str(ROOM), str(ROOM.parent / "process")]
 
 from daemon_house import House  # noqa: E402
 from network import Network  # noqa: E402

@@ -64,7 +64,7 @@ def test_the_primary_is_killed_and_the_daemon_goes_on_with_the_standby(house, se
     until(lambda: open_runs(conn) == 0, 15)
     assert acknowledged <= completed_runs(conn)
     assert set() < reported(daemon) <= recorded(conn)
-    assert broken(conn) == []
+    assert broken(conn, house.oracle) == []
     assert daemon.pids() == before
     assert daemon.ask()["supervisor"]["restarts"] == 0
     conn.close()

@@ -53,9 +53,9 @@ def begun(path):
 
 def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
     """Rows 1 to 3, for a whole machine; G7."""
-    path = shop.directory / "marks"
+    path, gate = shop.directory / "marks", shop.directory / "gate"
     first = serve(shop, "one", shop.one)
-    runs = {start(shop, path, s=2) for _ in range(4)}
+    runs = {start(shop, path, gate=str(gate)) for _ in range(4)}
     until(lambda: len(begun(path)) == 4)
     second = serve(shop, "two", shop.two)
 
@@ -65,41 +65,44 @@ def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
 
     until(lambda: len(begun(path)) == 8, RECOVERED_S * 2)
     assert passed(gone) > 1  # a lease, not a broken line, told it
+    gate.touch()
     until(lambda: open_runs(shop.conn) == 0)
     assert completed_runs(shop.conn) == runs
     assert second.events("child.restarted") == []
-    assert broken(shop.conn) == []
+    assert broken(shop.conn, shop.oracle) == []
 
 
 def test_a_machine_that_was_cut_off_comes_back_and_its_old_reports_are_refused(shop):
     """Rows 13 and 14, by the network."""
-    path = shop.directory / "marks"
+    path, gate = shop.directory / "marks", shop.directory / "gate"
     first = serve(shop, "one", shop.one)
-    run = start(shop, path, s=4)
+    run = start(shop, path, gate=str(gate))
     until(lambda: begun(path))
     second = serve(shop, "two", shop.two)
 
     shop.one.unplug()
     until(lambda: len(begun(path)) == 2, RECOVERED_S * 2)
-    until(lambda: "end" in [what for what, _, _ in marks(path)])
+    gate.touch()
+    until(lambda: [what for what, _, _ in marks(path)].count("end") == 2)
     shop.one.plug_in()
 
     first.until("worker.error", code="E407", within_s=20)
     until(lambda: open_runs(shop.conn) == 0)
     assert completed_runs(shop.conn) == {run}
     assert len(recorded(shop.conn)) == 1
-    assert broken(shop.conn) == []
+    assert broken(shop.conn, shop.oracle, was_frozen=True) == []
     assert first.events("child.restarted") == second.events("child.restarted") == []
 
 
 def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
     """Row 71."""
-    path = shop.directory / "marks"
+    path, gate = shop.directory / "marks", shop.directory / "gate"
     daemon = serve(shop, "one", shop.one)
-    run = start(shop, path, s=0.5)
+    run = start(shop, path, gate=str(gate))
     until(lambda: begun(path))
 
     shop.database_machine.unplug()
+    gate.touch()
     cut = time.monotonic()
     [lost, *_] = daemon.until("worker.error", within_s=(TCP_USER_TIMEOUT_S + 2) * 2)
     assert "timed out" in lost["error"] or "No route" in lost["error"]
@@ -109,7 +112,7 @@ def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
     until(lambda: completed_runs(shop.conn) == {run}, 10)
     assert recorded(shop.conn) == {run}
     assert daemon.events("child.restarted") == []
-    assert broken(shop.conn) == []
+    assert broken(shop.conn, shop.oracle) == []
 
 
 def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, network, servers):
@@ -137,6 +140,6 @@ def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, netwo
     until(lambda: open_runs(conn) == 0, 15)
     assert acknowledged <= completed_runs(conn)
     assert set() < reported(daemons[0]) | reported(daemons[1]) <= recorded(conn)
-    assert broken(conn) == []
+    assert broken(conn, house.oracle) == []
     assert [daemon.events("child.restarted") for daemon in daemons] == [[], []]
     conn.close()

@@ -58,7 +58,8 @@ def work(run, ctx):
     tell(ctx, "start")
     mark(run, "start")
     until = time.monotonic() + run.get("s", 0)
-    while time.monotonic() < until:
+    gate = run.get("gate")
+    while time.monotonic() < until or gate and not os.path.exists(gate):
         time.sleep(0.02)
         tell(ctx, "tick")
         mark(run, "tick")

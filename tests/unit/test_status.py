@@ -74,7 +74,7 @@ def test_a_worker_that_restarted_is_worth_a_look():
 
     problem = document(tree, facts())["problems"][0]
 
-    assert problem["text"] == "restarted 1 times, last: killed by SIGKILL"
+    assert problem["text"] == "restarted once: killed by SIGKILL"
 
 
 def test_waiting_for_the_database_is_shown():
@@ -84,6 +84,17 @@ def test_waiting_for_the_database_is_shown():
 
     assert said["database"]["state"] == "down"
     assert said["problems"][0]["code"] == "E301"
+
+
+def test_why_the_database_is_waited_for_is_shown():
+    tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
+    told = {"state": "down", "at": 5, "error": "password authentication failed"}
+
+    said = document(tree, facts(listener=Fact(1, 1.0, numbers={"database": told})))
+
+    text = "listener waits for the database: password authentication failed"
+    assert said["problems"][0]["text"] == text
+    assert "error" not in said["database"]
 
 
 def test_the_newest_word_on_the_database_counts():

@@ -1,0 +1,66 @@
+"""Passwords: one that was changed is waited for, and none is ever told."""
+
+from __future__ import annotations
+
+import pytest
+from daemon_house import House
+from invariants import broken
+from own_server import OwnServer
+from test_stop_and_reload import start_marked, terminate_all
+from test_supervisor import is_completed, is_completed_soon, start_run
+
+from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A house whose database is told later."""
+    house = House(tmp_path, "")
+    yield house
+    house.close()
+
+
+def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_path):
+    """Row 80."""
+    secret = tmp_path / "url"
+    secret.touch(mode=0o600)
+    with OwnServer() as server:
+        database = ScratchDatabase(server.dsn)
+        conn = database.connect()
+        for who, password in (("humble", "first"), ("new", "third")):
+            conn.execute(f"create role {who} superuser login password '{password}'")
+        where = server.tcp_dsn.partition("@")[2]
+        secret.write_text(f"postgresql://humble:first@{where}")
+        house.dsn = f"file:{secret}"
+        house.flow("alpha", attempts=1)
+        daemon = house.serve()
+        before = daemon.pids()
+
+        for change, said, url in (
+            ("password 'second'", "password authentication failed", f"humble:second@{where}"),
+            ("rename to gone", "humble", f"new:third@{where}"),
+        ):
+            run_id = start_marked(house, database, s=0.2)
+            conn.execute(f"alter role humble {change}")
+            terminate_all(database)
+            daemon.until("listener.lost", level="error")
+            daemon.until("sweeper.lost", level="error")
+            daemon.until("worker.error", level="error")
+            until(lambda said=said: any(said in text for text in problems(daemon)), 5)
+            assert not is_completed(database, run_id)
+
+            secret.write_text(f"postgresql://{url}")
+            until(lambda run_id=run_id: is_completed(database, run_id), 5 * 2)
+            until(lambda: daemon.ask()["database"]["state"] == "up", 10)
+
+        assert is_completed_soon(database, start_run(database, "alpha"))
+        assert daemon.pids() == before
+        assert daemon.ask()["supervisor"]["restarts"] == 0
+        assert broken(conn, house.oracle) == []
+        house.close()
+        database.close()
+
+
+def problems(daemon):
+    return [each["text"] for each in daemon.ask()["problems"]]
