@@ -2,11 +2,12 @@
 -- that are archived already do no harm.
 -- Called by: everything that ends a task.   Locks: the messages (tasks are locked already).
 create or replace function pgflow._archive(flow_slugs text[], message_ids bigint[])
-returns void language sql set search_path = '', pg_temp as $$
-  select pgmq.archive(queue.name, queue.messages)
-    from (select pgflow._queue_name(done.flow_slug) as name,
-                 array_agg(done.message_id order by done.message_id) as messages
-            from unnest(flow_slugs, message_ids) as done (flow_slug, message_id)
-           where done.message_id is not null
-           group by 1) as queue;
-$$;
+returns void language plpgsql set search_path = '', pg_temp as $$
+begin
+  perform pgmq.archive(queue.name, queue.messages)
+     from (select pgflow._queue_name(done.flow_slug) as name,
+                  array_agg(done.message_id order by done.message_id) as messages
+             from unnest(flow_slugs, message_ids) as done (flow_slug, message_id)
+            where done.message_id is not null
+            group by 1) as queue;
+end $$;

@@ -23,7 +23,14 @@ begin
            step.step_type = 'single'
            and (found.verdict = 'act' or (found.verdict = 'ignore' and found.task_status = 'queued'))
            and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
-           and pgflow._feeds_map(found.flow_slug, found.run_id, found.step_slug) as violates
+           and exists (select from pgflow.deps as dep
+                         join pgflow.steps as child
+                           on child.flow_slug = dep.flow_slug and child.step_slug = dep.step_slug
+                         join pgflow.step_states as state
+                           on state.run_id = found.run_id and state.step_slug = dep.step_slug
+                        where dep.flow_slug = found.flow_slug and dep.dep_slug = found.step_slug
+                          and child.step_type = 'map'
+                          and state.initial_tasks is null) as violates  -- a map waits for an array
       from pgflow._reported_tasks(
              _complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes) as found
       join pgflow.steps as step
@@ -36,7 +43,8 @@ begin
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
        and task.status = 'started'  -- again, under the lock: a recovery may have been quicker
-    returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type
+    returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type,
+              reported.ord
   ), per_step as (
     select done.run_id, done.step_slug, done.step_type, count(*)::int as tasks,
            case done.step_type when 'single' then count(*) end as single_tasks,

@@ -1,24 +1,33 @@
 -- _send_run_events(run_ids): the event that tells the present status of each run.
--- Called by: start_flows, _settle_runs, _fail_run.   Locks: nothing.
+-- Called by: start_flows, _settle_runs, _fail_step.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
-returns void language sql set search_path = '', pg_temp as $$
-  select pgflow._send_events(array_agg(event.run_id order by event.ord),
-                             array_agg('run:' || event.status order by event.ord),
-                             array_agg(event.payload order by event.ord))
-    from (select told.ord, run.run_id, run.status,
-                 jsonb_build_object(
-                   'event_type', 'run:' || run.status, 'run_id', run.run_id,
-                   'flow_slug', run.flow_slug, 'status', run.status)
-                 || case run.status
-                      when 'started' then jsonb_build_object(
-                        'input', run.input, 'remaining_steps', run.remaining_steps,
-                        'started_at', run.started_at)
-                      when 'completed' then jsonb_build_object(
-                        'output', run.output, 'completed_at', run.completed_at)
-                      else jsonb_build_object(
-                        'error_message', run.error_message, 'failed_at', run.failed_at)
-                    end as payload
-            from unnest(run_ids) with ordinality as told (run_id, ord)
-            join pgflow.runs as run on run.run_id = told.run_id) as event
-  having count(*) > 0;
-$$;
+returns void language plpgsql set search_path = '', pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+declare
+  told record;
+begin
+  select array_agg(run.run_id order by one.ord) as run_ids,
+         array_agg('run:' || run.status order by one.ord) as names,
+         array_agg(
+           case run.status
+             when 'started' then json_build_object(
+               'event_type', 'run:started', 'run_id', run.run_id,
+               'flow_slug', run.flow_slug, 'status', 'started', 'input', run.input,
+               'remaining_steps', run.remaining_steps, 'started_at', run.started_at)
+             when 'completed' then json_build_object(
+               'event_type', 'run:completed', 'run_id', run.run_id,
+               'flow_slug', run.flow_slug, 'status', 'completed', 'output', run.output,
+               'completed_at', run.completed_at)
+             else json_build_object(
+               'event_type', 'run:' || run.status, 'run_id', run.run_id,
+               'flow_slug', run.flow_slug, 'status', run.status,
+               'error_message', run.error_message, 'failed_at', run.failed_at)
+           end order by one.ord) as payloads
+    into told
+    from unnest(_send_run_events.run_ids) with ordinality as one (run_id, ord)
+    join pgflow.runs as run on run.run_id = one.run_id;
+  if told.run_ids is not null then
+    perform pgflow._send_events(told.run_ids, told.names, told.payloads);
+  end if;
+end $$;

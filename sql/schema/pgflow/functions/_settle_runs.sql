@@ -1,5 +1,5 @@
 -- _settle_runs(run_ids, ended_steps): counts ended steps down, and completes the runs that
--- have none left.
+-- have none left; their output is that of their completed leaves by slug, null if there is none.
 -- Called by: _advance, start_flows, maybe_complete_run.   Locks: the runs.
 create or replace function pgflow._settle_runs(run_ids uuid[], ended_steps int[])
 returns void language plpgsql set search_path = '', pg_temp as $$
@@ -12,7 +12,14 @@ begin
        set remaining_steps = run.remaining_steps - ended.steps,
            status = case when ended.last then 'completed' else run.status end,
            completed_at = case when ended.last then greatest(now(), run.started_at) else run.completed_at end,
-           output = case when ended.last then pgflow._run_output(run.run_id) else run.output end
+           output = case when ended.last then
+             (select jsonb_object_agg(state.step_slug, state.output)  -- of the leaves, by slug
+                from pgflow.step_states as state
+               where state.run_id = run.run_id and state.status = 'completed'
+                 and not exists (select from pgflow.deps as dep
+                                  where dep.flow_slug = state.flow_slug
+                                    and dep.dep_slug = state.step_slug))
+             else run.output end
       from (select one.run_id, given.steps,
                    one.status = 'started' and one.remaining_steps = given.steps as last
               from unnest(_settle_runs.run_ids, ended_steps) as given (run_id, steps)

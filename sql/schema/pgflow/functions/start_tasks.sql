@@ -4,8 +4,10 @@
 -- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns setof pgflow.step_task_record language sql set search_path = '', pg_temp as $$
-  select * from pgflow._start_tasks(
-    start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+  select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
+         task.task_index, task.flow_input
+    from pgflow._start_tasks(
+           start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
 $$;
 
 create or replace function pgflow.start_tasks(
@@ -24,6 +26,9 @@ begin
       using errcode = 'invalid_parameter_value',
             hint = 'It is called ' || pgflow._queue_name(start_tasks.flow_slug) || '.';
   end if;
-  return query select * from pgflow._start_tasks(
-    start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+  return query
+    select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
+           task.task_index, task.flow_input
+      from pgflow._start_tasks(
+             start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
 end $$;

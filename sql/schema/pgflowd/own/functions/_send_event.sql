@@ -4,5 +4,5 @@ create or replace function pgflowd._send_event(run_id uuid, event text, payload 
 returns void language plpgsql set search_path = '' as $$
 begin
   perform pgflow._send_events(array[_send_event.run_id], array[_send_event.event],
-                              array[_send_event.payload]);
+                              array[_send_event.payload::json]);
 end $$;
