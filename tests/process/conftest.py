@@ -1,4 +1,7 @@
-"""The daemon's house: `house.flow("a")`, `house.serve()`; all of it ends with the test."""
+"""
+The daemon's house: `house.flow("a")`, `house.serve()`; all of it ends with the test, and then the
+invariants hold, unless the test wrote into the tables.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from daemon_house import House
+from invariants import broken
 
 from pgflowd.testing.scratch import ScratchDatabase
 
@@ -16,3 +20,5 @@ def house(tmp_path: Path, database: ScratchDatabase) -> Iterator[House]:
     house = House(tmp_path, database.dsn)
     yield house
     house.close()
+    if not house.has_strangers:
+        assert broken(database.connect(), house.oracle, was_frozen=house.was_frozen) == []

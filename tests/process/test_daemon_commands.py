@@ -225,7 +225,10 @@ def test_rule_46_the_supervisor_has_no_line_to_the_database_and_runs_no_user_cod
     daemon = house.serve()
 
     importers = (house.directory / "importers").read_text().split()
-    query = "select application_name from pg_stat_activity where application_name like 't: %'"
+    query = """
+        select application_name from pg_stat_activity
+         where datname = current_database() and application_name like 't: %'
+    """
     names = {row[0] for row in database.connect().execute(query)}
 
     assert str(daemon.pid) not in importers

@@ -12,8 +12,9 @@ GIVEN_BACK_BEFORE = "requeued_count = 3, last_requeued_at = now(), permanently_s
 
 
 @pytest.fixture
-def conn(database):
+def conn(database, house):
     """A connection to a database with two flows that nobody serves."""
+    house.has_strangers = True
     conn = database.connect()
     for slug, timeout_s in (("short", 60), ("long", 7200)):
         conn.execute("select pgflow.create_flow(%s, timeout => %s)", (slug, timeout_s))

@@ -373,7 +373,10 @@ def proxy(database):
 
 
 def terminate_all(database, like="t: %"):
-    query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name like %s"
+    query = """
+        select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and application_name like %s
+    """
     return database.connect().execute(query, (like,)).rowcount
 
 
@@ -398,7 +401,10 @@ def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, datab
 
 
 def connected(database):
-    query = "select count(*) from pg_stat_activity where application_name like 't: %'"
+    query = """
+        select count(*) from pg_stat_activity
+         where datname = current_database() and application_name like 't: %'
+    """
     return database.connect().execute(query).fetchone()[0]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import oracle
 from invariants import broken
 from running_worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
 
@@ -31,9 +32,13 @@ StartWorker = Callable[..., RunningWorker]
 
 
 @pytest.fixture
-def start_worker(database: ScratchDatabase, tmp_path: Path) -> Iterator[StartWorker]:
+def start_worker(
+    database: ScratchDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StartWorker]:
     """Start a worker for a module with flows; the first one unless `flow` names another."""
     started: list[RunningWorker] = []
+    written = tmp_path / "oracle"
+    monkeypatch.setenv(oracle.VARIABLE, str(written))
 
     def start(
         module: str,
@@ -69,7 +74,8 @@ def start_worker(database: ScratchDatabase, tmp_path: Path) -> Iterator[StartWor
     for running in started:
         end_worker(running)
     if started and started[0].value("select to_regclass('pgmq.q_flow') is not null"):
-        assert broken(started[0].conn) == []
+        was_frozen = any(running.was_frozen for running in started)
+        assert broken(started[0].conn, written, was_frozen=was_frozen) == []
 
 
 @pytest.fixture

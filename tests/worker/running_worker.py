@@ -54,6 +54,7 @@ class RunningWorker:
         self._database, self._log = database, log
         self.conn = database.connect()
         self.heard: list[Any] = []
+        self.was_frozen = False  # beyond its lease: then its executions may overlap with others
 
     @property
     def pid(self) -> int:
@@ -143,6 +144,14 @@ class RunningWorker:
 
     def outcomes(self, run: str) -> list[str | None]:
         return [outcome for _, outcome, _ in self.attempts(run)]
+
+    def waits_for_a_lock(self) -> bool:
+        """Whether somebody waits for a table's lock that a test holds."""
+        query = """
+            select exists (select from pg_locks where not granted and database =
+              (select oid from pg_database where datname = current_database()))
+        """
+        return bool(self.value(query))
 
     # the log
 

@@ -175,7 +175,7 @@ def test_row_4_a_worker_killed_in_a_report_loses_nothing(start_worker):
     with worker.conn.transaction():
         worker.conn.execute("lock pgflow.runs in exclusive mode")
         worker.send(Wake())
-        until(lambda: worker.value("select count(*) from pg_locks where not granted"), 5)
+        until(worker.waits_for_a_lock)
         os.kill(worker.pid, signal.SIGKILL)
     until(lambda: not worker.processes())
     worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))

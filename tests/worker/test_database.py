@@ -125,8 +125,7 @@ def test_row_74_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_pa
     with worker.conn.transaction():
         worker.conn.execute("lock pgflow.runs in exclusive mode")
         gate.touch()
-        query = "select count(*) from pg_locks where not granted"
-        until(lambda: worker.value(query))
+        until(worker.waits_for_a_lock)
         query = "select last_heartbeat_at > %s from pgflow.workers"
         other = psycopg.connect(worker.conn.info.dsn, autocommit=True)
         until(lambda: other.execute(query, (beaten,)).fetchone() == (True,), 3)
