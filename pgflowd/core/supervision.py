@@ -57,14 +57,12 @@ def on_exit(tree: Tree, id: str, exit: Exit, now: float) -> Result:
     if child is None or not child.state.is_alive:
         return turn.result()
     count_waiting(turn)
-    child = turn.change(child, waiting_for=None, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
+    child = turn.change(child, waiting_for=None)
     note_waiting(turn)
     if child.state in {State.DRAINING, State.STOPPING} or _is_taken_along(tree, child):
         turn.bury(child)
-    elif child.spec.is_worker:
-        _end_of_worker(turn, child, exit)
     else:
-        _end_of_root(turn, child, exit)
+        _end_unasked(turn, child, exit)
     turn.settle()
     return turn.result()
 
@@ -98,6 +96,16 @@ def on_tick(tree: Tree, now: float) -> Result:
         turn.settle()
     judge_waiting(turn)
     return turn.result()
+
+
+def _end_unasked(turn: Turn, child: Child, exit: Exit) -> None:
+    """Remember why, unless it only wants a successor; then restart it, park it or give up."""
+    if exit.kind is not Kind.REPLACE:
+        child = turn.change(child, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
+    if child.spec.is_worker:
+        _end_of_worker(turn, child, exit)
+    else:
+        _end_of_root(turn, child, exit)
 
 
 def _is_taken_along(tree: Tree, child: Child) -> bool:

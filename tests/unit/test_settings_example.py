@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pgflowd import examples
 from pgflowd.core.settings import SECTIONS, Settings
 from pgflowd.core.settings_keys import keys_of
 from pgflowd.core.settings_show import json_schema, rows, toml_key, toml_value, variables
@@ -17,6 +19,7 @@ from pgflowd.shipped import shipped
 
 EXAMPLE = shipped("config") / "pgflowd.toml"
 KEYS = [(section, key) for section, kind in SECTIONS.items() for key in keys_of(kind)]
+REQUIRED = [("pgflowd", "flows")]  # no default would do
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +27,7 @@ def example() -> dict[str, Any]:
     return tomllib.loads(EXAMPLE.read_text())
 
 
-@pytest.mark.parametrize(("section", "key"), KEYS)
+@pytest.mark.parametrize(("section", "key"), [key for key in KEYS if key not in REQUIRED])
 def test_every_key_stands_in_the_example_with_its_default(
     example: dict[str, Any], section: str, key: str
 ) -> None:
@@ -37,10 +40,17 @@ def test_the_example_has_no_other_keys(example: dict[str, Any]) -> None:
 
 def test_the_example_gives_the_default_settings(tmp_path: Path) -> None:
     settings = load(config=str(EXAMPLE), environ={}, cwd=tmp_path)
+    settings = replace(settings, pgflowd=replace(settings.pgflowd, flows=()))
 
     for section in SECTIONS:
         assert getattr(settings, section) == getattr(Settings(), section)
     assert settings.warnings == ()
+
+
+def test_the_example_serves_every_example_flow(example: dict[str, Any]) -> None:
+    modules = {path.stem for path in Path(examples.__path__[0]).glob("*.py")} - {"__init__"}
+
+    assert sorted(example["pgflowd"]["flows"]) == [f"pgflowd.examples.{m}" for m in sorted(modules)]
 
 
 def test_every_key_of_the_example_has_a_comment() -> None:

@@ -245,6 +245,15 @@ def test_rule_16_a_restart_of_many_counts_once_for_the_root_and_never_for_a_work
     assert all(child.budget.count(0) == 0 for child in tree.workers)
 
 
+def test_rule_16_an_exit_that_was_asked_for_is_not_why_a_worker_was_restarted():
+    tree, _ = on_exit(running("a"), "worker a", CRASH, 0.0)
+    tree, _ = ready(tree, "worker a", now=0.1)
+    tree, _ = on_exit(tree, "listener", CRASH, 0.2)
+    tree, _ = ended(tree, "sweeper", "worker a", now=0.3)
+
+    assert tree.child("worker a").exits == ("killed by SIGKILL",)
+
+
 def test_rule_17_the_earlier_handled_first_takes_the_later_along():
     tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
     tree, _ = on_exit(tree, "sweeper", CRASH, 0.0)

@@ -1,0 +1,125 @@
+"""
+The example config runs the example flows: under load, with kills, and status tells the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from daemon_house import Daemon
+
+from pgflowd.host.proc import command_line
+from pgflowd.shipped import shipped
+from pgflowd.testing.until import until
+
+CONFIG = shipped("config") / "pgflowd.toml"
+STATES = {"starting", "healthy", "degraded", "draining", "stopping", "failed"}
+INPUTS: dict[str, dict[str, Any]] = {
+    "analyze_website": {"url": "https://example.com"},
+    "resize_images": {"count": 40},
+    "flaky_payment": {"order": "A-17", "amount": 42},
+}
+RUNS = 5  # of each flow
+
+
+class Watched:
+    """The daemon of `pgflowd serve -c config/pgflowd.toml`, asked again and again how it is."""
+
+    def __init__(self, house: Any) -> None:
+        house.environ |= {
+            "PGFLOWD__DATABASE__URL": house.dsn,
+            "PGFLOWD__SUPERVISOR__CONTROL": str(house.control("example")),
+        }
+        self.daemon = Daemon(house, "example", CONFIG, ())
+        house.daemons.append(self.daemon)
+        self.daemon.until("supervisor.ready")
+
+    def status(self) -> dict[str, Any]:
+        """Ask by command; whatever it says at any moment must be whole and true."""
+        done = self.daemon.command("status", "--json")
+        assert done.returncode == 0, done.stderr
+        said: dict[str, Any] = json.loads(done.stdout)
+        assert (said["schema_version"], said["pid"]) == (1, self.daemon.pid)
+        assert said["state"] in STATES
+        assert sorted(flow["slug"] for flow in said["flows"]) == sorted(INPUTS)
+        for kind, part in self.parts(said).items():
+            if part["state"] == "up":
+                self.check(kind, part)
+        are_up = {part["state"] for part in self.parts(said).values()} == {"up"}
+        assert are_up or said["state"] != "healthy"
+        return said
+
+    @staticmethod
+    def parts(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        flows = {f"worker {flow['slug']}": flow for flow in said["flows"]}
+        return {"listener": said["listener"], "sweeper": said["sweeper"], **flows}
+
+    @staticmethod
+    def check(kind: str, part: dict[str, Any]) -> None:
+        """A child that is up is a process of that name, unless it has ended since."""
+        title = command_line(part["pid"])
+        assert title is None or not title or f"pgflowd: {kind}" in title
+        assert 0 <= part.get("running", 0) <= part.get("max_concurrency", 0)
+
+    def kill(self, kind: str) -> None:
+        """Kill a child, and watch until another one has taken its place."""
+        old = self.parts(self.status())[kind]["pid"]
+        os.kill(old, signal.SIGKILL)
+        until(lambda: self.is_replaced(kind, old), 20)
+
+    def is_replaced(self, kind: str, old: int) -> bool:
+        part = self.parts(self.status())[kind]
+        return part["state"] == "up" and part["pid"] != old
+
+    def kill_a_runner(self, task: str) -> None:
+        title = f"pgflowd: runner {task}"
+        runners = [each for each in self.daemon.family() if title in (command_line(each.pid) or "")]
+        os.kill(runners[0].pid, signal.SIGKILL)
+
+
+def statuses(database: Any) -> dict[str, int]:
+    query = "select status, count(*) from pgflow.runs group by status"
+    return dict(database.connect().execute(query).fetchall())
+
+
+def sheets(database: Any) -> set[int]:
+    query = "select output #>> '{contact_sheet,pixels}' from pgflow.runs where flow_slug = %s"
+    return {int(row[0]) for row in database.connect().execute(query, ("resize_images",))}
+
+
+def started(database: Any, step: str) -> bool:
+    query = "select from pgflow.step_tasks where step_slug = %s and status = 'started' limit 1"
+    return database.connect().execute(query, (step,)).fetchone() is not None
+
+
+def test_the_example_config_serves_through_kills_and_status_tells_the_truth(house, database):
+    watched = Watched(house)
+    for flow, given in INPUTS.items():
+        database.client.start_flows(flow, [given] * RUNS)
+
+    until(lambda: started(database, "resize"), 10)
+    watched.kill_a_runner("resize_images/resize")
+    watched.kill("worker analyze_website")
+    watched.kill("listener")
+    until(lambda: watched.status() and statuses(database) == {"completed": 3 * RUNS}, 40)
+
+    assert sheets(database) == {40 * 400}
+    assert [r["error"].partition(" (")[0] for r in watched.daemon.events("task.crashed")] == [
+        "the runner crashed: killed by signal 9, SIGKILL"
+    ]
+    until(lambda: all(flow["running"] == 0 for flow in watched.status()["flows"]), 8)
+    said = watched.status()
+    assert said["state"] == "healthy"
+    told = [each["text"] for each in said["problems"] if each["flow"]]
+    assert told == ["restarted once: killed by SIGKILL, perhaps out of memory"]
+    assert {flow["slug"]: flow["restarts"] for flow in said["flows"]} == {
+        "analyze_website": 1,
+        "resize_images": 0,
+        "flaky_payment": 0,
+    }
+    assert sum(flow["completed_1m"] for flow in said["flows"]) > 0
+    watched.daemon.send(signal.SIGTERM)
+    assert watched.daemon.ended() == 0
