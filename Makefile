@@ -1,6 +1,7 @@
 # make demo    see it work          make test    prove a change
 # make lint    style and types      make peers   what the tests need besides Python packages
 # make bench   what it costs        make bench-quick
+# make chaos   break it at random, MINUTES=30 SEED=7
 #
 # Everything lands in .venv and tests/npm/node_modules. A second run installs nothing: the
 # stamps are older than their recipes only when pyproject.toml or package.json changed.
@@ -20,7 +21,7 @@ AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
 
 BENCHES = $(wildcard bench/*.py)
 
-.PHONY: demo test lint format bench bench-quick peers clean
+.PHONY: demo test lint format bench bench-quick chaos peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -42,6 +43,11 @@ bench: $(TEST_READY) $(PEERS_READY)
 
 bench-quick: $(TEST_READY) $(PEERS_READY)
 	for bench in $(BENCHES); do $(VENV)/bin/python $$bench --quick || exit 1; done
+
+chaos: $(TEST_READY)
+	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DAEMONS),--daemons $(DAEMONS)) \
+	  $(if $(SEED),--seed $(SEED))
 
 peers: $(PEERS_READY)
 

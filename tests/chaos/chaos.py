@@ -68,8 +68,9 @@ def _rage(world: World, seconds: float) -> None:
             _do_something_bad(world)
             next_fault = now() + world.chance.uniform(0.1, 1.5)
         if now() >= next_look:
+            began = now()
             _look(world)
-            next_look = now() + LOOK_S
+            next_look = now() + max(LOOK_S, 20 * (now() - began))
         rest(0.02)
 
 
@@ -106,7 +107,11 @@ def _settle(world: World) -> None:
 
     def settled() -> bool:
         world.look_after_daemons()
-        return world.count_open() == 0
+        try:
+            return world.count_open() == 0
+        except psycopg.Error:
+            world.drop_line()
+            return False
 
     until(settled, SETTLE_S)
     world.say("all runs have ended")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
-from chaos_world import KINDS, PROFILE, Place, World, signalled
+from chaos_world import KINDS, PROFILE, ROOM, Place, World, signalled
 
 Fault = Callable[[World, Place], str]
 
@@ -78,10 +78,10 @@ def disk_full(world: World, place: Place) -> str:
     seconds = world.chance.choice((0.5, 2, 5))
 
     def room_again() -> None:
-        if not world.resize("4g"):
+        if not world.resize(ROOM):
             world.troubles.append("the disk could not be made larger again")
 
-    world.later(seconds, room_again)
+    world.hold_up_all(seconds, room_again)
     return f"for {seconds} s"
 
 
@@ -141,7 +141,7 @@ def locks(world: World, place: Place) -> str:
         holder.close()
         return ""
 
-    world.later(seconds, holder.close)
+    world.hold_up_all(seconds, holder.close)
     return f"{table} for {seconds} s"
 
 

@@ -57,17 +57,18 @@ PROFILE: dict[str, dict[str, Any]] = {
     "logging": {"level": "info"},
 }
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
+ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
 
 Given = Callable[[random.Random], Any]
-RUNS: dict[str, tuple[int, str, Given]] = {  # how often, how it must end, what it is given
+RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, what it is given
     "chain": (6, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(100)}),
     "Maps": (4, "completed", lambda chance: {"n": chance.choice((0, 1, 3, 20))}),
     "doomed": (2, "failed", lambda chance: {"s": chance.random()}),
     "unlucky": (3, "completed", lambda chance: list(range(chance.randrange(8)))),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
-    "floods": (1, "completed", lambda chance: {}),
+    "floods": (0.3, "completed", lambda chance: {}),
 }
 
 
@@ -101,7 +102,7 @@ class Place:
             "CHAOS_LEDGER": str(world.ledger),
             "CHAOS_SLEEP": world.sleep,
             "CHAOS_CLOCK": str(self.clock),
-            "PYTHONPATH": str(HERE / "clock"),
+            "PYTHONPATH": os.pathsep.join([str(HERE / "clock"), os.environ.get("PYTHONPATH", "")]),
         }
         self.asked_to_end = False
         self.killed = False
@@ -141,7 +142,7 @@ class World:
         self.in_doubt: dict[str, str] = {}
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
-        self._aloud = aloud
+        self._aloud, self._said = aloud, ""
         self._story = (self.directory / "story").open("w")
         self._order = itertools.count()
         self._undo: list[tuple[float, int, Callable[[], None]]] = []
@@ -181,6 +182,11 @@ class World:
         if self._aloud:
             os.write(1, line.encode())
 
+    def _say_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self.say(text)
+
     # the database
 
     @property
@@ -206,13 +212,14 @@ class World:
         disk = self.directory / "disk"
         disk.mkdir()
         owner = look_owner(self.directory / "server")
-        given = f"size=4g,mode=0700,uid={owner[0]},gid={owner[1]}"
+        given = f"size={ROOM},mode=0700,uid={owner[0]},gid={owner[1]}"
         mount = ["mount", "-t", "tmpfs", "-o", given, "tmpfs", str(disk)]
         done = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
         return disk if done else None
 
-    def resize(self, option: str) -> bool:
-        resize = ["mount", "-o", f"remount,size={option}", str(self.disk)]
+    def resize(self, size: str) -> bool:
+        """Make the small disk as large as this."""
+        resize = ["mount", "-o", f"remount,size={size}", str(self.disk)]
         return subprocess.run(resize, capture_output=True).returncode == 0
 
     def _make_database(self) -> None:
@@ -229,6 +236,7 @@ class World:
     def restart_server(self, number: int, down_s: float) -> None:
         """Stop the server by a signal, and start it again after a while."""
         self.drop_line()
+        self.resize(ROOM)  # recovery needs some
         began, postmaster = now(), look(self.server.pid)
         os.kill(self.server.pid, number)
         until(lambda: is_gone(postmaster), 30)
@@ -250,7 +258,7 @@ class World:
             for _ in range(wanted):
                 self._start_run()
         except (psycopg.Error, OSError) as error:
-            self.say(f"no run was started: {str(error).strip().splitlines()[0]}")
+            self._say_once(f"no run was started: {str(error).strip().splitlines()[0][:60]}")
             self.drop_line()
 
     def _start_run(self) -> None:
@@ -301,6 +309,16 @@ class World:
             self.windows.append(Window(place.name, began, now() + 3))
 
         self.later(seconds, behave)
+
+    def hold_up_all(self, seconds: float, release: Callable[[], object]) -> None:
+        """The database answers nobody, or refuses what each beat needs, for a while."""
+        began = now()
+
+        def go_on() -> None:
+            release()
+            self.windows.append(Window("", began, now() + 3))
+
+        self.later(seconds, go_on)
 
     def look_after_daemons(self) -> None:
         """Start again who has ended; who ended for no reason is trouble."""
