@@ -24,6 +24,7 @@ def codes(database):
 
 
 def test_row_63_old_code_runs_until_the_reload_and_then_new_code_everywhere(house, database):
+    """Row 63."""
     house.module("alpha", MODULE.format(code="old"))
     daemon = house.serve(worker={"max_tasks_per_runner": 1, "max_concurrency": 3})
     assert codes(database) == {"old"}
@@ -37,6 +38,7 @@ def test_row_63_old_code_runs_until_the_reload_and_then_new_code_everywhere(hous
 
 
 def test_row_63_a_worker_that_is_restarted_has_the_new_code(house, database):
+    """Row 63."""
     house.module("alpha", MODULE.format(code="old"))
     daemon = house.serve(worker={"max_concurrency": 3})
     assert codes(database) == {"old"}

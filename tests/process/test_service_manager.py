@@ -48,6 +48,7 @@ def manager(house):
 
 
 def test_rule_7_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, manager):
+    """Row 38."""
     house.flow("alpha")
     daemon = house.start()
     daemon.until("child.started", child="worker alpha")
@@ -103,6 +104,7 @@ def test_a_long_drain_extends_its_time(house, manager, database):
 
 
 def test_rule_48_p25_the_watchdog_is_fed_by_the_loop_alone(house, manager):
+    """Rows 15 and 38."""
     house.flow("alpha")
     daemon = house.serve()
     before = manager.count("WATCHDOG=1")
@@ -120,6 +122,7 @@ def test_rule_48_p25_the_watchdog_is_fed_by_the_loop_alone(house, manager):
 
 
 def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database):
+    """Row 15."""
     house.flow("alpha")
     daemon = house.serve()
     run_id = start_marked(house, database, s=0.5)
@@ -131,6 +134,7 @@ def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database)
 
 
 def test_no_child_can_speak_to_the_service_manager(house, manager, database):
+    """Row 38."""
     source = """
 import os
 from pgflowd import Flow

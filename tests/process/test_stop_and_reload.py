@@ -65,6 +65,7 @@ def test_rules_28_and_32_term_drains_in_reverse_order_and_exits_0(house, databas
 
 
 def test_an_idle_daemon_ends_within_a_second(house, database):
+    """Row 22."""
     house.flow("alpha")
     daemon = house.serve()
     told = time.monotonic()
@@ -88,6 +89,7 @@ def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, d
 
 
 def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
+    """Row 23."""
     house.flow("alpha")
     daemon = house.serve(worker={"max_concurrency": 4}, supervisor={"drain_timeout": "20s"})
     path = house.directory / "marks"
@@ -109,6 +111,7 @@ def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
 
 
 def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, database):
+    """Row 24."""
     house.flow("alpha", attempts=1)
     first = house.serve("one", supervisor={"drain_timeout": "200ms"})
     run_id = start_marked(house, database, s=1.5)
@@ -123,6 +126,7 @@ def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, databas
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
+    """Row 25."""
     house.flow("alpha")
     daemon = house.serve(supervisor={"drain_timeout": "1m"})
     run_id = start_marked(house, database, s=30)
@@ -138,6 +142,7 @@ def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, 
 
 
 def test_rule_32_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
+    """Row 25."""
     house.flow("alpha")
     daemon = house.serve()
     start_marked(house, database, s=30)
@@ -150,6 +155,7 @@ def test_rule_32_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, data
 
 
 def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, database):
+    """Row 28."""
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -480,6 +486,7 @@ def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_da
 
 
 def test_rules_43_and_45_a_reload_replaces_what_changed_and_nothing_else(house, database):
+    """Row 27."""
     for slug in ("alpha", "beta", "gamma"):
         house.flow(slug)
     house.module("broken", "import no_such_module\n")
@@ -512,6 +519,7 @@ def test_rules_43_and_45_a_reload_replaces_what_changed_and_nothing_else(house, 
 
 
 def test_rule_43_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, database):
+    """Rows 27 and 37."""
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -603,6 +611,7 @@ def test_rule_45_a_stop_goes_before_a_reload(house, database):
 
 
 def test_rule_30_a_worker_that_dies_right_after_term_costs_no_time(house, database):
+    """Row 31."""
     house.flow("alpha")
     for _ in range(5):
         daemon = house.serve()
@@ -640,6 +649,7 @@ def is_in_a_call(pid):
 
 
 def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
+    """Row 26."""
     house.flow("alpha", attempts=1)
     daemon = house.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
     start_marked(house, database, s=30)
@@ -683,6 +693,7 @@ def test_a_disabled_flow_is_shown_and_not_started(house, database):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
 def test_as_pid_1_of_a_container_it_reaps_strangers_and_obeys_term(house, database):
+    """Row 32."""
     house.flow("alpha")
     config = house.config()
     log = (house.directory / "one.log").open("wb")

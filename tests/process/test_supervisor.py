@@ -43,6 +43,7 @@ def test_p1_rules_4_and_7_it_is_ready_when_all_are_up_in_this_order(house, datab
 
 
 def test_p2_rules_13_to_16_a_dead_listener_takes_all_after_it_along(house, database):
+    """Row 8."""
     house.flow("alpha")
     house.flow("beta")
     daemon = house.serve()
@@ -84,6 +85,7 @@ def attempts(database, run_id):
 def test_p3_rules_11_and_12_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(
     house, database
 ):
+    """Rows 3 and 20."""
     for slug in ("alpha", "beta", "gamma"):
         house.flow(slug)
     daemon = house.serve()
@@ -144,6 +146,7 @@ def test_rule_12_the_dead_are_remembered_through_a_restart_of_the_sweeper(house,
 
 
 def test_p5_rule_35_a_dead_supervisor_leaves_nobody_behind(house, database):
+    """Row 19."""
     house.flow("alpha")
     daemon = house.serve()
     path = house.directory / "marks"
@@ -194,6 +197,7 @@ def detached(house, database):
 
 
 def test_rules_34_and_35_nothing_that_fled_outlives_a_killed_supervisor(house, database):
+    """Row 19."""
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -205,6 +209,7 @@ def test_rules_34_and_35_nothing_that_fled_outlives_a_killed_supervisor(house, d
 
 
 def test_rule_11_nothing_that_fled_outlives_a_killed_worker(house, database):
+    """Rows 3 and 20."""
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -230,6 +235,7 @@ def test_rule_34_nothing_that_fled_outlives_a_stop(house, database):
 def test_rule_35_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_start(
     house, database
 ):
+    """Row 21."""
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -280,6 +286,7 @@ def test_p15_rule_26_the_only_worker_being_parked_for_crashing_the_daemon_gives_
 def test_p15_rules_20_and_27_the_root_gives_up_at_the_21st_restart_in_reverse_order(
     house, database
 ):
+    """Row 30."""
     house.flow("alpha")
     daemon = house.serve(
         supervisor={"backoff_min": "1ms", "backoff_max": "1ms", "max_restarts": 20}
@@ -320,6 +327,7 @@ def _age_s(moment):
 
 
 def test_p17_rules_3_and_24_a_module_that_raises_is_parked_and_the_others_work(house, database):
+    """Row 62."""
     house.flow("alpha")
     house.module("broken", "import no_such_module\n")
     house.flow("beta")
@@ -341,6 +349,7 @@ def is_completed_soon(database, run_id):
 
 
 def test_rule_3_modules_that_die_or_hang_at_import_hide_no_other(house, database):
+    """Rows 18 and 62."""
     house.module("dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     house.module("hangs", "import time\ntime.sleep(1000)\n")
     house.module("leaves", "raise SystemExit(3)\n")
@@ -358,6 +367,7 @@ def test_rule_3_modules_that_die_or_hang_at_import_hide_no_other(house, database
 
 
 def test_rule_7_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, database):
+    """Row 37."""
     house.module("empty", "x = 1\n")
     house.module("broken", "import no_such_module\n")
     house.entries.append("not_there:flow")
@@ -370,6 +380,7 @@ def test_rule_7_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(hous
 
 
 def test_rule_8_a_second_daemon_exits_75_and_starts_nothing(house, database):
+    """Row 33."""
     house.flow("alpha")
     first = house.serve()
 
@@ -381,6 +392,7 @@ def test_rule_8_a_second_daemon_exits_75_and_starts_nothing(house, database):
 
 
 def test_rule_8_with_another_name_both_work_and_a_stale_socket_is_replaced(house, database):
+    """Rows 33 and 34."""
     house.flow("alpha")
     first, second = house.serve("one"), house.serve("two")
     ids = {daemon.ask()["flows"][0]["worker_id"] for daemon in (first, second)}
@@ -421,6 +433,7 @@ def test_rule_31_children_ignore_int_and_term(house, database):
 
 
 def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
+    """Row 16."""
     house.flow("alpha")
     daemon = house.serve(
         supervisor={"hang_timeout": "7s"},

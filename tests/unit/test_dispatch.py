@@ -162,6 +162,7 @@ def test_after_sigterm_an_outcome_only_shortens_the_wait():
 
 
 def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
+    """Row 43."""
     play = Play()
     play.busy(1)
 
@@ -174,6 +175,7 @@ def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
 
 
 def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
+    """Row 17."""
     play = Play(max_concurrency=1)
     play.busy(1, timeout_s=1.0)
     play.tell(on.Tick(), after_s=1.0)
@@ -188,6 +190,7 @@ def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost
 
 
 def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
+    """Row 10."""
     play = Play()
     play.claim(1)
 
@@ -199,6 +202,7 @@ def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
 
 
 def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
+    """Row 36."""
     play = Play(backoff_min_s=0.1, max_concurrency=1)
     pauses = []
     for token in range(1, 5):
@@ -425,6 +429,7 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
 
 
 def test_row_26_a_quick_stop_ends_even_if_nobody_answers():
+    """Row 26."""
     play = Play(kill_grace_s=0.5)
     play.busy(1)
     play.tell(on.StopAsked())

@@ -28,6 +28,7 @@ MAP = """
 
 
 def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_worker):
+    """Row 60."""
     body = "time.sleep(0.995 + item * 0.00005)"
     module = MAP.format(timeout=1, body=body).replace("max_attempts=3", "max_attempts=1")
     module = module.replace("@flow.map", "@flow.map(when_exhausted='skip')")
@@ -60,6 +61,7 @@ def test_p21_two_workers_and_one_is_killed_halfway(start_worker):
 
 
 def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker, tmp_path):
+    """Row 14."""
     gate = tmp_path / "gate"
     body = f"open({str(tmp_path)!r} + f'/{{ctx.token}}', 'w').close()\n        " + (
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
@@ -98,6 +100,8 @@ def test_row_44_a_fork_bomb_is_frozen_and_killed(start_worker):
 
 
 def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
+    """Row 35."""
+
     def poor() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
@@ -154,6 +158,7 @@ def test_row_96_odd_inputs_are_plain_data(start_worker):
 
 
 def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
+    """Row 2."""
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     os.kill(worker.zygote, signal.SIGSTOP)
     run = worker.start_run([1])
@@ -169,6 +174,7 @@ def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
 
 
 def test_row_4_a_worker_killed_in_a_report_loses_nothing(start_worker):
+    """Row 4."""
     module = MAP.format(timeout=20, body="return item")
     worker = start_worker(module)
     run = start_run(worker.conn, "flow", [1])

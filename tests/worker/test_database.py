@@ -98,6 +98,7 @@ def test_row_70_a_deadline_holds_while_the_database_hangs(start_worker, proxy, t
 
 
 def test_row_5_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy, tmp_path):
+    """Row 5."""
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -217,6 +218,7 @@ def test_p14_rule_2_a_stop_is_obeyed_while_the_database_cannot_be_reached(
 
 
 def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, tmp_path):
+    """Row 26."""
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun = tmp_path / "begun"
     worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -257,6 +259,7 @@ def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
 
 
 def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
+    """Row 13."""
     worker = start_worker(FLOW)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -363,6 +366,7 @@ def test_row_92_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
 
 
 def test_row_6_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
+    """Row 6."""
     module = """
         import os, signal
         from pgflowd import Flow

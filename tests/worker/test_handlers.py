@@ -37,6 +37,7 @@ def failure(worker, run, within_s: float = 12.0):
 
 
 def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_worker):
+    """Row 39."""
     worker = start_worker(one_step("time.sleep(600)", timeout=1))
 
     run = worker.start_run()
@@ -49,6 +50,7 @@ def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_w
 
 
 def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, tmp_path):
+    """Row 39."""
     body = """
         open(run["pid"], "w").write(str(os.getpid()))
         while True: pass
@@ -64,6 +66,7 @@ def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, 
 
 
 def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
+    """Row 40."""
     worker = start_worker(one_step("import re; re.match(r'(a+)+$', 'a' * 40 + 'b')", timeout=1))
 
     run = worker.start_run()
@@ -75,6 +78,7 @@ def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
 def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
     start_worker, tmp_path
 ):
+    """Rows 41 and 42."""
     body = """
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             try: signal.signal(number, signal.SIG_IGN)
@@ -97,6 +101,7 @@ def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
 
 
 def test_row_43_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(start_worker):
+    """Row 43."""
     body = """
         daemon = subprocess.Popen(["setsid", "sh", "-c", "sleep 600 & sleep 600"])
         return daemon.pid
@@ -125,6 +130,7 @@ def test_row_43_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(star
     ],
 )
 def test_row_45_p9_rule_38_a_crash_says_how(start_worker, body, text):
+    """Row 45."""
     worker = start_worker(one_step(body))
 
     outcome, message = failure(worker, worker.start_run())
@@ -140,6 +146,7 @@ def test_a_segfault_leaves_the_line_it_happened_in(start_worker):
 
 
 def test_row_11_p6_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
+    """Row 11."""
     worker = start_worker(one_step("ctx.attempt == 1 and os.kill(os.getpid(), 9)", attempts=2))
     zygote = worker.zygote
 
@@ -174,6 +181,7 @@ RUDE_ERRORS = """
     ],
 )
 def test_row_46_whatever_is_raised_is_reported_cleaned_and_cut(start_worker, error, text):
+    """Row 46. And of 45: `sys.exit` is a failure like any other."""
     worker = start_worker(one_step(RUDE_ERRORS.format(error=error)))
 
     outcome, message = failure(worker, worker.start_run())
@@ -216,6 +224,7 @@ def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay)
     ],
 )
 def test_rows_53_54_an_output_that_is_no_json_is_told_with_its_place(start_worker, value, text):
+    """Rows 53 and 54."""
     worker = start_worker(one_step(f"return {value}", timeout=30))
 
     outcome, message = failure(worker, worker.start_run(), 40)
@@ -225,6 +234,7 @@ def test_rows_53_54_an_output_that_is_no_json_is_told_with_its_place(start_worke
 
 @pytest.mark.parametrize("value", ["None", "[]", "0", "''", "'\\u2028</script>'", "'x' * 2000000"])
 def test_row_55_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
+    """Row 55."""
     worker = start_worker(one_step(f"return {value}"))
 
     run = worker.start_run()
@@ -242,6 +252,7 @@ def test_row_55_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
     ],
 )
 def test_row_48_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worker, write):
+    """Row 48."""
     body = f"""
         import socket
         names = [int(name) for name in sorted(os.listdir("/proc/self/fd"))[:-1] if int(name) > 2]
@@ -259,6 +270,7 @@ def test_row_48_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worke
 
 
 def test_row_58_handlers_may_use_threads_processes_and_loops(start_worker):
+    """Row 58."""
     body = """
         import asyncio, multiprocessing, threading
         async def two(): return 2
@@ -277,6 +289,7 @@ def test_row_58_handlers_may_use_threads_processes_and_loops(start_worker):
 
 
 def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
+    """Row 59."""
     body = """
         found = {}
         for name in os.listdir("/proc/self/fd"):

@@ -38,6 +38,7 @@ ONCE = MODULE.format(attempts=1)
 
 
 def test_row_64_rule_36_a_runner_is_replaced_after_so_many_tasks(start_worker):
+    """Row 64."""
     worker = start_worker(TASKS, max_concurrency=1, max_tasks_per_runner=5)
 
     run = worker.start_run([{}] * 23)
@@ -48,6 +49,7 @@ def test_row_64_rule_36_a_runner_is_replaced_after_so_many_tasks(start_worker):
 
 
 def test_row_64_rule_36_an_idle_runner_ends(start_worker):
+    """Row 64."""
     worker = start_worker(TASKS, runner_idle_s=0.3)
 
     worker.output(worker.start_run([{}]))
@@ -122,6 +124,7 @@ RUDE = """
     ],
 )
 def test_row_50_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
+    """Row 50."""
     worker = start_worker(RUDE, max_concurrency=1)
 
     run = worker.start_run({"do": do})
@@ -130,6 +133,7 @@ def test_row_50_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
 
 
 def test_row_51_a_runner_that_grows_is_retired(start_worker):
+    """Row 51."""
     module = """
         import os
         from pgflowd import Flow
@@ -149,6 +153,7 @@ def test_row_51_a_runner_that_grows_is_retired(start_worker):
 
 
 def test_row_52_the_kernel_chooses_runners_first(start_worker):
+    """Row 52."""
     worker = start_worker(TASKS, oom_score_adj=321)
     worker.output(worker.start_run([{}]))
 
@@ -173,6 +178,7 @@ def test_titles_tell_what_each_process_does(start_worker, tmp_path):
 
 
 def test_row_12_an_idle_runner_that_dies_is_replaced_without_a_report(start_worker):
+    """Row 12."""
     worker = start_worker(TASKS)
     worker.output(worker.start_run([{}]))
 
@@ -215,6 +221,7 @@ def test_ctx_stopping_is_set_when_the_daemon_drains(start_worker, tmp_path):
 
 
 def test_p12_row_24_a_task_longer_than_the_drain_is_released_unspent(start_worker, tmp_path):
+    """Row 24."""
     begun = tmp_path / "begun"
     worker = start_worker(ONCE)
     run = worker.start_run([{"sleep": 60, "touch": str(begun)}])
@@ -258,6 +265,7 @@ def test_tasks_that_wait_for_a_runner_are_given_back_at_a_stop(start_worker, tmp
 def test_row_9_rule_39_when_the_zygote_dies_its_runners_do_and_their_tasks_are_reported(
     start_worker,
 ):
+    """Row 9."""
     worker = start_worker(TASKS)
     run = worker.start_run([{"sleep": 30}] * 4)
     until(lambda: len(worker.processes("#")) == 4)
@@ -272,6 +280,7 @@ def test_row_9_rule_39_when_the_zygote_dies_its_runners_do_and_their_tasks_are_r
 
 
 def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
+    """Row 10."""
     worker = start_worker(TASKS)
     worker.output(worker.start_run([{}]))
 
@@ -282,6 +291,7 @@ def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
 
 
 def test_row_3_a_killed_worker_takes_everything_along(start_worker, tmp_path):
+    """Row 3."""
     worker = start_worker(TASKS)
     worker.start_run([{"sleep": 30}] * 3)
     until(lambda: len(worker.processes("#")) == 3)
@@ -363,6 +373,7 @@ def test_rule_39_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worke
 
 
 def test_row_61_a_module_with_threads_is_imported_in_each_runner(start_worker):
+    """Row 61."""
     module = """
         import os, threading, time
         from pgflowd import Flow
@@ -380,6 +391,7 @@ def test_row_61_a_module_with_threads_is_imported_in_each_runner(start_worker):
 
 
 def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
+    """Row 61."""
     module = """
         import socket
         from pgflowd import Flow
@@ -409,6 +421,7 @@ def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
 def test_row_62_rule_24_a_module_that_cannot_be_imported_is_told_and_exits_78(
     start_worker, line, text
 ):
+    """Row 62."""
     worker = start_worker(line, ready=False)
 
     assert worker.ended() == 78
@@ -426,6 +439,7 @@ def test_rule_2_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
 
 
 def test_row_49_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_worker):
+    """Row 49."""
     module = """
         import os
         from pgflowd import Flow
@@ -491,6 +505,7 @@ def test_a_handler_has_a_connection_of_its_own(start_worker, database):
 
 
 def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
+    """Row 50."""
     module = """
         import string, sys
         from pgflowd import Flow
@@ -512,6 +527,7 @@ def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
 
 
 def test_row_47_an_exception_that_cannot_be_pickled_is_reported_like_any_other(start_worker):
+    """Row 47."""
     module = """
         from pgflowd import Flow
         flow = Flow("flow", max_attempts=1)

@@ -56,6 +56,7 @@ MAPS = """
 
 
 def test_row_57_a_map_of_nothing_completes(start_worker):
+    """Row 57."""
     worker = start_worker(MAPS)
 
     run = worker.start_run({"items": []})
@@ -74,6 +75,7 @@ def test_row_57_a_map_of_thousands_completes_in_order(start_worker):
 
 
 def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker):
+    """Row 56."""
     worker = start_worker(MAPS)
 
     wrong = worker.start_run({"items": {"not": "an array"}})

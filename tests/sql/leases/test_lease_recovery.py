@@ -80,6 +80,7 @@ def test_a_dead_worker_that_held_nothing_gives_nothing_back(any_core: House) -> 
 
 
 def test_several_sweeps_give_each_lost_task_back_once(any_core: House) -> None:
+    """Row 7."""
     house = any_core
     flow = house.flow("m*")
     house.start(flow, list(range(200)))
