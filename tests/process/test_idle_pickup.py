@@ -1,0 +1,84 @@
+"""How soon an idle daemon begins what was started, with the bounds of P23 (failures.md)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from pgflowd.testing.until import until
+
+FLOW = """
+from pgflowd import Flow
+flow = Flow("flow", base_delay=1)
+
+@flow.step
+def work(run, ctx):
+    if run and ctx.attempt == 1:
+        raise ValueError("again, after 2 s")
+    return 1
+"""
+LATER = """
+
+@flow.step(start_delay=1)
+def later(work): return work
+"""
+RUNS = 40
+SOON = timedelta(milliseconds=200)
+LATE = timedelta(milliseconds=500)
+
+
+def waited(conn: Any, step: str = "work") -> list[timedelta]:
+    """How long each task waited from the moment it might start to its claim; ascending."""
+    query = """
+        select attempt.started_at - task.queued_at
+               - make_interval(secs => coalesce(step.opt_start_delay, 0))
+          from pgflowd.attempts as attempt
+          join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+          join pgflow.steps as step on step.flow_slug = task.flow_slug
+                                   and step.step_slug = task.step_slug
+         where step.step_slug = %s and attempt.attempt = 1 order by 1
+    """
+    return [row[0] for row in conn.execute(query, (step,)).fetchall()]
+
+
+def test_p23_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
+    house.module("flows", FLOW)
+    house.serve(worker={"heartbeat_interval": "600ms", "notify_fallback": "1m"})
+    conn = database.connect()
+
+    for _ in range(RUNS):
+        database.client.start_flow_sync("flow", 0, timeout=10)
+
+    assert waited(conn)[RUNS * 95 // 100 - 1] < SOON
+
+
+def test_p23_without_the_trigger_it_looks_when_notify_fallback_is_over(house, database):
+    house.module("flows", FLOW)
+    house.serve(worker={"notify_fallback": "1s"})
+    conn = database.connect()
+    conn.execute("alter table pgmq.q_flow disable trigger pgflowd_notify")
+
+    database.client.start_flow_sync("flow", 0, timeout=10)
+
+    [wait] = waited(conn)
+    assert wait < timedelta(seconds=1) + LATE
+
+
+def test_p23_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
+    house.module("flows", FLOW + LATER)
+    house.serve(worker={"notify_fallback": "1m"})
+    conn = database.connect()
+
+    for run in database.client.start_flows("flow", [0, 1, 1]):
+        until(lambda run=run: database.client.get_run(run.run_id).status == "completed", 10)
+
+    delays = waited(conn, "later")
+    assert timedelta(0) <= delays[0] and delays[-1] < LATE
+    query = """
+        select second.started_at - first.ended_at from pgflowd.attempts as first
+          join pgflowd.attempts as second using (run_id, step_slug, task_index)
+         where first.attempt = 1 and second.attempt = 2
+    """
+    retries = [row[0] - timedelta(seconds=2) for row in conn.execute(query).fetchall()]
+    assert len(retries) == 2
+    assert all(timedelta(0) <= late < LATE for late in retries)
