@@ -38,9 +38,10 @@ class Broken(AssertionError):
 def survive(seed: int, seconds: float, daemons: int, *, aloud: bool = False) -> dict[str, object]:
     """Let it rage, let it settle, and judge; returns what happened, in numbers."""
     again = f"make chaos SECONDS={seconds:g} DAEMONS={daemons} SEED={seed}"
-    world = World(seed, daemons, aloud=aloud)
+    world = World(seed, aloud=aloud)
     fine = False
     try:
+        world.create(daemons)
         _rage(world, seconds)
         _settle(world)
         _stop(world)

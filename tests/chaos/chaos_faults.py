@@ -100,6 +100,8 @@ def clock(world: World, place: Place) -> str:
 
 def reload(world: World, place: Place) -> str:
     """A storm of SIGHUP, with a config that was broken or changed meanwhile."""
+    if not place.listens():
+        return ""
     good = place.daemon.config.read_text()
     how = world.chance.choice(("same", "broken", "changed"))
     count = world.chance.choice((1, 5, 20))
@@ -117,6 +119,8 @@ def reload(world: World, place: Place) -> str:
 
 def drain(world: World, place: Place) -> str:
     """SIGTERM, and a second one or SIGQUIT for the impatient; then the daemon starts again."""
+    if not place.listens():
+        return ""
     numbers = world.chance.choice(
         ((signal.SIGTERM,), (signal.SIGTERM,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGQUIT,))
     )

@@ -113,6 +113,11 @@ class Place:
         self.daemon = self.house.start(self.name, **PROFILE)
         return self.daemon
 
+    def listens(self) -> bool:
+        """Whether its supervisor can hear signals yet: a program that is being loaded cannot."""
+        with self.daemon.log.open(errors="replace") as log:
+            return "supervisor.started" in log.read(8192)
+
     def rewrite_config(self, text: str) -> None:
         self.daemon.config.write_text(text)
 
@@ -128,7 +133,7 @@ class Place:
 class World:
     """All of it. `say` writes the story down."""
 
-    def __init__(self, seed: int, daemons: int, *, aloud: bool = False) -> None:
+    def __init__(self, seed: int, *, aloud: bool = False) -> None:
         self._seed, self._taken = seed, 0
         self.chance = self.luck_of_runs = random.Random(seed)
         room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
@@ -148,11 +153,17 @@ class World:
         self._undo: list[tuple[float, int, Callable[[], None]]] = []
         self._conn: psycopg.Connection[Any] | None = None
         self._next_start = 0.0
+        self.disk: Path | None = None
+        self.places: list[Place] = []
         self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
         self.server.__enter__()
+
+    def create(self, daemons: int) -> None:
+        """Make the database, and start the daemons."""
         self.disk = self._small_disk()
         self._make_database()
-        self.places = [Place(self, f"d{number}") for number in range(daemons)]
+        for number in range(daemons):
+            self.places.append(Place(self, f"d{number}"))
         for place in self.places:
             place.daemon.until("supervisor.ready", within_s=60)
 
