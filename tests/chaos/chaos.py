@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import secrets
+import signal
 import sys
 from pathlib import Path
 
@@ -137,6 +138,8 @@ def main() -> None:
     parser.add_argument("--daemons", type=int, default=3)
     parser.add_argument("--seed", type=int)
     asked = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # which tidies up
+        signal.signal(number, signal.default_int_handler)
     seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
     seconds = asked.minutes * 60 + asked.seconds or 60
     try:
