@@ -393,7 +393,7 @@ def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, datab
     before = daemon.pids()
     run_id = start_marked(house, database, s=0.7)
 
-    for _ in range(5):
+    for _ in range(20):
         assert terminate_all(database)
         until(lambda: connected(database) >= 3)
 
