@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(SIGNS.values())}]) [^│]*?(?=\s*│|  |$)")
 _STATUS_OF = {sign: status for status, sign in SIGNS.items()}
-_OWN_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OWN_FRAME = re.compile(r'File "(?P<file>[^"<][^"]*)", line (?P<line>\d+)(?P<is_last_call_last>,?)')
 _LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|pgflowd|python3\.\d+)/")
 
 
@@ -46,7 +46,10 @@ def place_of(traceback: str | None) -> str | None:
     """Where in the user's own code an error was raised."""
     frames = list(_OWN_FRAME.finditer(traceback or ""))
     own = [match for match in frames if not _LIBRARY.search(match["file"])]
-    return f"{own[-1]['file']}:{own[-1]['line']}" if own else None
+    if not own:
+        return None
+    last = own[-1 if own[0]["is_last_call_last"] else 0]  # a stack of a runner is upside down
+    return f"{last['file']}:{last['line']}"
 
 
 def last_error(

@@ -66,7 +66,8 @@ def show_screen(app: App, view: View) -> None:
     elif view.run.has_ended and not _says(text, why(view.run)):
         _labelled(app, "why", why(view.run) or "")
     if text:
-        _labelled(app, "last error", f"{text}   {_from_here(place)}" if place else text)
+        is_new = place is not None and place not in text
+        _labelled(app, "last error", f"{text}   {_from_here(place or '')}" if is_new else text)
     if view.attempts is not None:
         _attempts(app, view)
 

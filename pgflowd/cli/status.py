@@ -17,7 +17,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_line import NotRunning, ask, socket_path
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
-from pgflowd.cli.status_screen import problem_lines, status_lines, tree_lines
+from pgflowd.cli.status_screen import database_lines, problem_lines, status_lines, tree_lines
 from pgflowd.core.settings_units import parse_duration
 from pgflowd.errors import PgflowdError, Unreachable
 
@@ -114,16 +114,16 @@ def _show_database(app: App) -> None:
         return
     app.note(f"no daemon is running at {socket_path(app)}; this is what the database says")
     database = said["database"]
-    app.say(f"database  {database['state']}  {database.get('server') or ''}".rstrip())
+    app.say("\n".join(database_lines(database, app.out)))
     rows = [[flow["slug"], str(flow["queued"])] for flow in said["flows"]]
     if rows:
         app.table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
     for line in problem_lines(said["problems"], app.out):
-        app.say(app.out.folded(line))
+        app.say(line)
 
 
 def _without_daemon(app: App) -> dict[str, Any]:
-    database: dict[str, Any] = {"state": "down", "server": None, "schema": None}
+    database: dict[str, Any] = {"state": "down", "server": None, "place": None, "schema": None}
     flows: list[dict[str, Any]] = []
     problems: list[dict[str, Any]] = []
     try:
@@ -146,13 +146,16 @@ def _without_daemon(app: App) -> dict[str, Any]:
 
 
 def _ask_database(app: App) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    from pgflowd.db import schema
     from pgflowd.db.connection import connect, translated
     from pgflowd.db.queues import waiting
 
     with connect(app.database_url, name="pgflowd: status") as conn, translated(conn):
+        schema.refuse_newer(conn)
         server = conn.info.parameter_status("server_version") or ""
         flows = [
             {"slug": slug, "state": "not_running", "queued": queued, "oldest_queued_s": oldest_s}
             for slug, queued, oldest_s in waiting(conn)
         ]
-    return {"state": "up", "server": server.partition(" ")[0]}, flows
+        place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
+    return {"state": "up", "server": server.partition(" ")[0], "place": place}, flows

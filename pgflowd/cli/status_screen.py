@@ -8,10 +8,15 @@ on its line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
-from pgflowd.cli.screen import Cell, Screen
+import click
+
+from pgflowd.cli.screen import Cell, Screen, text_width
+from pgflowd.core.brief import counted, spoken
 from pgflowd.core.redact import one_line
 
 _SIGNS = {"up": "up", "healthy": "up", "failed": "failed", "disabled": "off"}
@@ -20,30 +25,53 @@ TITLES = (
     "FLOW", "WORKER", "RUNNING", "QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS",
 )  # fmt: skip
 RIGHT = ("QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
-LOSING = ("P50", "RESTARTS", "OLDEST")
+LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m")
+_NARROW = 60  # below this many columns there is no bar
 _BAR = 10
 
 
 def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     """Return the whole screen."""
-    head = f"pgflowd {status['name']}  {status['version']}"
-    state = _signed(status["state"], screen, status["state"])
-    lines = [f"{head}    {state}   up {span(status['up_s'])}   pid {status['pid']}"]
-    lines += [_database(status["database"], screen)]
-    lines += [_listener(status["listener"], screen), _sweeper(status["sweeper"], screen)]
+    parts = [
+        f"pgflowd {status['name']}  {status['version']} ",
+        _signed(status["state"], screen, status["state"]),
+        f"up {span(status['up_s'])}",
+        f"pid {status['pid']}",
+    ]
+    lines = _packed("", parts, screen)
+    lines += database_lines(status["database"], screen)
+    lines += _packed(" listener  ", _listener(status["listener"], screen), screen)
+    lines += _packed(" sweeper   ", _sweeper(status["sweeper"], screen), screen)
     rows = [_row(flow, screen) for flow in status["flows"]]
-    lines += screen.table(TITLES, rows, right=RIGHT, losing=LOSING).splitlines()
-    return lines + problem_lines(status["problems"], screen)
+    inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
+    table = inner.table(TITLES, rows, right=RIGHT, losing=LOSING)
+    lines += [f" {line}" for line in table.splitlines()]
+    parked = {flow["slug"] for flow in status["flows"] if flow["state"] == "failed"}
+    return lines + problem_lines(status["problems"], screen, parked)
 
 
-def problem_lines(problems: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
+def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
+    """Return what is known of the database."""
+    return _packed(" database  ", _database(database, screen), screen)
+
+
+def problem_lines(
+    problems: Sequence[dict[str, Any]], screen: Screen, parked: Collection[str] = ()
+) -> list[str]:
     """Return what a person should look at, with the next step."""
     lines = []
     for each in problems:
-        who = f"{each['flow']}: " if each.get("flow") else ""
-        then = f"   {screen.sign('next')} {each['next']}" if each.get("next") else ""
-        text = one_line(f"{who}{each.get('code') or ''} {each.get('text') or ''}{then}", 400)
-        lines.append(f" {screen.paint(screen.sign('look'), 'yellow')} {text}")
+        flow, code = each.get("flow"), each.get("code")
+        who = [flow] if flow else []
+        if flow in parked:
+            who = [f"{flow} is parked:"]
+        elif flow and code:
+            who = [f"{flow}:"]
+        then = f"  {screen.sign('next')} {each['next']}" if each.get("next") else ""
+        words = [*who, code or "", each.get("text") or "", then]
+        text = one_line(" ".join(filter(None, words)), 400)
+        first, *rest = screen.folded(f"   {text}").splitlines()
+        lines += [f" {screen.paint(screen.sign('look'), 'yellow')} {first.lstrip()}", *rest]
     return lines
 
 
@@ -57,25 +85,29 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
         f"{sum(flow['state'] == state for flow in flows)} {state}"
         for state in dict.fromkeys(flow["state"] for flow in flows)
     )
-    group = f"{_signed(_group_state(flows), screen)} workers   one_for_one   {counts}"
-    more, last, _ = _branches(screen)
-    return [
-        f"supervisor {status['pid']}   {root['strategy']}   {budget} {period}",
-        f"{more} {_member('listener', status['listener'], screen)}",
-        f"{more} {group}",
-        *_worker_lines(flows, screen),
-        f"{last} {_member('sweeper', status['sweeper'], screen)}",
-    ]
+    more, last, past = _branches(screen)
+    width = max([8, *(text_width(one_line(flow["slug"], 80)) + 3 for flow in flows)])
+    lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
+                    screen)  # fmt: skip
+    lines += _member(f"{more} ", f"{past}  ", "listener", width, status["listener"], screen)
+    group = f"{_signed(_group_state(flows), screen)} {_padded('workers', width)}"
+    lines += _packed(f"{more} ", [group, "one_for_one", *filter(None, [counts])], screen,
+                     f"{past}    ")  # fmt: skip
+    for flow in flows:
+        is_last = flow is flows[-1]
+        head, below = f"{past}  {last if is_last else more} ", f"{past}  {' ' if is_last else past}"
+        lines += _member(head, f"{below}  ", flow["slug"], width - 3, flow, screen)
+    return lines + _member(f"{last} ", "   ", "sweeper", width, status["sweeper"], screen)
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration as people say it: 3d 4h, 2h 3m, 12s, 340ms."""
+    """Return a duration for columns: 3d 4h, 2h 3m, 12s, 1.2s, 340ms."""
     if seconds is None:
         return ""
     if seconds < 1:
         return f"{seconds * 1000:.2g}ms" if seconds < 0.01 else f"{seconds * 1000:.0f}ms"
     if seconds < 60:
-        return f"{seconds:.3g}s"
+        return f"{seconds:.2g}s" if seconds < 9.95 else f"{int(seconds + 0.5)}s"
     minutes = int(seconds // 60)
     days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
     parts = [(days, "d"), (hours, "h"), (minutes, "m")]
@@ -83,11 +115,31 @@ def span(seconds: float | None) -> str:
     return " ".join(shown[:2])
 
 
-def _worker_lines(flows: Sequence[dict[str, Any]], screen: Screen) -> Iterator[str]:
-    more, last, past = _branches(screen)
-    for index, flow in enumerate(flows):
-        branch = last if index == len(flows) - 1 else more
-        yield f"{past}  {branch} {_member(flow['slug'], flow, screen)}"
+def _spoken(seconds: float) -> str:
+    """A duration for sentences: 0.8 ms, 0.4 s, 9 s."""
+    return f"{seconds * 1000:.2g} ms" if seconds < 0.1 else spoken(round(seconds, 1))
+
+
+def _packed(head: str, parts: Sequence[str], screen: Screen, below: str | None = None) -> list[str]:
+    """The parts side by side, on as many lines as a narrow terminal needs."""
+    below = " " * len(head) if below is None else below
+    whole = head + "   ".join(parts)
+    if screen.width is None or _columns(whole) <= screen.width:
+        return [whole]
+    room = max(screen.width - len(head), 20)
+    lines: list[str] = []
+    for part in parts:
+        if lines and _columns(f"{lines[-1]}   {part}") <= room:
+            lines[-1] += f"   {part}"
+        elif _columns(part) <= room:
+            lines.append(part)
+        else:
+            lines += textwrap.wrap(click.unstyle(part), room, break_on_hyphens=False)
+    return [f"{below if index else head}{line}" for index, line in enumerate(lines)]
+
+
+def _columns(text: str) -> int:
+    return text_width(click.unstyle(text))
 
 
 def _branches(screen: Screen) -> tuple[str, str, str]:
@@ -95,31 +147,36 @@ def _branches(screen: Screen) -> tuple[str, str, str]:
     return ("├─", "└─", "│") if screen.unicode else ("|-", "`-", "|")
 
 
-def _member(name: str, child: dict[str, Any], screen: Screen) -> str:
-    parts = [f"{_signed(child['state'], screen)} {one_line(name, 80)}"]
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - text_width(text))
+
+
+def _member(
+    head: str, below: str, name: str, width: int, child: dict[str, Any], screen: Screen
+) -> list[str]:
+    parts = [f"{_signed(child['state'], screen)} {_padded(one_line(name, 80), width)}"]
     if child["state"] == "failed":
-        error = child.get("error") or {}
         retry = child.get("retry_in_s")
         next_ = f"next try in {span(retry)}" if retry is not None else "next try on reload"
-        text = one_line(f"{error.get('code')} {error.get('text')}", 200)
-        parts.append(f"failed, parked {span(child.get('parked_s'))} ago: {text}, {next_}")
+        code = one_line(str((child.get("error") or {}).get("code")), 40)
+        parts.append(f"failed, parked {span(child.get('parked_s'))} ago: {code}, {next_}")
     elif child["pid"]:
         parts += [str(child["pid"]), f"{child['state']} {span(child['up_s'])}"]
     else:
         parts.append(child["state"])
     if child.get("zygote"):
-        parts += [f"zygote {child['zygote']}", f"{child.get('runners', 0)} runners"]
+        parts += [f"zygote {child['zygote']}", counted(child.get("runners", 0), "runner")]
     if child.get("restarts"):
         exits = child.get("exits") or ["?"]
-        parts.append(f"{child['restarts']} restarts: {one_line(exits[-1], 80)}")
-    return "   ".join(parts)
+        parts.append(f"{counted(child['restarts'], 'restart')}: {one_line(exits[-1], 80)}")
+    return _packed(head, parts, screen, below)
 
 
 def _row(flow: dict[str, Any], screen: Screen) -> list[str | Cell]:
     state = flow["state"]
     dash = screen.sign("dash")
     sign = _SIGNS.get(state, "changing")
-    what = f"{flow['pid'] or state}  {span(flow['up_s'])}".rstrip()
+    what = f"{flow['pid'] or state}  {span(flow['up_s']).partition(' ')[0]}".rstrip()
     if state == "failed":
         cells: list[str | Cell] = [flow["slug"], Cell(f"{screen.sign(sign)} failed", "red")]
         return cells + [""] + [dash] * (len(TITLES) - 3)
@@ -140,41 +197,50 @@ def _row(flow: dict[str, Any], screen: Screen) -> list[str | Cell]:
 def _bar(running: int, most: int | None, screen: Screen) -> str:
     if not most:
         return ""
+    if screen.width is not None and screen.width < _NARROW:
+        return f"{running}/{most}"
     full = min(_BAR, round(running / most * _BAR))
     on, off = ("█", "░") if screen.unicode else ("#", ".")
     return f"{on * full}{off * (_BAR - full)} {running}/{most}"
 
 
-def _database(database: dict[str, Any], screen: Screen) -> str:
-    parts = [f" database  {_signed(database['state'], screen)}"]
-    if database.get("server"):
-        parts.append(f"PostgreSQL {one_line(str(database['server']), 60)}")
+def _database(database: dict[str, Any], screen: Screen) -> list[str]:
+    sign = _signed(database["state"], screen)
+    if not database.get("server"):
+        return [f"{sign} {database['state']}"]
+    parts = [f"{sign} PostgreSQL {one_line(str(database['server']), 60)}"]
+    if database.get("place"):
+        parts[0] += f" at {one_line(str(database['place']), 120)}"
     if database.get("rtt_s") is not None:
-        parts.append(span(database["rtt_s"]))
+        parts.append(_spoken(database["rtt_s"]))
     for name in ("pgmq", "schema"):
         if database.get(name) is not None:
             parts.append(f"{name} {one_line(str(database[name]), 40)}")
-    return "  ".join([*parts, "" if len(parts) > 1 else database["state"]]).rstrip()
+    if database.get("clock_skew_s") is not None:
+        parts.append(f"clock {database['clock_skew_s'] * 1000:+.0f} ms")
+    return parts
 
 
-def _listener(listener: dict[str, Any], screen: Screen) -> str:
+def _listener(listener: dict[str, Any], screen: Screen) -> list[str]:
     last = listener.get("last_notification_s")
-    heard = f"last notification {span(last)} ago" if last is not None else "no notification yet"
-    wakes = ", ".join(f"{n} {reason}" for reason, n in listener.get("wakes_1m", {}).items())
-    text = f" listener  {_signed(listener['state'], screen)} {heard}"
-    return f"{text}   wakes 1m: {wakes}" if wakes else text
+    heard = f"last notification {_spoken(last)} ago" if last is not None else "no notification yet"
+    counts = sorted(listener.get("wakes_1m", {}).items(), key=lambda item: item[0] == "fallback")
+    wakes = ", ".join(f"{n} {reason}" for reason, n in counts)
+    told = [f"{_signed(listener['state'], screen)} {heard}"]
+    return [*told, f"wakes 1m: {wakes}"] if wakes else told
 
 
-def _sweeper(sweeper: dict[str, Any], screen: Screen) -> str:
-    parts = [f" sweeper   {_signed(sweeper['state'], screen)}"]
+def _sweeper(sweeper: dict[str, Any], screen: Screen) -> list[str]:
+    told = []
     if sweeper.get("interval_s"):
-        parts.append(f"every {span(sweeper['interval_s'])},")
+        told.append(f"every {spoken(sweeper['interval_s'])}")
     if sweeper.get("last_sweep_s") is not None:
-        parts.append(f"last {span(sweeper['last_sweep_s'])} ago")
+        told.append(f"last {_spoken(sweeper['last_sweep_s'])} ago")
+    parts = [f"{_signed(sweeper['state'], screen)} {', '.join(told)}".rstrip()]
     if sweeper.get("recovered_24h") is not None:
         day = f"{sweeper['recovered_24h']} recovered, {sweeper['given_up_24h']} given up"
-        parts.append(f"  24 h: {day}")
-    return " ".join(parts)
+        parts.append(f"24 h: {day}")
+    return parts
 
 
 def _group_state(flows: Sequence[dict[str, Any]]) -> str:

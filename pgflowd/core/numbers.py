@@ -10,7 +10,7 @@ lives; the supervisor adds what earlier processes of the same child had counted.
     zygote                                            its pid
     completed_1m, failed_1m, p50_s, p95_s             over the last minute
     wakes_1m       {reason: n}                        notification, completion, due, fallback
-    database       {state, server, pgmq, schema, rtt_s, clock_skew_s, at}
+    database       {state, server, place, pgmq, schema, rtt_s, clock_skew_s, at}
     problems       [{code, text}]                     warnings that `status` shows
     stuck          n                                  runners that cannot be killed
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump

@@ -98,7 +98,7 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
         elif child.exits and child.restarts and child.state is not State.DISABLED:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
             text = f"restarted {often}: {child.exits[-1]}"
-            found.append(_problem("E412", child.spec.name, text, "pgflowd tree"))
+            found.append(_problem(None, child.spec.name, text, "pgflowd tree"))
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
@@ -201,7 +201,7 @@ def _database(tree: Tree, facts: Facts) -> dict[str, Any]:
         newest.pop(name, None)
     waiting = any(child.waiting_for == "database" for child in tree.children)
     state = "down" if waiting else newest.pop("state", "unknown")
-    blank = dict.fromkeys(("server", "pgmq", "schema", "rtt_s", "clock_skew_s"))
+    blank = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
     return {"state": state, **blank, **{k: v for k, v in newest.items() if k != "state"}}
 
 

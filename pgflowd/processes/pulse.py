@@ -31,7 +31,12 @@ class Pulse:
         except DatabaseError:
             self._about = {}
             return
-        self._about = {"server": state.server, "pgmq": state.pgmq, "schema": state.version}
+        self._about = {
+            "server": state.server,
+            "place": _place(conn.info),
+            "pgmq": state.pgmq,
+            "schema": state.version,
+        }
 
     def feel(self, conn: psycopg.Connection[Any]) -> dict[str, Any]:
         """Ask for the time, and return numbers for the next Beat."""
@@ -49,6 +54,11 @@ class Pulse:
             "clock_skew_s": round(skew_s, 3),
         }
         return {"database": said, "problems": _problems(skew_s, commits)}
+
+
+def _place(info: psycopg.ConnectionInfo) -> str:
+    """Where the server is and which database it is, as `db1:5432/shop`."""
+    return f"{info.host}:{info.port}/{info.dbname}"
 
 
 _QUESTION = """

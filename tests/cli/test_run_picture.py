@@ -146,3 +146,16 @@ def test_colours_change_nothing_but_colours(unicode, width):
         assert coloured.count(f"\x1b[{code}m{status} ") == 1
         coloured = coloured.replace(f"\x1b[{code}m", "")
     assert coloured.replace("\x1b[0m", "") == draw(graph, width=width, utf8=unicode)
+
+
+def test_the_place_of_an_error_is_in_code_of_the_user():
+    raised = 'File "/x/site-packages/a.py", line 1, in b\nFile "/shop/flows/a.py", line 31, in f'
+    stack = (
+        'File "/shop/flows/a.py", line 49 in f\nFile "/shop/run.py", line 9 in g\n'
+        'File "<frozen runpy>", line 198 in h'
+    )
+
+    assert place_of(raised) == "/shop/flows/a.py:31"
+    assert place_of(stack) == "/shop/flows/a.py:49"
+    assert place_of('File "<frozen runpy>", line 198 in h') is None
+    assert place_of(None) is None

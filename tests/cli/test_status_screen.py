@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgflowd.cli.screen import Screen, text_width
-from pgflowd.cli.status_screen import span, status_lines, tree_lines
+from pgflowd.cli.status_screen import problem_lines, span, status_lines, tree_lines
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 PLAIN = Screen(colour=False, unicode=False, width=None)
@@ -30,11 +30,11 @@ def status(*flows: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "up_s": 274_000.0,
         "supervisor": {"strategy": "rest_for_one", "restarts": 0, "max_restarts": 20,
                        "max_period_s": 60.0},
-        "database": {"state": "up", "server": "18.4", "pgmq": "1.13.0", "schema": 1,
-                     "rtt_s": 0.0008, "clock_skew_s": 0.002},
+        "database": {"state": "up", "server": "18.4", "place": "db1:5432/shop", "pgmq": "1.13.0",
+                     "schema": 1, "rtt_s": 0.0008, "clock_skew_s": 0.002},
         "listener": {"state": "up", "pid": 816, "up_s": 274_000.0, "restarts": 0,
                      "reconnects": 1, "last_notification_s": 0.4,
-                     "wakes_1m": {"notification": 96, "fallback": 0}},
+                     "wakes_1m": {"notification": 96, "fallback": 0, "completion": 11, "due": 2}},
         "sweeper": {"state": "up", "pid": 833, "up_s": 274_000.0, "restarts": 0,
                     "interval_s": 15.0, "last_sweep_s": 9.0, "recovered_24h": 3,
                     "given_up_24h": 0},
@@ -47,13 +47,27 @@ def test_a_healthy_daemon_on_a_wide_screen():
     lines = status_lines(status(flow("process_order")), WIDE)
 
     assert lines[0] == "pgflowd shop  0.1.0    ● healthy   up 3d 4h   pid 812"
-    assert lines[1] == " database  ●  PostgreSQL 18.4  0.8ms  pgmq 1.13.0  schema 1"
-    assert lines[2] == (
-        " listener  ● last notification 400ms ago   wakes 1m: 96 notification, 0 fallback"
+    assert lines[1] == (
+        " database  ● PostgreSQL 18.4 at db1:5432/shop   0.8 ms"
+        "   pgmq 1.13.0   schema 1   clock +2 ms"
     )
-    assert lines[3] == " sweeper   ● every 15s, last 9s ago   24 h: 3 recovered, 0 given up"
-    assert "███████░░░ 7/10" in lines[-1]
-    assert lines[-1].split()[-1] == "0"
+    assert lines[2] == (
+        " listener  ● last notification 0.4 s ago"
+        "   wakes 1m: 96 notification, 11 completion, 2 due, 0 fallback"
+    )
+    assert lines[3] == " sweeper   ● every 15 s, last 9 s ago   24 h: 3 recovered, 0 given up"
+    assert lines[4].startswith(" FLOW ")
+    assert lines[5].split() == [
+        "process_order", "●", "820", "3d", "███████░░░", "7/10", "42", "1.2s",
+        "310", "0", "84ms", "410ms", "0",
+    ]  # fmt: skip
+
+
+def test_without_a_database_its_state_is_said():
+    nothing = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
+    lines = status_lines(status(database={"state": "down", **nothing}), WIDE)
+
+    assert lines[1] == " database  ◐ down"
 
 
 def test_a_parked_flow_is_shown_with_its_error_and_the_next_step():
@@ -64,23 +78,41 @@ def test_a_parked_flow_is_shown_with_its_error_and_the_next_step():
     lines = status_lines(status(parked, problems=[problem]), WIDE)
     tree = tree_lines(status(flow("a"), parked), WIDE)
 
-    assert lines[-1] == " ⚠ shop.report: E210 no pandas   → pgflowd reload"
+    assert lines[-1] == " ⚠ shop.report is parked: E210 no pandas   → pgflowd reload"
     assert "✖ failed" in lines[-2]
-    assert tree[-2] == (
-        "│  └─ ✖ shop.report   failed, parked 10s ago: E210 no pandas, next try on reload"
-    )
+    assert tree[-2] == ("│  └─ ✖ shop.report   failed, parked 10s ago: E210, next try on reload")
+
+
+def test_who_was_restarted_is_shown_with_the_reason():
+    text = "restarted once: killed by SIGKILL"
+    problem = {"code": None, "flow": "a", "text": text, "next": "pgflowd tree"}
+
+    assert problem_lines([problem], WIDE) == [f" ⚠ a {text}   → pgflowd tree"]
 
 
 def test_the_tree_shows_everyone():
-    tree = tree_lines(status(flow("a", restarts=1, exits=["killed by SIGKILL"])), WIDE)
+    restarted = flow("process_order", restarts=1, exits=["killed by SIGKILL"], runners=1)
+    parked = flow("r", state="failed", pid=None, error={"code": "E210", "text": "x"}, zygote=None)
 
-    assert tree == [
+    assert tree_lines(status(restarted, parked), WIDE) == [
         "supervisor 812   rest_for_one   restarts 0 of 20 in 60 s",
-        "├─ ● listener   816   up 3d 4h",
-        "├─ ● workers   one_for_one   1 up",
-        "│  └─ ● a   820   up 3d 4h   zygote 821   7 runners   1 restarts: killed by SIGKILL",
-        "└─ ● sweeper   833   up 3d 4h",
+        "├─ ● listener           816   up 3d 4h",
+        "├─ ◐ workers            one_for_one   1 up, 1 failed",
+        "│  ├─ ● process_order   820   up 3d 4h   zygote 821   1 runner   "
+        "1 restart: killed by SIGKILL",
+        "│  └─ ✖ r               failed, parked  ago: E210, next try on reload",
+        "└─ ● sweeper            833   up 3d 4h",
     ]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_narrow_terminal_gets_more_lines_and_no_longer_ones(columns):
+    screen = Screen(False, True, columns)
+    problem = {"code": "E210", "flow": "report", "text": "no pandas " * 9, "next": "pgflowd reload"}
+    said = status(flow("report", restarts=2, exits=["killed by SIGKILL"]), problems=[problem])
+
+    for line in status_lines(said, screen) + tree_lines(said, screen):
+        assert text_width(line) <= columns, line
 
 
 def test_without_utf_8_there_are_ascii_signs():
@@ -94,7 +126,7 @@ def test_a_narrow_terminal_loses_columns_in_order():
     titles = []
     for width in (wide, wide - 2, wide - 8, wide - 18):
         lines = status_lines(status(flow("a")), Screen(False, True, width))
-        titles.append(next(line for line in lines if line.startswith("FLOW")))
+        titles.append(next(line for line in lines if line.startswith(" FLOW")))
 
     assert "P50" in titles[0]
     assert "P50" not in titles[1]
