@@ -10,7 +10,6 @@ suspicious is walked in Python, to find what is wrong with it and where.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from pgflowd.core.plainjson import COMPACT, Decoder, Encoder, dumps, loads
 from pgflowd.errors import OutputError
 
 MAX_DEPTH = 1000  # about where the encoder's recursion ends
@@ -57,15 +57,15 @@ def decode(text: str | bytes | None) -> Any:
     if text is None:
         return None
     try:
-        return json.loads(text)
+        return loads(text)
     except ValueError:  # perhaps a number of thousands of digits, which PostgreSQL can hold
-        return json.loads(text, parse_int=_long_int)
+        return _loads_long(text)
 
 
 def stored(value: Any, *, what: str = "output") -> Any:
     """The value as the database gives it back: keys in the order of jsonb, 1e22 an integer."""
     text = encode(value, what=what)
-    return json.loads(text, object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
+    return _loads_stored(text)
 
 
 def _in_order_of_jsonb(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,17 +78,23 @@ def _numeric(text: str) -> int | float:
 
 def copied(value: Any) -> Any:
     """A copy of a JSON value, to which anything may be done."""
-    return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+    return loads(dumps(value)) if isinstance(value, dict | list) else value
 
 
 def _long_int(digits: str) -> int:
     return int(Decimal(digits))
 
 
+_dumps_strictly = Encoder(ensure_ascii=False, allow_nan=False, separators=COMPACT)
+_dumps_ascii = Encoder()
+_loads_long = Decoder(parse_int=_long_int)
+_loads_stored = Decoder(object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
+
+
 def _dump(value: Any) -> tuple[str | None, str | None]:
     """The text, and why the value is suspicious. The text is None if there cannot be one."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _dumps_strictly(value)
         text.encode("utf-8")
     except RecursionError:
         return None, "is nested too deeply"
@@ -153,7 +159,7 @@ def _children(value: Any, place: str) -> Iterator[tuple[Any, str]]:
 def _dotted(key: str) -> str:
     if _PLAIN_KEY.fullmatch(key):
         return f".{key}"
-    return f"[{json.dumps(key[:60], ensure_ascii=True)}]"
+    return f"[{_dumps_ascii(key[:60])}]"
 
 
 def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:

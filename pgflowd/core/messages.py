@@ -2,18 +2,19 @@
 Messages: what the supervisor and its children say to each other, as JSON.
 
 A child says Ready, Waiting, Beat, Wake, Follow, Failed, Leaving, and (the sweeper) Released and
-(the discovery) Found; it is told Wake, Follow, Drain, QuickStop, and (the sweeper) Dead. A message is a
-small dataclass; on the wire it is an object whose key `say` is its name. What cannot be read
+(the discovery) Found; it is told Wake, Follow, Drain, QuickStop, and (the sweeper) Dead. A message
+is a small dataclass; on the wire it is an object whose key `say` is its name. What cannot be read
 is a Garbage, a value like any other, so the reader decides what it means. Pure.
 """
 
 from __future__ import annotations
 
-import json
 import types
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+from pgflowd.core.plainjson import COMPACT, Encoder, loads
 
 LARGEST = 64 * 1024  # bytes of one message
 
@@ -143,18 +144,19 @@ KINDS: dict[str, type[Message]] = {
     )
 }
 _TYPES = {name: get_type_hints(kind) for name, kind in KINDS.items()}
+_dumps = Encoder(separators=COMPACT, default=str)
 
 
 def encode(message: Message) -> bytes:
     """Return the message for the wire."""
     said = {"say": type(message).__name__, **asdict(message)}
-    return json.dumps(said, ensure_ascii=True, separators=(",", ":"), default=str).encode()
+    return _dumps(said).encode()
 
 
 def decode(data: bytes) -> Message | Garbage:
     """Return the message, or Garbage; never raise."""
     try:
-        said = json.loads(data)
+        said = loads(data)
     except (ValueError, RecursionError):
         return Garbage(f"no JSON: {data[:80]!r}")
     if not isinstance(said, dict):

@@ -9,12 +9,12 @@ have tuned in the database, which is allowed and worth a warning.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgflowd.core.dag import in_order
 from pgflowd.core.jsonvalue import stored
+from pgflowd.core.plainjson import dumps
 from pgflowd.core.spec import FLOW_OPTIONS, FlowSpec, StepSpec
 
 Shape = dict[str, Any]
@@ -126,4 +126,4 @@ def jsonb_text(value: Any) -> str:
         return "{" + ", ".join(f"{jsonb_text(key)}: {jsonb_text(value[key])}" for key in keys) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(jsonb_text(element) for element in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return dumps(value)

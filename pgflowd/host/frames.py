@@ -8,9 +8,10 @@ sight, with nothing allocated. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import json
 import struct
 from typing import Any, NamedTuple
+
+from pgflowd.core.plainjson import dumps, loads
 
 MOST_HEAD = 64 * 1024
 PIECE = 256 * 1024  # read at once, so that a large frame delays nobody
@@ -33,7 +34,7 @@ class BadFrame(Exception):
 
 def pack(head: dict[str, Any], body: bytes = b"") -> bytes:
     """Return the frame for the wire."""
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    text = dumps(head).encode()
     if len(text) > MOST_HEAD:
         raise ValueError(f"a head of {len(text)} bytes")
     return _LENGTHS.pack(len(text), len(body)) + text + body
@@ -75,7 +76,7 @@ class Frames:
 
 def _object(text: bytes) -> dict[str, Any]:
     try:
-        head = json.loads(text)
+        head = loads(text)
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"a head that is no JSON: {text[:60]!r}") from error
     if not isinstance(head, dict):

@@ -8,12 +8,12 @@ rolled back when it raises, and closed after the task.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgflowd.core.plainjson import loads
 from pgflowd.errors import RunError
 from pgflowd.host.frames import Frame
 from pgflowd.host.handler import Stop
@@ -95,7 +95,7 @@ class RunnerContext:
         answer = self._line.ask({"token": self.token, "what": what, "step": step})
         if problem := answer.head.get("problem"):
             raise RunError(problem, code="E409")
-        return json.loads(answer.body) if answer.body else None
+        return loads(answer.body) if answer.body else None
 
 
 class Notes(logging.Handler):

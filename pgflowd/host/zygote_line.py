@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 import multiprocess  # type: ignore[import-untyped]
 import setproctitle
 
+from pgflowd.core.plainjson import dumps, loads
 from pgflowd.host.spawn import close_all_but, hide_memory, reset_handlers, set_death_signal
 
 LARGEST = 64 * 1024
@@ -100,12 +100,12 @@ class ZygoteLine:
 
     def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         """Send, or keep; the descriptors are closed here once they are sent."""
-        self._kept.append((json.dumps(message).encode(), descriptors or []))
+        self._kept.append((dumps(message).encode(), descriptors or []))
         self.flush()
 
     def send_long(self, message: dict[str, Any]) -> None:
         """Send a message of any length, in parts."""
-        text = json.dumps(message)
+        text = dumps(message)
         for start in range(0, len(text), PART):
             is_last = start + PART >= len(text)
             self.send({"part": text[start : start + PART], "last": is_last})
@@ -136,13 +136,13 @@ class ZygoteLine:
             if not data:
                 self.at_end = True
                 return None
-            message = json.loads(data)
+            message = loads(data)
             if "part" not in message:
                 return Told(message, list(numbers))
             self._parts += message["part"]
             if message["last"]:
                 whole, self._parts = self._parts, ""
-                return Told(json.loads(whole), [])
+                return Told(loads(whole), [])
 
     def close(self) -> None:
         for _, descriptors in self._kept:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import os
 import sys
 import sysconfig
@@ -20,10 +19,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from pgflowd.core.plainjson import Encoder
 from pgflowd.core.redact import one_line
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 
+_dumps = Encoder(sort_keys=True, default=str)
 _SECRET = ("PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY")
 _SECRET_PREFIXES = ("PGFLOWD__", "WATCHDOG_", "LISTEN_")
 
@@ -61,7 +62,7 @@ def load_flow(entry: str, slug: str) -> Flow:
 def fingerprint(flow: Flow, before: set[str]) -> str:
     """Return a text that changes with the flow's definition and with the files it came from:
     all modules imported since `before` that are not a library's."""
-    digest = hashlib.sha256(json.dumps(flow.shape(), sort_keys=True, default=str).encode())
+    digest = hashlib.sha256(_dumps(flow.shape()).encode())
     for path in sorted(_own_files(before)):
         digest.update(str(path).encode())
         try:

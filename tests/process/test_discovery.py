@@ -77,3 +77,38 @@ def work(run):
 
     assert run.output == {"work": str(house.directory)}
     assert daemon.ask()["flows"][0]["max_concurrency"] == 3
+
+
+def test_a_module_that_replaces_the_functions_of_json_is_served_all_the_same(house, database):
+    source = """
+import json
+from pgflowd import Flow
+
+flow = Flow("patched", max_attempts=1)
+
+def no(*args, **options):
+    raise RuntimeError("another library was meant")
+
+json.dumps = json.loads = no
+json.JSONEncoder.default = lambda self, value: "anything"
+json.JSONEncoder.encode = json.JSONEncoder.iterencode = json.JSONDecoder.decode = no
+json.JSONEncoder.__init__ = json.JSONDecoder.__init__ = no
+
+@flow.step
+def work(run, ctx):
+    ctx.log.info("here")
+    return [run, ctx.flow_input()]
+
+@flow.step
+def strict(work):
+    return {1, 2}
+"""
+    house.module("patched", source)
+    daemon = house.serve()
+
+    run = database.client.start_flow_sync("patched", {"ä": [1.5, None]}, timeout=10)
+
+    assert "E403" in daemon.until("run.failed")[0]["error"]
+    run = database.client.get_run_with_states(run.run_id)
+    assert run.steps["work"].output == [{"ä": [1.5, None]}] * 2
+    assert daemon.until("task.log")[0]["text"] == "here"
