@@ -2,6 +2,7 @@
 # make lint    style and types      make peers   what the tests need besides Python packages
 # make bench   what it costs        make bench-quick
 # make chaos   break it at random, MINUTES=30 SEED=7
+# make load    an hour of work in minutes, TASKS=200000
 #
 # Everything lands in .venv and tests/npm/node_modules. A second run installs nothing: the
 # stamps are older than their recipes only when pyproject.toml or package.json changed.
@@ -21,7 +22,7 @@ AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
 
 BENCHES = $(wildcard bench/*.py)
 
-.PHONY: demo test lint format bench bench-quick chaos peers clean
+.PHONY: demo test lint format bench bench-quick chaos load peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -48,6 +49,9 @@ chaos: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DAEMONS),--daemons $(DAEMONS)) \
 	  $(if $(SEED),--seed $(SEED))
+
+load: $(TEST_READY)
+	$(VENV)/bin/python tests/chaos/load.py $(if $(TASKS),--tasks $(TASKS))
 
 peers: $(PEERS_READY)
 

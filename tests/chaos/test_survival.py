@@ -10,9 +10,18 @@ from __future__ import annotations
 import random
 
 import chaos
+import load
 
 
 def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_holds():
     seen = chaos.survive(random.SystemRandom().randrange(10**6), seconds=25, daemons=2)
 
     assert seen["runs"]["completed"] > 20, seen
+
+
+def test_memory_and_descriptors_of_every_process_stay_flat_and_queues_are_vacuumed():
+    """A small one of `make load`. D7."""
+    said = load.bear(4000)
+
+    assert load.wrong_in(said) == []
+    assert said.attempts["completed"] == said.tasks >= 4000
