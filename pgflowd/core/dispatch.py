@@ -153,11 +153,17 @@ def said_goodbye(thought: Thought, event: on.SaidGoodbye) -> None:
 
 
 def _leave(thought: Thought) -> None:
+    """End. With leases in hand that is not what was asked: then as one that has crashed, so
+    that the sweeper gives them back (rule 12)."""
     mind = thought.mind
-    if mind.reports or mind.sending:
-        lost = len(mind.reports) + len(mind.sending)
-        why = f"{lost} outcomes could not be told to the database in time"
-        thought.do(on.Say("warning", "worker.error", {"error": why}))
+    if untold := len(list(mind.leases())):
+        why = (
+            f"tasks that could not be reported in time: {untold}; they run again as soon as"
+            " they are given back, or their lease has lapsed"
+        )
+        thought.do(on.Say("warning", "worker.error", {"count": untold, "error": why}))
+        if mind.exit_code in (0, 10):
+            mind.exit_code, mind.why = 1, why
     mind.mode = Mode.LEFT
     mind.alarm = NEVER
     thought.do(on.Leave(mind.exit_code, mind.why, mind.failure))

@@ -227,7 +227,10 @@ def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, p
 
     worker.send(QuickStop())
 
-    assert worker.ended(within_s=0.5 + 5) == 0
+    assert worker.ended(within_s=0.5 + 5) == 1
+    [told] = worker.records("worker.error")
+    assert told["count"] == 1
+    assert "run again" in told["error"]
 
 
 def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
