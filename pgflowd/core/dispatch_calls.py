@@ -25,7 +25,10 @@ from pgflowd.core.thought import Thought
 
 MOST_REPORTS = 200  # of one turn
 BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
-IDLE_BEATS = 3  # without a lease a worker beats so many intervals apart
+# A worker without a lease has nothing to renew but its row, which counts as alive for 30 s. So it
+# beats three intervals apart, 15 s at most: idle it asks at most once in 10 s, fallback included.
+IDLE_BEATS = 3
+IDLE_BEAT_S = 15.0
 SOON_S = 0.5  # beats that a wake asks for are so far apart at least
 
 
@@ -90,7 +93,9 @@ def _use_beats(thought: Thought) -> None:
         mind.beats = _busy(thought)
     elif thought.passed(mind.beat_at):
         tokens = tuple(task.token for task in mind.leases())
-        pause_s = mind.knobs.heartbeat_interval_s * (1 if tokens else IDLE_BEATS)
+        pause_s = mind.knobs.heartbeat_interval_s
+        if not tokens:
+            pause_s = max(pause_s, min(IDLE_BEATS * pause_s, IDLE_BEAT_S))
         mind.beaten_at, mind.beat_at = thought.now, thought.by(thought.now + pause_s)
         thought.do(on.Beat(tokens))
         mind.beats = _busy(thought)

@@ -300,13 +300,16 @@ def test_a_beat_names_running_held_and_unreported_tasks():
     assert set(play.did(on.Beat)[0].tokens) == {1, 2, 3}
 
 
-def test_without_a_lease_beats_are_rare():
-    play = Play(heartbeat_interval_s=5.0)
+@pytest.mark.parametrize(
+    ("interval_s", "pause_s"), [(5.0, 15.0), (1.0, 3.0), (9.0, 15.0), (20, 20)]
+)
+def test_without_a_lease_beats_are_rare(interval_s, pause_s):
+    play = Play(heartbeat_interval_s=interval_s)
     play.claim()
     play.tell(on.NextDue(None))
 
-    assert not [a for a in play.tell(on.Tick(), after_s=14.9) if isinstance(a, on.Beat)]
-    assert play.tell(on.Tick(), after_s=0.1) == [on.Beat(())]
+    assert not [a for a in play.tell(on.Tick(), after_s=pause_s - 0.1) if isinstance(a, on.Beat)]
+    assert play.tell(on.Tick(), after_s=0.11) == [on.Beat(())]
 
 
 def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
