@@ -8,15 +8,22 @@ A TCP proxy between a worker and the database, in a process of its own, that mis
     cut      reset all lines; new ones are accepted
     half     close the way to the clients of all lines; what they say still arrives
     refuse   reset all lines, and new ones at once
+    slow     forward with 50 ms of latency in each direction, and 1 Mbit/s on each line
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import selectors
 import socket
 import struct
 import sys
+import time
+from itertools import count
+
+LATENCY_S = 0.05
+BYTES_PER_S = 125_000
 
 
 class Proxy:
@@ -29,11 +36,15 @@ class Proxy:
         self._selector.register(sys.stdin, selectors.EVENT_READ)
         self._other: dict[socket.socket, socket.socket] = {}
         self._servers: set[socket.socket] = set()
+        self._under_way: list[tuple[float, int, socket.socket, bytes]] = []
+        self._numbers = count()
+        self._free_at: dict[socket.socket, float] = {}  # when a line can carry more
         _say(self._listener.getsockname()[1])
 
     def run(self) -> None:
         while True:
-            for key, _ in self._selector.select():
+            self._deliver()
+            for key, _ in self._selector.select(self._nap_s()):
                 if key.fileobj is sys.stdin:
                     self._obey(sys.stdin.readline().strip())
                 elif key.fileobj is self._listener:
@@ -79,12 +90,29 @@ class Proxy:
     def _forward(self, line: socket.socket) -> None:
         try:
             data = line.recv(65536)
-            if data and not (self._mode == "mute" and line in self._servers):
+            if data and self._mode == "slow":
+                self._send_later(self._other[line], data)
+            elif data and not (self._mode == "mute" and line in self._servers):
                 self._other[line].sendall(data)
         except OSError:
             data = b""
         if not data:
             self._end(line)
+
+    def _send_later(self, target: socket.socket, data: bytes) -> None:
+        sent_at = max(self._free_at.get(target, 0.0), time.monotonic()) + len(data) / BYTES_PER_S
+        self._free_at[target] = sent_at
+        heapq.heappush(self._under_way, (sent_at + LATENCY_S, next(self._numbers), target, data))
+
+    def _nap_s(self) -> float | None:
+        return max(0.0, self._under_way[0][0] - time.monotonic()) if self._under_way else None
+
+    def _deliver(self) -> None:
+        while self._under_way and self._under_way[0][0] <= time.monotonic():
+            *_, target, data = heapq.heappop(self._under_way)
+            if target in self._other:
+                with contextlib.suppress(OSError):
+                    target.sendall(data)
 
     def _end(self, line: socket.socket) -> None:
         other = self._other.get(line)
