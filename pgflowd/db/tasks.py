@@ -18,7 +18,7 @@ from uuid import UUID
 
 from pgflowd.db.calls import Call, Rows, only
 
-MAX_REPORTS = 50  # in one call; half of what PostgreSQL caches of subtransactions, and more
+MAX_REPORTS = 200  # in one call
 
 
 @dataclass(frozen=True, slots=True)

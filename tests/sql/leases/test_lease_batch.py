@@ -171,13 +171,13 @@ def test_a_deadlock_is_raised_so_that_the_batch_is_sent_again(own: House) -> Non
     assert [answer.verdict for answer in own.report(*map(element, tasks))] == ["completed"] * 2
 
 
-def test_more_than_fifty_elements_are_refused(any_core: House) -> None:
+def test_more_than_two_hundred_elements_are_refused(any_core: House) -> None:
     flow = any_core.flow()
     any_core.start(flow)
     task = any_core.claim_one(flow, any_core.worker(flow))
 
-    with pytest.raises(psycopg.Error, match="up to 50 elements") as refused:
-        any_core.report(*[element(task)] * 51)
+    with pytest.raises(psycopg.Error, match="up to 200 elements") as refused:
+        any_core.report(*[element(task)] * 201)
 
     assert refused.value.sqlstate == "22023"
 

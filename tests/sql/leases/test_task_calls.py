@@ -78,17 +78,17 @@ def test_report_and_claim_are_one_transaction(own: House) -> None:
 
 def test_many_reports_go_in_one_trip(own: House) -> None:
     flow = own.flow("m*")
-    own.start(flow, list(range(120)))
+    own.start(flow, list(range(250)))
     conn = connect(own.dsn)
     worker = own.worker(flow)
-    tasks = [done(task) for task in run(conn, claim(flow, worker, 120))]
-    assert len(tasks) == 120
+    tasks = [done(task) for task in run(conn, claim(flow, worker, 250))]
+    assert len(tasks) == 250
 
-    chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 120, MAX_REPORTS)]
+    chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 250, MAX_REPORTS)]
     answers = all_together(conn, [report(chunk) for chunk in chunks])
 
-    assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 120
-    with pytest.raises(ValueError, match="up to 50 reports, not 120"):
+    assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 250
+    with pytest.raises(ValueError, match="up to 200 reports, not 250"):
         report(tasks)
 
 

@@ -16,6 +16,7 @@ declare
   ended_runs uuid[];
   ended_steps text[];
   whole_maps boolean;
+  completed int;
   v int;
 begin
   with reported as materialized (
@@ -71,8 +72,8 @@ begin
          (select array_agg(gone.message_id order by gone.message_id) from gone),
          array_agg(counted.run_id order by counted.run_id, counted.step_slug),
          array_agg(counted.step_slug order by counted.run_id, counted.step_slug),
-         bool_or(counted.step_type = 'map')
-    into violations, gone_flows, gone_messages, ended_runs, ended_steps, whole_maps
+         bool_or(counted.step_type = 'map'), (select count(*) from done)
+    into violations, gone_flows, gone_messages, ended_runs, ended_steps, whole_maps, completed
     from counted where counted.remaining_tasks = 0;
 
   if whole_maps then
@@ -90,6 +91,13 @@ begin
       _complete_tasks.run_ids[v], _complete_tasks.step_slugs[v], _complete_tasks.task_indexes[v], outputs[v]);
   end loop;
 
+  if completed = cardinality(_complete_tasks.run_ids) then
+    return query
+      select given.ord::int, given.run_id, given.step_slug, given.task_index, 'completed'
+        from unnest(_complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes)
+               with ordinality as given (run_id, step_slug, task_index, ord);
+    return;
+  end if;
   return query
     select * from pgflow._task_statuses(_complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes);
 end $$;

@@ -10,62 +10,62 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
+  the record;
   new_ids uuid[];
   unsettled uuid[];
   started_runs uuid[];
   started_steps text[];
-  the_steps text[];
   an_id uuid;
 begin
   perform pgflow._lock_starts(start_flows.flow_slug);
-  the_steps := array(
-    select step.step_slug from pgflow.steps as step where step.flow_slug = start_flows.flow_slug);
-  perform pgflow._check_map_input(start_flows.flow_slug, given.input)
-     from unnest(inputs) as given (input);
-
-  with made as (
-    insert into pgflow.runs as run (run_id, flow_slug, input, remaining_steps)
-    select coalesce(given.run_id, gen_random_uuid()), start_flows.flow_slug, given.input,
-           cardinality(the_steps)
-      from unnest(inputs, start_flows.run_ids) with ordinality as given (input, run_id, ord)
-     order by given.ord
-    returning run.run_id
-  )
-  select array_agg(made.run_id) into new_ids from made;
-  if new_ids is null then
+  select coalesce(array_agg(step.step_slug order by step.step_index), '{}') as steps,
+         array_agg(step.deps_count order by step.step_index) as deps,
+         array_agg(step.step_type order by step.step_index) as types,
+         bool_or(step.deps_count = 0 and step.step_type = 'map') as root_maps,
+         coalesce(bool_or(step.deps_count = 0
+                          and (step.required_input_pattern is not null
+                               or step.forbidden_input_pattern is not null)), false) as conditions
+    into the from pgflow.steps as step where step.flow_slug = start_flows.flow_slug;
+  if the.root_maps then
+    perform pgflow._check_map_input(start_flows.flow_slug, given.input)
+       from unnest(inputs) as given (input);
+  end if;
+  new_ids := array(
+    select coalesce(given.run_id, gen_random_uuid())
+      from rows from (unnest(inputs), unnest(start_flows.run_ids)) with ordinality
+             as given (input, run_id, ord)
+     where given.ord <= cardinality(inputs) order by given.ord);
+  if cardinality(new_ids) = 0 then
     return;
   end if;
 
+  insert into pgflow.runs as run (run_id, flow_slug, input, remaining_steps)
+  select fresh.run_id, start_flows.flow_slug, fresh.input, cardinality(the.steps)
+    from unnest(new_ids, inputs) as fresh (run_id, input);
+
   with root as (
-    select run.run_id, step.step_slug, step.deps_count,
+    select fresh.run_id, fresh.ord, step.step_slug, step.deps_count,
            case when step.step_type = 'single' then 1
-                when step.deps_count = 0 then jsonb_array_length(run.input) end as task_count,
-           coalesce(step.required_input_pattern, step.forbidden_input_pattern) is not null as conditional
-      from unnest(new_ids) as fresh (run_id)
-     cross join lateral (
-       select one.run_id, one.input from pgflow.runs as one where one.run_id = fresh.run_id
-       offset 0) as run
-      join pgflow.steps as step
-        on step.flow_slug = start_flows.flow_slug and step.step_slug = any (the_steps)
-  ), judged as materialized (
-    select root.*, bool_or(root.deps_count = 0 and (root.conditional or root.task_count = 0))
-                     over (partition by root.run_id) as held
-      from root
+                when step.deps_count = 0 then jsonb_array_length(fresh.input) end as task_count,
+           step.deps_count = 0 and not the.conditions
+           and (not the.root_maps or jsonb_array_length(fresh.input) > 0) as ready
+      from unnest(new_ids, inputs) with ordinality as fresh (run_id, input, ord),
+           unnest(the.steps, the.deps, the.types) as step (step_slug, deps_count, step_type)
   ), made as (
     insert into pgflow.step_states as state (
       flow_slug, run_id, step_slug, remaining_deps, initial_tasks, status, remaining_tasks, started_at)
-    select start_flows.flow_slug, judged.run_id, judged.step_slug, judged.deps_count, judged.task_count,
-           case when ready.yes then 'started' else 'created' end,
-           case when ready.yes then judged.task_count end,
-           case when ready.yes then now() end
-      from judged, lateral (select judged.deps_count = 0 and not judged.held) as ready (yes)
-    returning state.run_id, state.step_slug, state.status, state.remaining_deps
+    select start_flows.flow_slug, root.run_id, root.step_slug, root.deps_count, root.task_count,
+           case when root.ready then 'started' else 'created' end,
+           case when root.ready then root.task_count end,
+           case when root.ready then now() end
+      from root
+    returning state.step_slug
   )
-  select array_agg(made.run_id order by made.run_id, made.step_slug) filter (where made.status = 'started'),
-         array_agg(made.step_slug order by made.run_id, made.step_slug) filter (where made.status = 'started'),
-         array_agg(distinct made.run_id) filter (where made.status = 'created' and made.remaining_deps = 0)
+  select array_agg(root.run_id order by root.ord, root.step_slug) filter (where root.ready),
+         array_agg(root.step_slug order by root.ord, root.step_slug) filter (where root.ready),
+         array_agg(distinct root.run_id) filter (where root.deps_count = 0 and not root.ready)
     into started_runs, started_steps, unsettled
-    from made;
+    from root where exists (select from made);
 
   perform pgflow._send_run_events(new_ids);
   if started_runs is not null then

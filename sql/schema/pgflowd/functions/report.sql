@@ -1,4 +1,4 @@
--- report(reports, outputs): record up to 50 finished tasks of any runs in one call; returns
+-- report(reports, outputs): record up to 200 finished tasks of any runs in one call; returns
 -- token, verdict, sqlstate, message for each, in the order given.
 -- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
 -- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
@@ -17,10 +17,10 @@ declare
   answers pgflowd.answer[];
   patient_until timestamptz := clock_timestamp() + interval '5 s';
 begin
-  if jsonb_array_length(report.reports) > 50
+  if jsonb_array_length(report.reports) > 200
      or jsonb_array_length(report.reports)
         <> coalesce(cardinality(report.outputs), -1) then
-    raise exception 'a report takes up to 50 elements, and as many outputs, not % and %',
+    raise exception 'a report takes up to 200 elements, and as many outputs, not % and %',
       jsonb_array_length(report.reports),
       coalesce(cardinality(report.outputs)::text, 'null') using errcode = '22023';
   end if;
