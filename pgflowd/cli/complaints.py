@@ -133,5 +133,7 @@ def _text_of(error: click.ClickException) -> str:
         close = get_close_matches(error.option_name, error.possibilities or [], n=1)
         suggestion = f"; did you mean '{close[0]}'?" if close else ""
         return f"there is no option '{error.option_name[:60]}'{suggestion}"
+    if isinstance(error, click.MissingParameter) and error.param and error.ctx:
+        return f"missing {error.param.param_type_name} {error.param.get_error_hint(error.ctx)}"
     text = error.format_message().strip().removesuffix(".")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -72,7 +72,8 @@ def env(app: App) -> None:
     end names a file that holds the value. <SLUG> is a flow's slug in capitals.
 
     \b
-    Example: PGFLOWD__WORKER__MAX_CONCURRENCY=4 pgflowd config show --origin
+    Example: pgflowd config env | grep TIMEOUT
+             PGFLOWD__WORKER__MAX_CONCURRENCY=4 pgflowd config show --origin
     """
     from pgflowd.core.settings_show import toml_value, variables
 

@@ -39,9 +39,10 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
     try:
         return control.ask(path, command, timeout_s, **arguments)
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        raise NotRunning(f"no daemon is running at {path}") from None
+        text = f"no daemon is running at {path}; `pgflowd serve` starts one"
+        raise NotRunning(text) from None
     except PermissionError:
-        raise Denied(f"{path} belongs to another user") from None
+        raise Denied(f"{path} belongs to another user; ask as that user, or as root") from None
     except (OSError, ValueError):
         raise RunError(
             f"the daemon at {path} does not answer",

@@ -105,6 +105,13 @@ class Command(click.Command):
         self.everywhere = global_options()
         self.params.extend(self.everywhere)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # where the help is that helps
+            raise
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _format_own_options(self, ctx, formatter)
 

@@ -55,7 +55,7 @@ def new(app: App, name: Path, template: str) -> None:
     Nothing is ever overwritten.
 
     \b
-    Example: pgflowd new shop && cd shop && pytest
+    Example: pgflowd new shop && cd shop && pgflowd dev
     """
     project = name.absolute().name
     if not NAME.fullmatch(project):

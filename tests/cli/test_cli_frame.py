@@ -142,6 +142,19 @@ def test_completion_suggests_commands_and_flags(process: Callable) -> None:
     assert "--color" in suggested("pgflowd --c")
 
 
+def test_what_is_missing_is_said_on_one_line_with_the_help_that_helps(pgflowd: Callable) -> None:
+    argument, value = pgflowd("completion"), pgflowd("runs", "wait", "@last", "--timeout")
+
+    assert argument.err.splitlines() == [
+        "pgflowd completion: missing argument '{bash|zsh|fish}'",
+        "see pgflowd completion --help",
+    ]
+    assert value.err.splitlines() == [
+        "pgflowd runs wait: option '--timeout' requires an argument",
+        "see pgflowd runs wait --help",
+    ]
+
+
 def test_no_command_shows_the_help_and_is_wrong_usage(pgflowd: Callable) -> None:
     ended = pgflowd()
 

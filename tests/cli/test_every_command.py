@@ -1,0 +1,279 @@
+"""Every command there is: its flags, its examples, and its good, wrong and `--json` forms."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from pgflowd.cli.exits import Exit
+from pgflowd.cli.main import cli, run
+
+PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+
+FLAGS = {  # what the surface promises, and no more
+    "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
+    "new": "--template", "check": "--offline --strict", "doctor": "",
+    "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
+    "reload": "", "version": "", "completion": "",
+    "runs start": "--follow --wait --timeout --run-id",
+    "runs list": "--flow --status --since --limit", "runs show": "--input --output --attempts",
+    "runs follow": "--timeout", "runs wait": "--timeout", "runs cancel": "--reason",
+    "runs retry": "--even-if-cancelled --follow",
+    "flows list": "", "flows show": "", "flows graph": "--run --format", "flows diff": "",
+    "flows deploy": "--sql", "flows delete": "--force --yes",
+    "stalled list": "", "stalled requeue": "--all", "stalled fail": "--all --reason",
+    "db status": "", "db migrate": "--to --dry-run", "db sql": "--from", "db verify": "",
+    "config show": "--origin", "config schema": "", "config env": "",
+    "systemd install": "--user --dry-run --yes", "systemd show": "--user",
+    "systemd doctor": "--user",
+}  # fmt: skip
+EVERYWHERE = {
+    "--config", "--database-url", "--instance", "--json", "--color", "--quiet", "--verbose",
+    "--version",
+}  # fmt: skip
+
+WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
+    "serve": "process/test_supervisor.py",
+    "status": "process/test_daemon_commands.py",
+    "tree": "process/test_daemon_commands.py",
+    "drain": "process/test_stop_and_reload.py",
+    "stop": "process/test_stop_and_reload.py",
+    "reload": "process/test_stop_and_reload.py",
+    "dev": "cli/test_dev.py",
+    "demo": "cli/test_demo.py",
+}
+
+
+def leaves() -> Iterator[tuple[str, click.Command]]:
+    """Every command that is no group, with the words that call it."""
+    waiting: list[tuple[str, click.Command]] = [("", cli)]
+    while waiting:
+        words, command = waiting.pop()
+        if isinstance(command, click.Group):
+            ctx = click.Context(command)
+            for name in command.list_commands(ctx):
+                inner = command.get_command(ctx, name)
+                assert inner is not None
+                waiting.append((f"{words} {name}".strip(), inner))
+        else:
+            yield words, command
+
+
+LEAVES = dict(leaves())
+
+
+@dataclass(frozen=True)
+class Forms:
+    """A command line that works, what it says, its keys as JSON; one that is wrong, and why."""
+
+    good: str
+    says: str
+    keys: str
+    wrong: str
+    why: str
+    code: int = 2
+    exits: int = 0  # of the good form
+    on: str = "completed"  # the newest run; "" needs no database
+
+
+FORMS = {
+    "new": Forms("new mill", "pyproject.toml", "directory template files",
+                 "new 'my mill'", "is no name", on=""),
+    "check": Forms("check --offline", "no problems", "ok problems flows connections",
+                   "check --strickt", "did you mean '--strict'?", on=""),
+    "doctor": Forms("doctor", "PostgreSQL", "ok findings", "doctor me", "unexpected"),
+    "version": Forms("version", "pgflowd", "pgflowd", "version x", "unexpected", on=""),
+    "completion": Forms("completion bash", "complete", "shell script",
+                        "completion bsh", "'bsh'", on=""),
+    "runs start": Forms("runs start send_email 1", "-", "run_id flow status",
+                        "runs start send_mail 1", "did you mean 'send_email'?", 4),
+    "runs list": Forms("runs list", "analyze_website", "runs",
+                       "runs list --status faild", "'faild'"),
+    "runs show": Forms("runs show @last", "save_to_db", "run_id flow status steps",
+                       "runs show @lats", "@last"),
+    "runs follow": Forms("runs follow @last", "completed", "event run_id flow step",
+                         "runs follow zzz", "@last"),
+    "runs wait": Forms("runs wait @last", "save_to_db", "runs",
+                       "runs wait @last --timeout 5", "it has no unit"),
+    "runs cancel": Forms("runs cancel @last", "cancelled", "runs",
+                         "runs cancel", "missing argument", on="open"),
+    "runs retry": Forms("runs retry @last", "tried again", "runs",
+                        "runs retry nothing", "names no run", on="failed"),
+    "flows list": Forms("flows list", "send_email", "flows", "flows lst", "'list'"),
+    "flows show": Forms("flows show send_email", "perform", "flow steps shape",
+                        "flows show send_mail", "did you mean 'send_email'?", 4),
+    "flows graph": Forms("flows graph analyze_website --run @last", "save_to_db", "nodes edges",
+                         "flows graph send_email --format svg", "'svg'"),
+    "flows diff": Forms("flows diff send_email", "same", "flow exists same",
+                        "flows diff send_mail", "E415", 4),
+    "flows deploy": Forms("flows deploy", "unchanged", "flows",
+                          "flows deploy send_mail", "E415", 4),
+    "flows delete": Forms("flows delete store_items --yes", "deleted", "flow deleted",
+                          "flows delete store_items", "--yes", 6),
+    "stalled list": Forms("stalled list", "website#0", "tasks",
+                          "stalled lst", "'list'", on="stalled"),
+    "stalled requeue": Forms("stalled requeue --all", "requeued", "requeued left",
+                             "stalled requeue", "--all", on="stalled"),
+    "stalled fail": Forms("stalled fail --all", "failed", "failed left",
+                          "stalled fail @last/website", "RUN/STEP#INDEX", on="stalled"),
+    "db status": Forms("db status", "PostgreSQL", "server version needed", "db stats", "'status'"),
+    "db migrate": Forms("db migrate --dry-run", "nothing was changed", "before after dry_run",
+                        "db migrate --to 99", "out of reach", 78),
+    "db sql": Forms("db sql", "create schema", "sql", "db sql rolls", "roles", on=""),
+    "db verify": Forms("db verify", "as the last migrate left it", "problems",
+                       "db verify x", "unexpected"),
+    "config show": Forms("config show", "[worker]", "file settings",
+                         "config show --orgin", "'--origin'", on=""),
+    "config schema": Forms("config schema", "properties", "properties",
+                           "config schema x", "unexpected", on=""),
+    "config env": Forms("config env", "PGFLOWD__WORKER", "variables", "config evn", "'env'", on=""),
+    "systemd install": Forms("systemd install --dry-run", "nothing was written", "dry_run files",
+                             "systemd install --dry", "'--dry-run'", on=""),
+    "systemd show": Forms("systemd show", "[Service]", "files", "systemd shw", "'show'", on=""),
+    "systemd doctor": Forms("systemd doctor", "systemd", "ok findings",
+                            "systemd doctor --usr", "'--user'", exits=1, on=""),
+}  # fmt: skip
+
+
+@pytest.fixture
+def world(request, project, monkeypatch) -> Callable[[str], None]:
+    """A project with its database, in which the newest run is as a test wants it."""
+
+    def made(on: str) -> None:
+        if not on:
+            return
+        shop = request.getfixturevalue("shop")
+        monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)
+        if on == "completed":
+            shop.run_through()
+            return
+        shop.start()
+        if on == "failed":
+            key = shop.claim()["website#0"]
+            shop.conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'no', retry => false)", key)
+        if on == "stalled":
+            shop.claim()
+            shop.stall()
+
+    return made
+
+
+def test_the_commands_are_those_that_were_promised():
+    assert set(FLAGS) == set(LEAVES)
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_a_command_has_the_flags_that_were_promised(words):
+    options = [param for param in LEAVES[words].params if isinstance(param, click.Option)]
+    long = {max(option.opts, key=len) for option in options if not option.hidden}
+
+    assert long == EVERYWHERE | set(FLAGS[words].split())
+
+
+def test_every_command_has_its_good_wrong_and_json_forms_in_a_test():
+    assert set(FORMS) | set(WITH_A_DAEMON) == set(LEAVES)
+    for words, where in WITH_A_DAEMON.items():
+        assert words in (Path(__file__).parents[1] / where).read_text("utf-8"), words
+
+
+@pytest.mark.parametrize("words", FORMS)
+def test_the_good_form(words, world, pgflowd):
+    forms = FORMS[words]
+    world(forms.on)
+
+    ended = pgflowd(*shlex.split(forms.good))
+
+    assert ended.code == forms.exits, ended
+    assert forms.says in ended.out
+
+
+@pytest.mark.parametrize("words", FORMS)
+def test_the_form_for_programs(words, world, pgflowd):
+    forms = FORMS[words]
+    world(forms.on)
+
+    ended = pgflowd(*shlex.split(forms.good), "--json")
+
+    lines = ended.out.splitlines() if words == "runs follow" else [ended.out]
+    for document in map(json.loads, lines):
+        assert set(forms.keys.split()) <= set(document)
+        if words != "config schema":  # it is in the words of JSON Schema
+            assert document["schema_version"] == 1
+    assert ended.code == forms.exits
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize("words", FORMS)
+def test_the_wrong_form(words, world, pgflowd):
+    forms = FORMS[words]
+    world(forms.on)
+
+    told = pgflowd(*shlex.split(forms.wrong))
+    for_programs = pgflowd(*shlex.split(forms.wrong), "--json")
+
+    assert (told.code, told.out) == (forms.code, "")
+    assert forms.why in told.err
+    assert for_programs.code == forms.code
+    assert all(set(one) == {"code", "place", "text", "next"} for one in for_programs.problems)
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_examples_of_the_help_are_understood(words, elsewhere, monkeypatch):
+    understood = []
+    monkeypatch.setattr(click.Command, "invoke", lambda self, ctx: understood.append(self))
+    (elsewhere / "orders.json").write_text("{}")
+
+    examples = list(_examples(LEAVES[words].help or ""))
+
+    for example in examples:
+        assert run(example) == 0, example
+    assert LEAVES[words].name in {command.name for command in understood}, examples
+
+
+def _examples(help: str) -> Iterator[list[str]]:
+    """The command lines of ours in a help text: whatever stands before, behind and around them."""
+    for line in help.partition("Example:")[2].splitlines():
+        words = shlex.split(re.split(r" (?:\||>|&&) ", line.replace("Example:", ""))[0])
+        if "pgflowd" in words:
+            yield words[words.index("pgflowd") + 1 :]
+
+
+@pytest.mark.parametrize("words", LEAVES)
+def test_the_page_of_commands_tells_what_json_prints(words):
+    without = {"serve", "dev", "demo", "drain", "stop", "reload"}
+    *group, name = words.split()
+    sections = re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+    heads = [head for head, text in sections if _tells(head, text, group, name)]
+
+    assert heads or words in without, words
+
+
+def _tells(head: str, text: str, group: list[str], name: str) -> bool:
+    """Whether a section is about a command: by its head, or in a list below it."""
+    names = re.split(r"[, ]+", head)
+    if group and group[0] not in names and f"`{group[0]} {name}`" not in text:
+        return False
+    listed = re.search(rf"`(?:{' '.join([*group, name])}|{name})`", text)
+    return name in names or listed is not None
+
+
+@pytest.mark.parametrize("words", [words for words in FORMS if words != "runs cancel"])
+def test_a_reader_that_went_away_is_141_for_every_command(words, world, monkeypatch, elsewhere):
+    world(FORMS[words].on)
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with os.fdopen(writer, "w") as nobody, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", nobody)
+        code = run(shlex.split(FORMS[words].good))
+
+    assert code == Exit.BROKEN_PIPE
