@@ -1,0 +1,185 @@
+"""Every block of code on every page is run, or held to what it shows; nothing is only written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from pgflowd import Flow
+from pgflowd.cli.main import run
+from pgflowd.testing.until import until
+
+PROJECT = Path(__file__).parents[2]
+PAGES = [
+    page
+    for pattern in ("*.md", "docs/*.md", "sql/*.md", "sql/migrations/*.md", "bench/*.md")
+    for page in sorted(PROJECT.glob(pattern))
+]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
+PICTURES = ("supervisor ", "E201 ", "pgflowd/\n")  # each has a test of its own
+
+
+class Block(NamedTuple):
+    page: Path
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}: {self.text.splitlines()[0][:40]}"
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        for match in BLOCK.finditer(page.read_text("utf-8")):
+            yield Block(page, match[1], match[2])
+
+
+ALL = list(blocks())
+README = (PROJECT / "README.md").read_text("utf-8")
+
+
+def picture(start: str) -> str:
+    (text,) = [block.text for block in ALL if block.text.startswith(start)]
+    return text
+
+
+def commands(text: str) -> list[list[str]]:
+    """The command lines behind `$`, split where a shell would."""
+    lines = [line[2:] for line in text.splitlines() if line.startswith("$ ")]
+    parts = [part for line in lines for part in re.split(r" (?:&&|\|) ", line)]
+    return [words for words in (shlex.split(part, comments=True) for part in parts) if words]
+
+
+@pytest.mark.parametrize("block", ALL, ids=str)
+def test_a_block_is_of_a_kind_that_is_tested(block):
+    """Python runs in test_readme.py, console lines below."""
+    if block.language == "python":
+        assert block.page.name == "README.md", "only the README's Python is run"
+    elif block.language == "console":
+        assert all(line.startswith("$ ") for line in block.text.splitlines())
+    else:
+        assert block.text.startswith(PICTURES), "nobody knows whether this is still true"
+
+
+@pytest.mark.parametrize("block", [b for b in ALL if b.language == "console"], ids=str)
+def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
+    understood = understanding(monkeypatch, tmp_path)
+    for words in commands(block.text):
+        if words[0] == "pgflowd":
+            assert understood(words[1:]), words
+        elif words[0] == "make":
+            dry = subprocess.run(["make", "--dry-run", *words[1:]], cwd=PROJECT, env=outside_make())
+            assert dry.returncode == 0
+        elif words[:2] == ["pip", "install"]:
+            package, _, extra = words[2].rstrip("]").partition("[")
+            project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+            assert package == project["name"]
+            assert extra in project["optional-dependencies"]
+        elif words[0] != "cd":
+            assert os.access(PROJECT / words[0], os.X_OK), words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_a_command_within_a_text_exists(page, tmp_path, monkeypatch):
+    understood = understanding(monkeypatch, tmp_path)
+    for line in INLINE.findall(BLOCK.sub("", page.read_text("utf-8"))):
+        first, *others = line.split(" | ")
+        words = [word for word in shlex.split(first) if word not in {"-h", "…"}][1:]
+        assert understood(words), line
+        for other in others:
+            assert understood([*words[:-1], other]), line
+
+
+def understanding(monkeypatch, here):
+    """Whether a command line is understood, without doing what it says."""
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(click.Command, "invoke", lambda self, ctx: None)
+    return lambda words: not words or run(words) in (0, 2 * (len(words) == 1))  # 2: a group's help
+
+
+def outside_make() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+
+def test_make_demo_is_the_demo():
+    """Which test_demo.py runs."""
+    dry = subprocess.run(
+        ["make", "--dry-run", "demo"],
+        cwd=PROJECT, env=outside_make(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert dry.stdout.splitlines()[-1] == ".venv/bin/pgflowd demo --once"
+
+
+def test_the_way_into_production_is_one(empty_database, tmp_path, monkeypatch, capsys):
+    """The block of the README, line by line, with a daemon that serves."""
+    (block,) = re.findall(r"## In production\n\n```console\n(.*?)```", README, re.DOTALL)
+    monkeypatch.setenv("PGFLOWD__DATABASE__URL", empty_database.dsn)
+    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(tmp_path / "control.sock"))
+    monkeypatch.chdir(tmp_path)
+    assert run(["new", "shop"]) == 0
+    monkeypatch.chdir(tmp_path / "shop")
+
+    first, *others = [words[1:] for words in commands(block)]
+    assert (first, run(first)) == (["check"], 1)
+    assert "pgflowd db migrate" in capsys.readouterr().out
+    daemon = None
+    try:
+        for words in others:
+            if words[0] == "serve":
+                daemon = subprocess.Popen([sys.executable, "-m", "pgflowd", *words])
+                until(lambda: run(["status", "--check"]) == 0, within_s=30)
+            else:
+                assert run(words) == 0, words
+        assert "healthy" in capsys.readouterr().out
+    finally:
+        if daemon is not None:
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(timeout=30) == 0
+
+
+def test_the_picture_of_the_tree_has_a_file_for_each_process():
+    names = re.findall(r"^[│├└─ ]*(\w+)", picture("supervisor "), re.MULTILINE)
+
+    assert set(names) == {"supervisor", "listener", "worker", "zygote", "runner", "sweeper"}
+    for name in names:
+        assert (PROJECT / "pgflowd" / "processes" / f"{name}.py").exists()
+
+
+def test_the_messages_shown_are_those_of_such_mistakes():
+    lines = [""] * 60
+    lines[0] = "from pgflowd import Flow; flow = Flow('process_order')"
+    for number, text in (
+        (10, "@flow.step\ndef validate(run): ..."),
+        (31, "@flow.step\ndef charge(validated): ..."),
+        (41, "@flow.step\ndef email(run): ..."),
+        (48, "@flow.map(over='charge')\ndef notify(item, email): ..."),
+    ):
+        lines[number - 1], lines[number] = text.split("\n")
+    world: dict[str, object] = {"__name__": "flows.billing"}
+    exec(compile("\n".join(lines), "flows/billing.py", "exec"), world)
+    flow = world["flow"]
+    assert isinstance(flow, Flow)
+
+    said = [re.sub(r"\S*flows/", "flows/", str(problem)) for problem in flow.check()]
+
+    assert said == picture("E201 ").splitlines()
+
+
+def test_the_picture_of_the_house_names_what_is_there():
+    for line in picture("pgflowd/\n").splitlines():
+        indent = "pgflowd/" if line.startswith("  ") else ""
+        for name in re.findall(r"(?:^|\s{2,})((?:\w+/)+|\w+\.py)(?=\s)", line):
+            assert (PROJECT / indent / name).exists(), name
