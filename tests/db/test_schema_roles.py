@@ -336,6 +336,52 @@ def test_what_a_role_lacks_is_told_with_the_grant(as_role: As, conn: Connection)
         _claim(worker, uuid4())
 
 
+RIGHTS = """
+    select right_.privilege_type || ' on ' || class.oid::regclass
+      from pg_class as class, aclexplode(class.relacl) as right_
+     where right_.grantee = 'pgflow_worker'::regrole and class.relkind in ('r', 'v')
+       and class.relnamespace::regnamespace::text in ('pgflow', 'pgflowd', 'pgmq')
+     union all
+    select 'usage on schema ' || schema.nspname
+      from pg_namespace as schema, aclexplode(schema.nspacl) as right_
+     where right_.grantee = 'pgflow_worker'::regrole and right_.privilege_type = 'USAGE'
+     order by 1
+"""
+
+
+def test_whatever_right_a_worker_lacks_is_told_with_the_grant(
+    as_role: As, conn: Connection, shop: UUID
+) -> None:
+    """Row 109."""
+    rights = [right for (right,) in conn.execute(RIGHTS)]
+    assert len(rights) > 25
+    missed = []
+
+    for right in rights:
+        with conn.transaction(force_rollback=True):
+            conn.execute(f"revoke {right} from pgflow_worker cascade")
+            conn.execute("set local role pgflow_worker")
+            try:
+                with translated(conn), conn.transaction():
+                    _work(conn)
+            except AccessDenied as error:
+                assert "grant " in str(error), error
+                missed.append(right)
+
+    assert {"SELECT on pgflow.flows", "UPDATE on pgflow.step_tasks"} <= set(missed)
+    assert {"usage on schema pgflowd", "INSERT on pgflowd.attempts"} <= set(missed)
+
+
+def _work(conn: Connection) -> None:
+    """A worker's day: what fails, what succeeds, what others left."""
+    worker = _register(conn)
+    for call in ("fail(%s, %s, %s, %s, 'x')", "complete(%s, %s, %s, %s, '[1]')"):
+        for task in _claim(conn, worker):
+            conn.execute("select pgflowd.heartbeat(%s, %s)", (worker, [task[3]]))
+            conn.execute(f"select pgflowd.{call}", task)
+    conn.execute("select pgflowd.sweep(), pgflowd.crashed(%s, 'x')", (worker,))
+
+
 def _start(conn: Connection) -> UUID:
     row = conn.execute("select pgflow.start_flow_with_states('Shop', '{}')").fetchone()
     assert row is not None

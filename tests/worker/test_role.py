@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import psycopg
 import pytest
@@ -70,17 +71,40 @@ def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
     assert worker.value("select count(*) from pgflow.workers where stopped_at is null") == 0
 
 
-def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble):
+@pytest.mark.parametrize(
+    ("right", "named"),
+    [
+        ("select, insert, update on pgflow.workers", "workers"),
+        ("select on pgflow.flows", "flows"),
+        ("usage on schema pgflowd", "pgflowd"),
+        ("usage on schema pgflow", "pgflow"),
+        ("select on pgflowd.schema_history", "schema_history"),
+    ],
+)
+def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble, right, named):
     """Row 109."""
     worker = start_worker(MODULE)
-    worker.conn.execute("revoke select, insert, update on pgflow.workers from pgflow_worker")
+    worker.conn.execute(f"revoke {right} from pgflow_worker")
     worker.drain()
 
     refused = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
 
     assert refused.ended() == 78
     assert refused.heard_of(Failed).code == "E305"
-    assert "workers" in refused.heard_of(Failed).text
+    assert re.search(rf"; grant .* {named} to humble_", refused.heard_of(Failed).text)
+
+
+def test_row_109_a_right_that_goes_missing_is_told_and_waited_for(start_worker, humble):
+    """Row 109."""
+    worker = start_worker(MODULE, dsn=humble, definitions="verify")
+    worker.conn.execute("revoke execute on function pgflowd.claim from pgflow_worker")
+
+    run = worker.start_run([1])
+
+    told = "grant execute on function claim to"
+    until(lambda: any(told in record["error"] for record in worker.records("worker.error")), 5)
+    worker.conn.execute("grant execute on function pgflowd.claim to pgflow_worker")
+    assert worker.output(run) == {"third": [1]}
 
 
 def test_row_78_too_many_connections_are_waited_out(start_worker, humble, database):
