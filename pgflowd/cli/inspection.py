@@ -15,13 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pgflowd.core.settings import Settings
 from pgflowd.errors import Problem
+from pgflowd.processes.loading import secret_variables
 
 AT_ONCE = 4
 MOST_SAID = 64 * 1024 * 1024
@@ -57,7 +58,11 @@ def inspect(settings: Settings) -> Inspection:
     """Look into all entries of the settings."""
     entries = list(dict.fromkeys(settings.pgflowd.flows))
     limit_s = settings.supervisor.start_timeout_s
-    answers = _ask_all(entries, settings.pgflowd.python_path, limit_s)
+    asked = {
+        "python_path": list(settings.pgflowd.python_path),
+        "secrets": list(secret_variables(settings)),
+    }
+    answers = _ask_all(entries, asked, limit_s)
     flows: list[CodeFlow] = []
     problems: list[Problem] = []
     for entry in entries:
@@ -98,7 +103,7 @@ def _problems(told: dict[str, Any]) -> list[Problem]:
 class _Asked:
     """An inspector at work on one entry."""
 
-    def __init__(self, entry: str, python_path: Sequence[str], until: float) -> None:
+    def __init__(self, entry: str, told: Mapping[str, Any], until: float) -> None:
         self.entry, self.until, self.said = entry, until, b""
         self.pipe, writing = os.pipe()
         try:
@@ -117,7 +122,7 @@ class _Asked:
             os.close(writing)
         assert self.process.stdin is not None
         with suppress(BrokenPipeError), self.process.stdin as stdin:
-            stdin.write(json.dumps({"entry": entry, "python_path": list(python_path)}).encode())
+            stdin.write(json.dumps({"entry": entry, **told}).encode())
 
     def hear(self) -> bool:
         """Read what has come; whether that was all: a line, or the end."""
@@ -142,7 +147,7 @@ class _Asked:
 
 
 def _ask_all(
-    entries: Sequence[str], python_path: Sequence[str], limit_s: float
+    entries: Sequence[str], told: Mapping[str, Any], limit_s: float
 ) -> dict[str, dict[str, Any]]:
     """What inspectors say about entries, or what became of them; a few at a time."""
     answers: dict[str, dict[str, Any]] = {}
@@ -150,7 +155,7 @@ def _ask_all(
     try:
         while waiting or asked:
             while waiting and len(asked) < AT_ONCE:
-                one = _Asked(waiting.pop(), python_path, time.monotonic() + limit_s)
+                one = _Asked(waiting.pop(), told, time.monotonic() + limit_s)
                 asked[one.pipe] = one
             nap_s = max(min(one.until for one in asked.values()) - time.monotonic(), 0.0)
             for pipe in select.select(list(asked), [], [], nap_s)[0]:

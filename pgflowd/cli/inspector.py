@@ -32,7 +32,7 @@ def main() -> None:
     asked = json.load(sys.stdin)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what user code prints is no result of ours
-    prepare(asked["python_path"])
+    prepare(asked["python_path"], asked["secrets"])
     answer = json.dumps(inspect(asked["entry"]), default=str).encode() + b"\n"
     with os.fdopen(out, "wb") as pipe:
         pipe.write(answer)

@@ -3,7 +3,7 @@ Failure: what an exception of a handler becomes in a report.
 
 An ordinary exception is a failed attempt, and the step's options say what follows. `Fail` and
 E405 (a skipped dep without default) want no retry, `RetryAfter` wants the next attempt at a time
-of its own. Texts are cleaned of what PostgreSQL cannot store, and cut.
+of its own. Texts are cleaned of secrets and of what PostgreSQL cannot store, and cut.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pgflowd.core.redact import redact
 from pgflowd.errors import PgflowdError
 
 LONGEST_TYPE = 200
@@ -65,8 +66,9 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def clean(text: str, longest: int) -> str:
-    """The text without NUL and lone surrogates, and at most so long."""
-    text = _UNSTORABLE.sub("\ufffd", text[: longest + 1])
+    """The text without NUL, lone surrogates and what looks like a secret, and at most so long."""
+    # cut twice: what the first cut tears apart at its end, the second one drops
+    text = redact(_UNSTORABLE.sub("\ufffd", text[: 2 * longest]))
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

@@ -19,12 +19,12 @@ from pgflowd.errors import FlowError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
-from pgflowd.processes.loading import fingerprint, load, prepare
+from pgflowd.processes.loading import fingerprint, load, prepare, secret_variables
 
 
 def main(channel: Channel, settings: Settings, log: Log, entry: str) -> int:
     """Tell what is in this entry."""
-    prepare(settings.pgflowd.python_path)
+    prepare(settings.pgflowd.python_path, secret_variables(settings))
     for found in look_into(entry):
         channel.send(found)
     channel.flush_all(10.0)

@@ -21,6 +21,7 @@ from types import ModuleType
 
 from pgflowd.core.plainjson import Encoder
 from pgflowd.core.redact import one_line
+from pgflowd.core.settings import Settings
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 
@@ -29,10 +30,18 @@ _SECRET = ("PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY")
 _SECRET_PREFIXES = ("PGFLOWD__", "WATCHDOG_", "LISTEN_")
 
 
-def prepare(python_path: Iterable[str]) -> None:
-    """Make ready for user code: import path, and an environment without our secrets."""
+def secret_variables(settings: Settings) -> tuple[str, ...]:
+    """Return the variables in which the config has its secrets: "env:NAME"."""
+    refs = (settings.database.url, settings.database.listen_url)
+    return tuple(ref.target for ref in refs if ref.scheme == "env")
+
+
+def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
+    """Make ready for user code: import path, and an environment without our secrets, those
+    in the variables named here among them."""
+    named = set(named)
     for name in list(os.environ):
-        if name in _SECRET or name.startswith(_SECRET_PREFIXES):
+        if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
             del os.environ[name]
     here = str(Path.cwd())
     wanted = [*python_path, *([] if here in sys.path or "" in sys.path else [here])]

@@ -27,6 +27,7 @@ from pgflowd.errors import Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
 from pgflowd.host.zygote_line import Zygote, ZygoteLine, fork_zygote
+from pgflowd.processes.loading import secret_variables
 from pgflowd.processes.worker_lines import limits_of
 from pgflowd.processes.worker_runners import end_of
 from pgflowd.processes.zygote import Brood
@@ -62,6 +63,21 @@ class Hatched:
         return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
 
     @property
+    def ends(self) -> frozenset[str]:
+        """The steps with which a run may be over: only maps come after them, if anything, and
+        these may be empty."""
+        found: set[str] = set()
+        for step in reversed(self.shape["steps"]):
+            later = [each for each in self.shape["steps"] if step["slug"] in each["dependencies"]]
+            if all(each["stepType"] == "map" and each["slug"] in found for each in later):
+                found.add(step["slug"])
+        return frozenset(found)
+
+    @property
+    def is_job(self) -> bool:
+        return [step["stepType"] for step in self.shape["steps"]] == ["single"]
+
+    @property
     def has_conditions(self) -> bool:
         patterns = ("requiredInputPattern", "forbiddenInputPattern")
         return any(step[name]["defined"] for step in self.shape["steps"] for name in patterns)
@@ -79,7 +95,11 @@ def hatch(channel: Channel, settings: Settings, served: Served) -> Hatched:
     """Fork the zygote and let it import the flow. Raises CannotStart, Stopped."""
     worker = settings.worker_for(served.slug)
     brood = Brood(
-        served, settings.pgflowd.python_path, worker.max_output_bytes, worker.oom_score_adj
+        served,
+        settings.pgflowd.python_path,
+        secret_variables(settings),
+        worker.max_output_bytes,
+        worker.oom_score_adj,
     )
     zygote = _fork(brood)
     told = _first_words(zygote, channel, served)

@@ -40,6 +40,7 @@ class Brood:
 
     served: Served
     python_path: Sequence[str]
+    secrets: Sequence[str]  # names of variables
     most_output: int
     oom_score_adj: int
     imports: bool = True  # False: each runner imports the module by itself
@@ -48,7 +49,7 @@ class Brood:
 def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
     gc.freeze()  # what we share with the worker stays untouched, and so shared
-    prepare(brood.python_path)
+    prepare(brood.python_path, brood.secrets)
     sys.stdout, sys.stderr = _stream(1), _stream(2)
     steps: dict[str, StepSpec] = {}
     if brood.imports:
