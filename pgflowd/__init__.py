@@ -2,18 +2,18 @@
 pgflowd: runs DAG workflows that live in PostgreSQL.
 
 Here stands what applications import: `Flow` and `job` to define flows, `Fail`, `RetryAfter` and
-`Context` for handlers, `Client` and `AsyncClient` to start and follow runs. The clients are
-loaded when first asked for, since a runner that imports its flows needs no psycopg.
+`Context` for handlers, `Client` and `AsyncClient` to start and follow runs. All is loaded when
+first asked for: a runner that imports its flows needs no psycopg, and a command hardly anything.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pgflowd.flow import Context, Fail, Flow, RetryAfter, job
-
+TYPE_CHECKING = False  # as in typing, whose import would take longer than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from pgflowd.client import AsyncClient, Client
+    from pgflowd.flow import Context, Fail, Flow, RetryAfter, job
 
 __version__ = "0.1.0"
 
@@ -21,8 +21,10 @@ __all__ = ["AsyncClient", "Client", "Context", "Fail", "Flow", "RetryAfter", "__
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("AsyncClient", "Client"):
-        from pgflowd import client
+    if name not in __all__:
+        raise AttributeError(f"module 'pgflowd' has no attribute '{name}'")
+    from importlib import import_module
 
-        return getattr(client, name)
-    raise AttributeError(f"module 'pgflowd' has no attribute '{name}'")
+    home = "pgflowd.client" if name in ("AsyncClient", "Client") else "pgflowd.flow"
+    value = globals()[name] = getattr(import_module(home), name)
+    return value

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ from pathlib import Path
 import click
 
 from pgflowd.cli.app import App
+from pgflowd.cli.entry import on_interrupt, quietly
 from pgflowd.cli.exits import Exit, exit_for
 from pgflowd.cli.frame import Entry, LazyGroup
 from pgflowd.cli.screen import tolerate_any_stream
@@ -84,7 +86,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    code = run(sys.argv[1:])
+    try:
+        on_interrupt(signal.default_int_handler)
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    finally:
+        on_interrupt(quietly)
     sys.exit(code)
 
 

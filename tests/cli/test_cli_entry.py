@@ -1,0 +1,59 @@
+"""The first moments of a command: Ctrl-C ends it quietly even while modules are imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pgflowd.testing.until import until
+
+SLOW = """
+import os, time
+open(os.environ["MARK"], "w").close()
+while True:
+    time.sleep(0.01)
+"""
+COMMANDS = [
+    [sys.executable, "-m", "pgflowd", "runs", "list"],
+    [str(Path(sys.executable).with_name("pgflowd")), "runs", "list"],
+]
+
+
+def begun(command: list[str], slow_module: str, directory: Path, **how: bool) -> subprocess.Popen:
+    """Start a command, in which an import of this module never ends; return when it has begun."""
+    (directory / f"{slow_module}.py").write_text(SLOW)
+    mark = directory / "mark"
+    environ = {**os.environ, "PYTHONPATH": str(directory), "MARK": str(mark)}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, cwd=directory, **how
+    )
+    until(mark.exists, within_s=30)
+    return process
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=["module", "script"])
+@pytest.mark.parametrize("module", ["click", "psycopg"])
+def test_ctrl_c_during_an_import_ends_it_quietly(command, module, tmp_path):
+    process = begun(command, module, tmp_path)
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_who_has_interrupts_ignored_is_obeyed(tmp_path):
+    """As a shell does for what it starts in the background."""
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMANDS[0]]
+    process = begun(command, "click", tmp_path)
+
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+
+    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == -signal.SIGTERM
