@@ -53,6 +53,10 @@ class App:
             complain(self, settings.warnings)
         return settings
 
+    def forget_settings(self) -> None:
+        """Read them again when they are asked for again."""
+        self.__dict__.pop("settings", None)
+
     def look_at_settings(self) -> list[Problem]:
         """Return all that keeps a daemon from serving with them; go on with what is right."""
         from pgflowd.host.config import look
@@ -74,10 +78,11 @@ class App:
         the libpq environment else. Never print it unredacted.
         """
         from pgflowd.host.config_refs import read
-        from pgflowd.host.development import development_url
+        from pgflowd.host.development import development_url, forget_libpq
 
         url = read(self.settings.database.url, place="[database] url")
-        url = url or development_url(self.settings.file)
+        if not url and (url := development_url(self.settings.file)):
+            forget_libpq()
         self.secrets.update(secrets_in(url))
         return url
 

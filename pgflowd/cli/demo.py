@@ -147,7 +147,8 @@ def _last_words(log: Path) -> Iterator[None]:
     except NotUp as error:
         lines = log.read_text(errors="replace").splitlines()
         end = " / ".join([line for line in lines if " info " not in line][-_LAST_LINES:])
-        raise NotUp(f"{error.message}: {end}" if end else error.message) from None
+        text = f"{error.message}: {end}" if end else error.message
+        raise NotUp(text, error.ended) from None
 
 
 @contextmanager

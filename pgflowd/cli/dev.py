@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,9 +25,10 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_line import socket_path
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
-from pgflowd.cli.workshop import daemon, interrupted_by_term, wait_until_settled
+from pgflowd.cli.workshop import NotUp, daemon, interrupted_by_term, wait_until_settled
 
 if TYPE_CHECKING:
+    from pgflowd.cli.dev_watch import Changes, Project
     from pgflowd.host.postgres import EmbeddedPostgres
 
 
@@ -41,15 +42,16 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     """Serve this project while you change it, on a PostgreSQL of its own.
 
     A change of a flow reloads the daemon. A flow whose steps have changed is created anew, and
-    its runs are deleted: production refuses that.
+    its runs are deleted: production refuses that. Variables of libpq such as PGHOST do not count.
 
     \b
     Example: pgflowd dev
     """
-    from pgflowd.cli.dev_watch import Project, follow_changes
-    from pgflowd.host.development import Running, announced
+    from pgflowd.cli.dev_watch import Project, watching
+    from pgflowd.host.development import Running, announced, forget_libpq
 
     began = time.monotonic()
+    forget_libpq()
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
         with (
@@ -57,21 +59,38 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             suppress(KeyboardInterrupt),
             _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
             announced(root, postgres.dsn),
+            watching(root, wanted=not no_reload) as changes,
         ):
             _prepare(postgres.dsn)
             project = Project(app, root, postgres.dsn)
             _greet(app, postgres, ephemeral=ephemeral)
-            arguments = ["-c", app.settings.file] if app.settings.file else []
-            with daemon(arguments, database_url=postgres.dsn, log=None) as process:
-                project.show(wait_until_settled(process, socket_path(app)))
-                _say_ready(app, project, time.monotonic() - began)
-                follow_changes(project, process, watch=not no_reload)
-                if process.wait() != 0:
-                    app.leave(Exit.NO)  # it has ended by itself, and not as `pgflowd stop` asked
+            while not _serve(app, project, changes, began):
+                began = time.monotonic()
     except Running:
         app.note(f"another `pgflowd dev` runs in {root}")
         app.leave(Exit.TRY_LATER)
     app.note("  stopped")
+
+
+def _serve(app: App, project: Project, changes: Changes | None, began: float) -> bool:
+    """Serve until the daemon ends; False: nothing could be served, and now something changed."""
+    from pgflowd.cli.dev_watch import follow_changes
+
+    arguments = ["-c", app.settings.file] if app.settings.file else []
+    with daemon(arguments, database_url=project.dsn, log=None) as process:
+        try:
+            told = wait_until_settled(process, socket_path(app))
+        except NotUp as error:
+            if changes is None or error.ended not in {Exit.CONFIG, Exit.NO}:
+                raise
+            project.wait_for_better(changes)
+            return False
+        project.show(told)
+        _say_ready(app, project, time.monotonic() - began)
+        follow_changes(project, process, changes)
+        if process.wait() != 0:
+            app.leave(Exit.NO)  # it has ended by itself, and not as `pgflowd stop` asked
+    return True
 
 
 @contextmanager
@@ -117,7 +136,7 @@ def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
     sys.stdout.flush()
 
 
-def _say_ready(app: App, project: Any, took_s: float) -> None:
+def _say_ready(app: App, project: Project, took_s: float) -> None:
     flow = next(iter(project.slugs), None)
     hint = f"  Try:  pgflowd runs start {shlex.quote(flow)} '{{}}' --follow" if flow else ""
     app.say(f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{hint}")

@@ -7,8 +7,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
 from typing import Any
 
 from pgflowd.cli.app import App
@@ -19,7 +22,7 @@ from pgflowd.core.shape import differences
 from pgflowd.db import overview
 from pgflowd.db.calls import run as perform
 from pgflowd.db.connection import connect
-from pgflowd.errors import PgflowdError, Problem
+from pgflowd.errors import ConfigError, PgflowdError, Problem
 
 RELOAD_TIMEOUT_S = 120.0
 LOOK_EVERY_MS = 500
@@ -32,7 +35,7 @@ class Project:
 
     def __init__(self, app: App, root: Path, dsn: str) -> None:
         self.app, self.root = app, root
-        self._dsn = dsn
+        self.dsn = dsn
         self.slugs: list[str] = []
         self._shapes: dict[str, Any] = {}
         self._runs: dict[str, int] = {}
@@ -66,6 +69,24 @@ class Project:
                 self._say_recreated(slug, before[slug], runs.get(slug, 0))
         self._complain(told["problems"])
 
+    def wait_for_better(self, changes: Changes) -> None:
+        """Nothing can be served: say what is wrong, and wait for a change and a sound config."""
+        from pgflowd.cli.inspection import inspect
+
+        problems = inspect(self.app.settings).problems
+        while True:
+            self.complain(problems)
+            self._say("nothing can be served; waiting for a change")
+            while not (changed := changes.next()):
+                pass
+            self._say(f"{_listed(changed)} changed: trying again")
+            self.app.forget_settings()
+            try:
+                self.app.settings  # noqa: B018 - read here, so that what is wrong ends nothing
+                return
+            except ConfigError as error:
+                problems = list(error.problems)
+
     def _say_recreated(self, slug: str, before: Any, runs: int) -> None:
         what = "; ".join(differences(self._shapes[slug], before))
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
@@ -75,13 +96,13 @@ class Project:
         )
 
     def _remember(self, slugs: Iterable[str]) -> None:
-        with connect(self._dsn, name="pgflowd dev") as connection:
+        with connect(self.dsn, name="pgflowd dev") as connection:
             shapes = {slug: perform(connection, overview.flow_shape(slug)) for slug in slugs}
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
     def _count_runs(self) -> dict[str, int]:
-        with connect(self._dsn, name="pgflowd dev") as connection:
+        with connect(self.dsn, name="pgflowd dev") as connection:
             rows = perform(connection, overview.list_runs(most=10_000))
         counted: dict[str, int] = {}
         for row in rows:
@@ -89,36 +110,83 @@ class Project:
         return counted
 
     def _complain(self, problems: list[dict[str, Any]]) -> None:
-        found = [
+        self.complain(
             Problem(one["code"], one["text"], one.get("place"), one.get("next")) for one in problems
-        ]
-        if found:
-            self.complain(found)
+        )
 
-    def complain(self, problems: Sequence[Problem]) -> None:
-        complain(self.app, problems)
+    def complain(self, problems: Iterable[Problem]) -> None:
+        if found := list(problems):
+            complain(self.app, found)
 
     def _say(self, text: str) -> None:
         self.app.say(f"{time.strftime('%H:%M:%S')} {text}")
         sys.stdout.flush()
 
 
-def follow_changes(project: Project, process: subprocess.Popen[bytes], *, watch: bool) -> None:
+def follow_changes(
+    project: Project, process: subprocess.Popen[bytes], changes: Changes | None
+) -> None:
     """Reload at each change, until the daemon ends."""
-    if not watch:
+    if changes is None:
         process.wait()
         return
-    for changed in _changes(project.root):
-        if process.poll() is not None:
-            return
-        if changed:
+    while process.poll() is None:
+        if changed := changes.next():
             try:
                 project.reload(changed, process)
             except PgflowdError as error:  # the database or the daemon may come back
                 project.complain(error.problems)
 
 
-def _changes(root: Path) -> Iterator[list[str]]:
+class Changes:
+    """The files that changed, as a thread sees them."""
+
+    def __init__(self, root: Path) -> None:
+        self._found: Queue[list[str]] = Queue()
+        self._is_looking, self._end = Event(), Event()
+        self._thread = Thread(target=self._look, args=(root,), daemon=True)
+
+    def begin(self) -> None:
+        """Return when it looks, so that nothing is missed from then on."""
+        self._thread.start()
+        self._is_looking.wait()
+
+    def end(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def next(self) -> list[str]:
+        """What has changed; nothing, if nothing has for half a second."""
+        try:
+            return self._found.get(timeout=LOOK_EVERY_MS / 1000)
+        except Empty:
+            return []
+
+    def _look(self, root: Path) -> None:
+        try:
+            for changed in _changes(root, self._end):
+                self._is_looking.set()
+                if changed:
+                    self._found.put(changed)
+        finally:
+            self._is_looking.set()
+
+
+@contextmanager
+def watching(root: Path, *, wanted: bool) -> Iterator[Changes | None]:
+    """Look at the project's files until the block is left."""
+    if not wanted:
+        yield None
+        return
+    changes = Changes(root)
+    changes.begin()
+    try:
+        yield changes
+    finally:
+        changes.end()
+
+
+def _changes(root: Path, end: Event) -> Iterator[list[str]]:
     """Yield the files that changed, and nothing now and then."""
     from watchfiles import DefaultFilter, watch
 
@@ -136,7 +204,7 @@ def _changes(root: Path) -> Iterator[list[str]]:
         watch_filter=Ours(),
         rust_timeout=LOOK_EVERY_MS,
         yield_on_timeout=True,
-        raise_interrupt=True,
+        stop_event=end,
     ):
         yield sorted({str(Path(path).relative_to(root)) for _, path in changes})
 

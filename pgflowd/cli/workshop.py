@@ -32,6 +32,10 @@ class NotUp(click.ClickException):
 
     exit_code = Exit.NO
 
+    def __init__(self, message: str, ended: int | None = None) -> None:
+        super().__init__(message)
+        self.ended = ended  # the daemon's exit code
+
 
 class Taken(click.ClickException):
     """Another daemon has the socket, as of a second demo in the same directory."""
@@ -46,7 +50,11 @@ def daemon(
     """Run `pgflowd … serve` on this database until the block is left; log None: our stderr."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
-        env={**os.environ, "PGFLOWD__DATABASE__URL": database_url},
+        env={
+            **os.environ,
+            "PGFLOWD__DATABASE__URL": database_url,
+            "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # whatever the project's config says
+        },
         stdin=subprocess.DEVNULL,
         stderr=log,
         start_new_session=True,  # Ctrl-C is for us; we ask it to stop
@@ -67,7 +75,8 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
         if process.poll() == Exit.TRY_LATER:
             raise Taken(f"another daemon serves at {socket}; it must end first")
         if process.returncode is not None:
-            raise NotUp(f"the daemon ended with exit code {process.returncode}")
+            text = f"the daemon ended with exit code {process.returncode}"
+            raise NotUp(text, process.returncode)
         with contextlib.suppress(OSError, ValueError):
             told = control.ask(socket, "status", 5.0)
             states = {told["state"], *(flow["state"] for flow in told["flows"])}

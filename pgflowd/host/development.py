@@ -41,6 +41,12 @@ def announced(root: Path, url: str) -> Iterator[None]:
         os.close(handle)
 
 
+def forget_libpq() -> None:
+    """Drop libpq's variables, which are meant for another database than that of `pgflowd dev`."""
+    for name in [name for name in os.environ if name.startswith("PG") and "PGFLOW" not in name]:
+        del os.environ[name]
+
+
 def development_url(config: str | None) -> str:
     """Return the URL of the `dev` that runs beside this config file, or nothing."""
     path = (Path(config).absolute().parent if config else Path.cwd()) / _PLACE

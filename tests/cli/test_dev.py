@@ -37,10 +37,11 @@ def again(twice):
 class Dev:
     """A running `pgflowd dev`, and what it has printed."""
 
-    def __init__(self, project: Path, *flags: str) -> None:
+    def __init__(self, project: Path, *flags: str, **environ: str) -> None:
         self.project, self._log = project, project / "dev.log"
         # sockets of their own, so that tests side by side do not meet
-        self._environ = {**os.environ, "PGFLOWD__SUPERVISOR__CONTROL": str(project / "s")}
+        control = {"PGFLOWD__SUPERVISOR__CONTROL": str(project / "s")}
+        self._environ = {**os.environ, **control, **environ}
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [COMMAND, "dev", *flags], cwd=project, env=self._environ, stdout=log, stderr=log
@@ -101,6 +102,42 @@ def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project
     assert code == 0
     assert "stopped" in dev.said
     assert development_url(str(project / "pgflowd.toml")) == ""
+
+
+def test_what_is_broken_at_the_start_is_told_and_the_next_save_tries_again(project: Path):
+    (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
+    dev = Dev(project)
+    try:
+        dev.says("nothing can be served; waiting for a change")
+        assert "double.py:5" in dev.said and "E201" in dev.said
+        with (project / "pgflowd.toml").open("a") as file:
+            file.write("nonsense = 1\n")
+        dev.says("E102")
+
+        config = '[pgflowd]\nname = "devtest"\nflows = ["double"]\npython_path = ["."]\n'
+        (project / "pgflowd.toml").write_text(config)
+        (project / "double.py").write_text(FLOW)
+
+        dev.says("ready in")
+        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+    finally:
+        code = dev.stop()
+    assert code == 0
+
+
+def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_was_told(project: Path):
+    elsewhere = {"PGHOST": "127.0.0.1", "PGHOSTADDR": "127.0.0.1", "PGPORT": "1", "PGUSER": "no"}
+    dev = Dev(project, PGSERVICE="nowhere", PGOPTIONS="-c nonsense=1", **elsewhere)
+    try:
+        until(lambda: "ready in" in dev.said or dev.process.poll() is not None, within_s=60)
+        with (project / "double.py").open("a") as file:
+            file.write(MORE)
+
+        dev.says("double: shape changed")
+        assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+    finally:
+        code = dev.stop()
+    assert code == 0
 
 
 def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(project: Path):
