@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
 else:
     ParamType = click.ParamType  # no generic class in older releases of click
+
+
+MOST_CHARS = 64 * 1024 * 1024
 
 
 class RunParam(ParamType):
@@ -109,17 +112,30 @@ class JsonParam(ParamType):
     ) -> tuple[str, str]:
         try:
             if value == "-":
-                return sys.stdin.read(), "standard input"
+                return _bounded(sys.stdin), "standard input"
             if value.startswith("@"):
-                return Path(value[1:]).read_text(encoding="utf-8"), value[1:]
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            self.fail(f"{value} cannot be read: {reason}", param, ctx)
+                with Path(value[1:]).open(encoding="utf-8") as file:
+                    return _bounded(file), value[1:]
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            if isinstance(error, UnicodeDecodeError):
+                reason = "it is not UTF-8"
+            self.fail(f"{one_line(value, 200)} cannot be read: {reason}", param, ctx)
         return value, ""
 
 
 RUN, FLOW, TASK = RunParam(), FlowParam(), TaskParam()
 DURATION, JSON = DurationParam(), JsonParam()
+
+
+def _bounded(stream: IO[str] | None) -> str:
+    """All of a stream, unless it is endless or as good as that."""
+    if stream is None:
+        raise ValueError("it is closed")
+    text = stream.read(MOST_CHARS + 1)
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"it is larger than {MOST_CHARS // 2**20} MiB")
+    return text
 
 
 def _no_json(name: str) -> Any:

@@ -23,6 +23,7 @@ from pgflowd.core.settings_values import Given, LookUp, Wrong, parse
 from pgflowd.errors import Problem
 
 Path = tuple[str, ...]
+MOST_HINTS = 100
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class _Work:
         self.origins: dict[Path, Origin] = {}
         self.slugs: dict[str, str] = {}  # in lower case: as written
         self.broken: set[Path] = set()
-        self.problems: list[Problem] = []
+        self.problems: dict[Problem, None] = {}  # each once, in their order
+        self._hints = MOST_HINTS
 
     def take(self, given: Given) -> None:
         try:
@@ -102,12 +104,12 @@ class _Work:
             return self._locate_flow(given)
         section = SECTIONS.get(path[0])
         if section is None:
-            raise _unknown_section(path)
+            raise _unknown_section(path, [*SECTIONS, "flows"] if self._may_hint() else [])
         if len(path) == 1:
             raise Wrong("E103", "is no table", f"write [{path[0]}] on a line of its own")
         keys = keys_of(section)
         if path[1] not in keys:
-            raise _unknown_key(path, keys, raw)
+            raise _unknown_key(path, keys if self._may_hint() else {}, raw)
         return path, keys[path[1]]
 
     def _locate_flow(self, given: Given) -> tuple[Path, tuple[str, Key] | None]:
@@ -122,8 +124,13 @@ class _Work:
             return ("flows", lower), None
         keys = keys_of(FlowKeys)
         if given.path[2] not in keys:
-            raise _unknown_key(given.path, keys, given.raw)
+            raise _unknown_key(given.path, keys if self._may_hint() else {}, given.raw)
         return ("flows", lower, given.path[2]), keys[given.path[2]]
+
+    def _may_hint(self) -> bool:
+        """Whether to look for what was meant; it costs time, so a few of many have to do."""
+        self._hints -= 1
+        return self._hints >= 0
 
     def _fields_of(self, prefix: Path, section: type) -> dict[str, Any]:
         return {
@@ -141,8 +148,7 @@ class _Work:
         between = "" if wrong.text.startswith("[") else " "
         text = wrong.text if about_itself else f"{label(given.path)}{between}{wrong.text}"
         problem = Problem(wrong.code, text, given.origin.place, wrong.next)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self.problems[problem] = None
         lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
         self.broken.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
 
@@ -153,14 +159,14 @@ def _origin(given: Given) -> Origin:
     return replace(given.origin, reference=given.raw) if elsewhere else given.origin
 
 
-def _unknown_section(path: Path) -> Wrong:
+def _unknown_section(path: Path, known: list[str]) -> Wrong:
     name = one_line(path[0], 60)
     if len(path) == 1:
         homes = [section for section, keys in SECTIONS.items() if path[0] in keys_of(keys)]
         if homes:
             return Wrong("E102", f"'{name}' stands in no section", f"it belongs in [{homes[0]}]")
     text = f"there is no section [{name}]"
-    return Wrong("E102", text, _did_you_mean(path[0], [*SECTIONS, "flows"], "[{}]"))
+    return Wrong("E102", text, _did_you_mean(path[0], known, "[{}]"))
 
 
 def _unknown_key(path: Path, keys: Mapping[str, Any], raw: object) -> Wrong:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from pgflowd.core.settings_refs import Ref
@@ -120,6 +121,7 @@ def flows(default: tuple[str, ...], doc: str) -> Any:
     return _field(Key(Kind.FLOWS, list(default), doc), default)
 
 
+@cache
 def keys_of(section: type) -> dict[str, tuple[str, Key]]:
     """Return the keys of a section by their names in the file: the field's name and the key."""
     return {_key_name(each): (each.name, each.metadata["key"]) for each in fields(section)}

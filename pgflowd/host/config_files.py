@@ -9,6 +9,7 @@ is fine: everything has a default or an environment variable.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import stat
@@ -27,6 +28,7 @@ from pgflowd.errors import Problem
 ETC = Path("/etc/pgflowd")
 MOST_BYTES = 1024 * 1024
 _IN_PYPROJECT = ("tool", "pgflowd")
+_KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
 _SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
 
 
@@ -141,7 +143,7 @@ def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
     if isinstance(error, UnicodeDecodeError):
         line = content.count(b"\n", 0, error.start) + 1
         return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
-    text = str(error)
+    text = _KEY.sub(_dotted, str(error))
     match = re.search(r" \(at line (\d+), column \d+\)$", text)
     at_end = " (at end of document)"
     if match:
@@ -150,6 +152,14 @@ def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
         line = content.rstrip(b"\n").count(b"\n") + 1
         return Problem("E109", one_line(text.removesuffix(at_end), 200), f"{shown}:{line}")
     return Problem("E109", one_line(text, 200), shown)
+
+
+def _dotted(match: re.Match[str]) -> str:
+    """A key as people write it; tomllib tells it as a tuple."""
+    try:
+        return f"'{'.'.join(map(str, ast.literal_eval(match[0])))}'"
+    except (ValueError, SyntaxError):
+        return match[0]
 
 
 def _exposed(given: list[Given], mode: int, shown: str) -> list[Problem]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgflowd.core.settings import Settings
+from pgflowd.core.settings_build import MOST_HINTS
 from pgflowd.core.settings_refs import Ref
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.host.config import control_path, load, runtime_directory
@@ -156,6 +157,30 @@ def test_a_monstrous_file_is_refused_and_not_swallowed(place: Place, content: by
     place.write(content)
 
     assert [problem.code for problem in place.problems()] == ["E109"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[pgflowd]\n[pgflowd]", "Cannot declare 'pgflowd' twice"),
+        (b'[a.b."c.d"]\n[a.b."c.d"]', "Cannot declare 'a.b.c.d' twice"),
+        (b'[a."it\'s"]\n[a."it\'s"]', "Cannot declare 'a.it's' twice"),
+    ],
+)
+def test_a_key_is_told_as_people_write_it(place: Place, content: bytes, said: str) -> None:
+    place.write(content)
+
+    assert place.problems()[0].text == said
+
+
+def test_of_thousands_of_unknown_keys_each_is_told_and_the_first_get_hints(place: Place) -> None:
+    keys = [f"max_concurency{number} = 1" for number in range(3000)]
+    place.write("\n".join(["[worker]", *keys]))
+
+    problems = [problem for problem in place.problems() if problem.code == "E102"]
+
+    assert len(problems) == 3000
+    assert 0 < len([problem for problem in problems if problem.next]) <= MOST_HINTS
 
 
 def test_a_huge_number_is_out_of_range_and_breaks_no_message(place: Place) -> None:
