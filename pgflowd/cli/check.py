@@ -96,7 +96,7 @@ def _database(app: App, inspection: Inspection, found: Findings) -> None:
     from pgflowd.db.calls import run
 
     try:
-        with database(app) as conn:
+        with database(app, any_schema=True) as conn:
             if found.connections is not None:
                 found.connections["server"] = _most_connections(conn)
             problem = schema.status(conn).problem

@@ -16,6 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.findings import say_finding
 from pgflowd.cli.frame import Command
+from pgflowd.errors import AccessDenied
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +26,8 @@ SCHEMA_VERSION = 1
 def doctor(app: App) -> None:
     """Look at the database from all sides: versions, rights, clocks, old transactions, orphans.
 
-    Exits with 1 if something is wrong, with 0 if there are warnings at most. Changes nothing.
+    Exits with 1 if something is wrong, with 77 if it was not allowed to look at everything, with
+    0 if there are warnings at most. Changes nothing.
 
     \b
     Example: pgflowd doctor
@@ -38,19 +40,19 @@ def doctor(app: App) -> None:
     asked = Asked(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
     ours = Finding("pgflowd", "ok", _versions())
     findings = [ours]
-    with database(app) as conn:
+    with database(app, any_schema=True) as conn:
         if not app.json:
             say_finding(app, ours)
         for finding in examine(conn, asked):
             findings.append(finding)
             if not app.json:
                 say_finding(app, finding)
-    wrong = any(finding.state == "error" for finding in findings)
+    wrong = [finding.code for finding in findings if finding.state == "error"]
     if app.json:
         listed = [{**asdict(one), "text": app.hide(one.text)} for one in findings]
         app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
     if wrong:
-        app.leave(Exit.NO)
+        app.leave(Exit.DENIED if set(wrong) == {AccessDenied.default_code} else Exit.NO)
 
 
 def _versions() -> str:

@@ -22,20 +22,30 @@ from pgflowd.cli.app import App
 from pgflowd.core.brief import short_id
 from pgflowd.core.ids import uuid7
 from pgflowd.core.suggest import nearest
-from pgflowd.errors import AccessDenied, NotFound, UnknownFlow
+from pgflowd.errors import AccessDenied, NotFound, UnknownFlow, Unreachable
 
 if TYPE_CHECKING:
     import psycopg
 
 LAST = "@last"
+_LIBPQ = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # who sets one has a server in mind
 _DIGITS = re.compile(r"[0-9a-f-]{1,36}")
 _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 
 
 @contextmanager
-def database(app: App, *, listening: bool = False) -> Iterator[psycopg.Connection[Any]]:
-    """Open a connection with the limits of the settings; `listening` goes past a pooler."""
+def database(
+    app: App, *, listening: bool = False, any_schema: bool = False
+) -> Iterator[psycopg.Connection[Any]]:
+    """Open a connection with the limits of the settings; `listening` goes past a pooler.
+
+    E303 for a schema newer than ours, unless `any_schema` says that this is looked at later.
+    """
+    from pgflowd.db import schema
+
     with opened(app, listening=listening) as conn:
+        if not any_schema:
+            schema.refuse_newer(conn)
         yield conn
 
 
@@ -63,7 +73,12 @@ def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
     url = app.database_url
     if listening and settings.listen_url and not app.flag_database_url:
         url = read(settings.listen_url, place="[database] listen_url")
-    return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
+    try:
+        return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
+    except Unreachable as error:
+        if not url and app.settings.file and not os.environ.keys() & _LIBPQ:
+            error.next = "run `pgflowd dev`, which brings one, or set [database] url"
+        raise
 
 
 def new_run_id() -> UUID:

@@ -55,7 +55,9 @@ def examine(conn: Connection, asked: Asked) -> Iterator[Finding]:
             code = error.code if isinstance(error, PgflowdError) else None
             text = error.text if isinstance(error, PgflowdError) else str(error).splitlines()[0]
             remedy = error.next if isinstance(error, PgflowdError) else None
-            yield Finding(name, "warning", f"could not be looked at: {text}", code, remedy)
+            yield Finding(name, "error", f"could not be looked at: {text}", code, remedy)
+            if conn.closed:
+                return
 
 
 def _server(conn: Connection, asked: Asked) -> Iterator[Finding]:

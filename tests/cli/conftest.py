@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from shop import MODULE, Shop
@@ -61,9 +61,10 @@ def pgflowd(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
 def process(elsewhere: Path) -> Callable[..., Ended]:
     """Run a command line in a process of its own; `env` adds variables."""
 
-    def runs(*args: str, **env: str) -> Ended:
+    def runs(*args: str, stdin: IO[Any] | None = None, **env: str) -> Ended:
         ended = subprocess.run(
             [sys.executable, "-m", "pgflowd.cli.main", *args],
+            stdin=stdin,
             capture_output=True,
             text=True,
             timeout=60,

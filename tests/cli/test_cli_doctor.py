@@ -257,9 +257,17 @@ def test_who_may_not_look_is_told_so_and_the_rest_is_shown(pgflowd, shop):
 
     ended = pgflowd("doctor", "--database-url", url)
 
-    assert ended.code in (0, 1)
-    assert "could not be looked at: permission denied" in ended.out
+    assert ended.code == 77
+    assert "E305  could not be looked at: permission denied" in ended.out
     assert "pooler        none in between" in ended.out
+
+
+def test_what_cannot_be_looked_at_for_another_reason_is_an_error_as_well(here, shop):
+    shop.conn.execute("alter function pgflowd.violations rename to elsewhere")
+
+    ended = here("doctor")
+
+    assert (ended.code, "E302  could not be looked at: function" in ended.out) == (1, True)
 
 
 def test_an_unreachable_database_is_told(pgflowd):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from shop import Background, Shop, on_a_terminal
 
+from pgflowd.db import schema
 from pgflowd.testing.until import until
 
 
@@ -37,6 +40,48 @@ def test_the_input_may_come_from_a_file_or_from_standard_input(here, shop, elsew
     filed = here("runs", "start", "send_email", "@in.json", "--json")
 
     assert piped.json["input"] == filed.json["input"] == {"a": 1}
+
+
+def test_an_endless_input_is_refused(process, shop):
+    url = ("--database-url", shop.database.dsn)
+
+    filed = process("runs", "start", "send_email", "@/dev/zero", *url)
+    with Path("/dev/zero").open("rb") as endless:
+        piped = process("runs", "start", "send_email", "-", *url, stdin=endless)
+
+    assert (filed.code, piped.code) == (2, 2)
+    assert "@/dev/zero cannot be read: it is larger than 64 MiB" in filed.err
+    assert "- cannot be read: it is larger than 64 MiB" in piped.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["runs", "list"],
+        ["runs", "show", "@last"],
+        ["runs", "follow", "@last"],
+        ["flows", "list"],
+        ["stalled", "list"],
+        ["check"],
+        ["doctor"],
+        ["status"],
+    ],
+)
+def test_a_schema_of_a_later_pgflowd_is_told(here, project, shop, args):
+    shop.conn.execute("update pgflowd.schema_history set version = version + 1000")
+
+    ended = here(*args)
+
+    assert "E303" in ended.out + ended.err and "upgrade pgflowd" in ended.out + ended.err
+    assert ended.code == {"check": 1, "doctor": 1, "status": 3}.get(args[0], 78)
+
+
+def test_who_may_not_see_the_schemas_version_still_sees_what_he_may(pgflowd, shop):
+    shop.conn.execute(schema.roles_sql().encode())
+    shop.start()
+    url = make_conninfo(shop.database.dsn, options="-c role=pgflow_viewer")
+
+    assert pgflowd("runs", "list", "--database-url", url).code == 0
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,24 @@ that fits no release we know (E307) is left alone.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+
+import psycopg
 
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, read, schema_files
 from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, State, read_state
 from pgflowd.errors import DatabaseError, Problem
 
+_MAY_NOT_KNOW = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.InsufficientPrivilege,
+)
 OLDEST_PGMQ = (1, 5)
 UPDATE = "run `alter extension pgmq update`"
+_VERSION = "select max(version) from pgflowd.schema_history where name <> 'functions'"
 MIGRATE = "run `pgflowd db migrate`"
 
 
@@ -49,6 +58,14 @@ def require(conn: Connection) -> State:
     return found.state
 
 
+def refuse_newer(conn: Connection) -> None:
+    """Raise E303 for a schema of a later pgflowd. Who may not ask learns it in other ways."""
+    with translated(conn), suppress(*_MAY_NOT_KNOW):
+        row = conn.execute(_VERSION).fetchone()
+        if row is not None and (problem := _newer_than_ours(row[0])):
+            raise _as_error(problem)
+
+
 def refuse_to_migrate(state: State) -> None:
     """Raise unless a migrate may go on from here."""
     problem = _broken(state)
@@ -73,12 +90,15 @@ def _wrong_server(state: State) -> Problem | None:
 
 
 def _newer(state: State) -> Problem | None:
-    if state.version is None or state.version <= newest_version():
+    return _newer_than_ours(state.version)
+
+
+def _newer_than_ours(version: int | None) -> Problem | None:
+    if version is None or version <= newest_version():
         return None
     return Problem(
         "E303",
-        f"the database is at schema version {state.version}, "
-        f"and this pgflowd knows {newest_version()}",
+        f"the database is at schema version {version}, and this pgflowd knows {newest_version()}",
         next="upgrade pgflowd",
     )
 
