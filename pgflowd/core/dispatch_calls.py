@@ -53,7 +53,8 @@ def _use_main(thought: Thought) -> None:
         mind.is_fallback = mind.is_fallback and not mind.sending
         if room:
             mind.look = False
-        thought.do(on.Turn(mind.sending, room, news.asked_about(mind, mind.sending)))
+        mind.about = news.asked_about(mind, mind.sending)
+        thought.do(on.Turn(mind.sending, room, mind.about))
         mind.main = _busy(thought)
     elif _asks_due(thought):
         mind.asks_due = mind.asks_soon = False
@@ -97,7 +98,8 @@ def _use_beats(thought: Thought) -> None:
         if not tokens:
             pause_s = max(pause_s, min(IDLE_BEATS * pause_s, IDLE_BEAT_S))
         mind.beaten_at, mind.beat_at = thought.now, thought.by(thought.now + pause_s)
-        thought.do(on.Beat(tokens))
+        mind.counting, mind.perhaps_ended = tuple(dict.fromkeys(mind.perhaps_ended)), ()
+        thought.do(on.Beat(tokens, mind.counting))
         mind.beats = _busy(thought)
     elif mind.tells:
         mind.tells = False
@@ -144,6 +146,8 @@ def broken(thought: Thought, event: on.Broken) -> None:
             mind.reports_since = thought.now
         mind.reports, mind.sending = (*mind.sending, *mind.reports), ()
         mind.look = True
+    else:
+        mind.perhaps_ended, mind.counting = (*mind.counting, *mind.perhaps_ended), ()
     _row_is_gone(thought, event)
     line = _line(thought, event.line)
     was_up = line.state is LineState.BUSY and line.delay_s == 0

@@ -5,7 +5,10 @@ The database tells in the turn that reports an outcome what became of its run an
 asked where the log wants to know: at level debug of every run, else of those in which something
 went wrong, and of all if conditions may end steps and runs without any failure. So a worker
 whose tasks succeed pays nothing and says nothing at level info. That a run starts is seen when
-its first task is claimed; that it was cancelled, when a beat says so. Part of `core.dispatch`.
+its first task is claimed; that it was cancelled, when a beat says so.
+
+Runs that ended are counted, too. Where no news are asked for, a run of one task ends with it; of
+others the next beat asks, off the way that tasks take. Part of `core.dispatch`.
 """
 
 from __future__ import annotations
@@ -50,10 +53,39 @@ def tell(thought: Thought, news: tuple[on.News, ...]) -> None:
         _say(thought, level, event, {**fields, "error": each.error})
 
 
+def count(thought: Thought, sent: tuple[Report, ...], event: on.Turned) -> None:
+    """Count the runs that this turn has ended, or leave those that it may have to a beat."""
+    mind, knobs = thought.mind, thought.mind.knobs
+    for status in ("completed", "failed"):
+        _count(thought, status, sum(n.step is None and n.status == status for n in event.news))
+    last = [
+        report.task.run_id
+        for report, answer in zip(sent, event.answers, strict=True)
+        if answer.verdict == "completed" and report.task.step in knobs.ends
+    ]
+    if mind.about:
+        last = [run_id for run_id in last if run_id not in mind.about]
+    if knobs.is_job:
+        _count(thought, "completed", len(last))
+    elif last:
+        mind.perhaps_ended = (*mind.perhaps_ended, *dict.fromkeys(last))
+
+
+def counted(thought: Thought, event: on.Beaten) -> None:
+    thought.mind.counting = ()
+    _count(thought, "completed", event.completed)
+
+
+def _count(thought: Thought, status: str, number: int) -> None:
+    if number:
+        thought.do(on.RunsEnded(status, number))
+
+
 def tell_of_refused(thought: Thought, report: Report, news: tuple[on.News, ...], why: str) -> None:
     """An output of the wrong type has failed its run, which perhaps nobody asked about."""
     run_id = report.task.run_id
     if not any(each.run_id == run_id and each.status == "failed" for each in news):
+        _count(thought, "failed", 1)
         _say(thought, "warning", "run.failed", {"run": run_id, "error": why})
 
 
@@ -74,6 +106,7 @@ def begun(thought: Thought, tasks: tuple[Task, ...]) -> None:
 def cancelled(thought: Thought, runs: tuple[on.Cancelled, ...]) -> None:
     for each in runs:
         if _is_new(thought, f"{each.run_id} cancelled"):
+            _count(thought, "cancelled", 1)
             why = f"cancelled by {each.by or 'somebody'}" + (f": {each.why}" if each.why else "")
             _say(thought, "info", "run.cancelled", {"run": each.run_id, "error": why})
 

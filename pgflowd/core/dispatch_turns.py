@@ -16,6 +16,7 @@ from pgflowd.core.mind import NEVER, Line, Mode, Report
 from pgflowd.core.thought import Thought
 
 MIN_IDLE_S = 0.1  # between two looks at messages that cannot be claimed
+STRANGERS_PAUSE_S = 60.0  # between two records about messages of strangers
 
 AGAIN_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
 REFUSED_STATES = ("22", "23", "54", "P0")
@@ -34,6 +35,7 @@ def turned(thought: Thought, event: on.Turned) -> None:
         if runners.is_refused(report, answer.verdict):
             news.tell_of_refused(thought, report, event.news, runners.NO_ARRAY)
     news.tell(thought, event.news)
+    news.count(thought, sent, event)
     if again:
         mind.reports = (*again, *mind.reports)
         mind.reports_since = thought.now
@@ -65,6 +67,17 @@ def _look_again(thought: Thought, got: int, wanted: int, chance: float) -> None:
     else:
         thought.look_at(thought.now + knobs.notify_fallback_s, "fallback")
         mind.asks_due = bool(got) or not mind.is_fallback  # a fallback leaves it to the beats
+
+
+def strangers(thought: Thought, event: on.Strangers) -> None:
+    """Somebody else writes into our queue: say so now and then."""
+    mind = thought.mind
+    mind.strangers += event.count
+    if thought.now < mind.strangers_from:
+        return
+    text = f"{mind.strangers} messages that belong to no open task were archived"
+    thought.do(on.Say("warning", "worker.strangers", {"error": text}))
+    mind.strangers, mind.strangers_from = 0, thought.now + STRANGERS_PAUSE_S
 
 
 def next_due(thought: Thought, event: on.NextDue) -> None:
@@ -119,6 +132,7 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
 def beaten(thought: Thought, event: on.Beaten) -> None:
     thought.mind.beats = Line()
     news.cancelled(thought, event.cancelled)
+    news.counted(thought, event)
     for token, verdict in event.verdicts:
         ends.judged(thought, token, verdict)
     if event.standing != "ok":

@@ -78,6 +78,13 @@ class Turned:
 
 
 @dataclass(frozen=True, slots=True)
+class Strangers:
+    """Messages that belong to no open task were archived."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class NextDue:
     """When the next hidden message becomes visible (None: there is none), and how many are."""
 
@@ -99,7 +106,8 @@ class Beaten:
     """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row.
 
     `due_in_s`: when the next hidden message becomes visible; None: there is none.
-    `queued`: how many are visible. `cancelled`: why some tasks are to be given up.
+    `queued`: how many are visible. `cancelled`: why some tasks are to be given up. `completed`:
+    how many of the runs that were asked about we have completed.
     """
 
     verdicts: tuple[tuple[int, str], ...]
@@ -107,6 +115,7 @@ class Beaten:
     due_in_s: float | None = None
     queued: int = 0
     cancelled: tuple[Cancelled, ...] = ()
+    completed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +268,10 @@ class AskDue:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
+    """Renew our row and these leases. `about`: runs that may be complete by now."""
+
     tokens: tuple[int, ...]
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +354,14 @@ class Say:
     level: str
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEnded:
+    """So many runs have ended by our reports."""
+
+    status: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ class Knobs:
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()  # those without deps
+    ends: frozenset[str] = frozenset()  # those with which a run may be over
+    is_job: bool = False  # a run is one task
     has_conditions: bool = False  # so steps and runs may end without any failure
     tells_all: bool = False  # a record for each completed task, step and run, too
 
@@ -198,7 +200,12 @@ class Mind:
     fork_from: float = 0.0
     fork_delay_s: float = 0.0
     pace_s: float = 1.0  # how long a task took lately
+    strangers: int = 0  # messages of others that were archived, and not told yet
+    strangers_from: float = -NEVER  # when they may be told again
     told: tuple[str, ...] = ()  # what the log says once
+    about: tuple[str, ...] = ()  # runs of which the turn under way asks for news
+    perhaps_ended: tuple[str, ...] = ()  # runs that the next beat asks about
+    counting: tuple[str, ...] = ()  # runs that the beat under way asks about
     zygote: dict[str, float] = field(default_factory=dict)  # questions to it, and when
     zygote_end: str = ""
     stop_at: float = NEVER  # a drain becomes a quick stop

@@ -138,6 +138,11 @@ def cancellations(tokens: Sequence[int]) -> Call[list[Cancellation]]:
     return Call(_CANCELLATIONS, (list(tokens),), lambda rows: [Cancellation(*row) for row in rows])
 
 
+def completed_by(worker_id: UUID, run_ids: Sequence[str]) -> Call[int]:
+    """Ask how many of these runs a report of this worker has completed."""
+    return Call(_COMPLETED_BY, (worker_id, list(run_ids)), only)
+
+
 def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> Call[list[Beat]]:
     """Say that the worker lives and holds these tokens."""
     params = (worker_id, list(tokens), lease_s)
@@ -214,6 +219,7 @@ select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, t
 _REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"
 _NEWS = "select run_id, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])"
 _CANCELLATIONS = "select run_id, cancelled_by, cancel_reason from pgflowd.cancellations(%s)"
+_COMPLETED_BY = "select pgflowd.completed_by(%s, %s::uuid[])"
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
 _SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
 _SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

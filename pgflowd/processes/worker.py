@@ -216,6 +216,7 @@ class _Worker:
             on.KillZygote: lambda action: runners.kill_zygote(),
             on.Say: lambda a: self._log.write(a.level, a.event, **a.fields),
             on.LookedAround: lambda action: self._numbers.woken(action.reason),
+            on.RunsEnded: lambda action: self._numbers.ended(action.status, action.count),
             on.Leave: self._leave,
         }
 

@@ -111,6 +111,8 @@ class Entrance:
             call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
             steps=self._hatched.steps,
             roots=self._hatched.roots,
+            ends=self._hatched.ends,
+            is_job=self._hatched.is_job,
             has_conditions=self._hatched.has_conditions,
             tells_all=self._settings.logging.level == "debug",
         )

@@ -29,13 +29,13 @@ from pgflowd.db.calls import (
     Call,
     all_together_async,
     run_async,
-    together_async,
 )
 from pgflowd.db.connection import Limits, connect_async
 from pgflowd.db.meaning import meaning_of
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker_audience import Audience
 
+STRANGERS = "PF010"  # the notice that messages of others were archived
 Bring = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
 
 
@@ -108,12 +108,18 @@ class Lines:
 
     async def _open(self) -> AsyncConnection:
         database = self._settings.database
-        return await connect_async(
+        conn = await connect_async(
             read(database.url),
             name=self._name,
             limits=limits_of(self._settings),
             pooled=bool(database.listen_url),
         )
+        conn.add_notice_handler(self._noticed)
+        return conn
+
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == STRANGERS:
+            self._tell(on.Strangers(int(notice.message_detail or 0)))
 
     def _start(self, line: str, call: Coroutine[Any, Any, Any]) -> None:
         self._calls[line] = asyncio.get_running_loop().create_task(self._perform(line, call))
@@ -154,24 +160,25 @@ class Lines:
 
     async def _beat(self, action: on.Beat) -> on.Beaten:
         conn = self._conns[on.BEATS]
-        row = workers.beat(self._worker_id, self._queue)
-        if not action.tokens:
-            self.standing = await run_async(conn, row)
-            return self._beaten(())
-        beats = tasks.heartbeat(self._worker_id, action.tokens, self._lease_s)
-        self.standing, verdicts = await together_async(conn, row, beats)
+        calls: list[Call[Any]] = [workers.beat(self._worker_id, self._queue)]
+        if action.tokens:
+            calls.append(tasks.heartbeat(self._worker_id, action.tokens, self._lease_s))
+        if action.about:
+            calls.append(tasks.completed_by(self._worker_id, action.about))
+        answers = await all_together_async(conn, calls)
+        completed = answers.pop() if action.about else 0
+        verdicts: list[tasks.Beat] = answers.pop() if action.tokens else []
+        row = self.standing = answers.pop()
         ended = [each.token for each in verdicts if each.verdict == "cancel"]
         why = await run_async(conn, tasks.cancellations(ended)) if ended else []
-        return self._beaten(
+        return on.Beaten(
             tuple((each.token, each.verdict) for each in verdicts),
+            row.state,
+            row.due_in_s,
+            row.queued,
             tuple(on.Cancelled(str(each.run_id), each.by, each.reason) for each in why),
+            completed,
         )
-
-    def _beaten(
-        self, verdicts: tuple[tuple[int, str], ...], cancelled: tuple[on.Cancelled, ...] = ()
-    ) -> on.Beaten:
-        row = self.standing
-        return on.Beaten(verdicts, row.state, row.due_in_s, row.queued, cancelled)
 
     async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
         problem = body = None

@@ -34,10 +34,15 @@ class Numbers:
         self._wakes: Counter[str] = Counter()
         self._last_wakes: deque[tuple[float, str]] = deque(maxlen=MOST_KEPT)
         self._errors: Counter[str] = Counter()
+        self._runs: Counter[str] = Counter()
 
     def woken(self, reason: str) -> None:
         self._wakes[reason] += 1
         self._last_wakes.append((time.monotonic(), reason))
+
+    def ended(self, status: str, count: int) -> None:
+        """So many runs have ended."""
+        self._runs[status] += count
 
     def saw(self, event: Any, mind: Mind) -> None:
         """Look at an event before it is decided upon."""
@@ -55,7 +60,9 @@ class Numbers:
             for task in event.tasks:
                 if task.waited_s is not None:
                     observe(self._waited.setdefault(task.step, []), task.waited_s)
-            for report in mind.sending:
+            for report, answer in zip(mind.sending, event.answers, strict=True):
+                if answer.verdict == "error":  # it is sent again
+                    continue
                 counts = self._tasks.setdefault(report.task.step, Counter())
                 counts[report.outcome] += 1
                 if report.outcome in ("timed_out", "crashed"):
@@ -87,6 +94,7 @@ class Numbers:
             "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
             "task_seconds": self._seconds,
             "task_wait_seconds": self._waited,
+            "runs": dict(self._runs),
             "database_errors": dict(self._errors),
         }
 

@@ -152,3 +152,62 @@ def test_what_was_told_is_not_remembered_for_ever():
         play.tell(on.Turned((), (task(token),)))
 
     assert len(play.mind.told) == MOST_TOLD
+
+
+def counted(play: Play) -> list[tuple[str, int]]:
+    return [(each.status, each.count) for each in play.did(on.RunsEnded)]
+
+
+def test_the_run_of_a_job_is_counted_with_its_task():
+    play = Play(ends=A, is_job=True)
+    play.busy(1)
+    play.done(1)
+
+    turned(play)
+
+    assert counted(play) == [("completed", 1)]
+    assert play.mind.perhaps_ended == ()
+
+
+def test_a_run_that_may_be_over_is_asked_about_by_the_next_beat_and_again_if_that_failed():
+    play = Play(ends=A, heartbeat_interval_s=5.0)
+    play.busy(1, 2)
+    play.done(1)
+    turned(play)
+    assert counted(play) == []
+
+    first = play.tell(on.Tick(), after_s=5.0)
+    play.tell(on.Broken("beats", "again", "gone"))
+    play.tell(on.Tick(), after_s=1.0)
+    play.tell(on.Connected("beats"))
+    play.tell(on.Tick(), after_s=15.0)
+
+    assert first == [on.Beat((2,), ("run1",))]
+    assert play.did(on.Beat) == [on.Beat((2,), ("run1",))]
+    play.tell(on.Beaten(((2, "ok"),), completed=1))
+    assert counted(play) == [("completed", 1)]
+    assert play.mind.counting == ()
+
+
+def test_what_news_tell_is_not_asked_about_again():
+    play = Play(ends=A, tells_all=True)
+    play.busy(1)
+    play.done(1)
+
+    turned(play, on.News("run1", None, "completed", 0.1))
+
+    assert counted(play) == [("completed", 1)]
+    assert play.mind.perhaps_ended == ()
+
+
+def test_failed_and_cancelled_runs_are_counted_as_they_are_told():
+    play = Play(ends=A)
+    play.busy(1)
+    play.done(1)
+
+    turned(play, on.News("run2", None, "failed", 0.1, "no"), verdict="failed")
+    failed = counted(play)
+    play.tell(on.Beaten((), cancelled=(on.Cancelled("run3", "anna", None),)))
+
+    assert failed == [("failed", 1), ("failed", 1)]
+    assert counted(play) == [("cancelled", 1)]

@@ -111,6 +111,24 @@ def test_a_start_later_than_the_transaction_of_the_report_is_told_all_the_same(o
     assert report(house, element(task)) == [("a", "completed"), (None, "completed")]
 
 
+def test_a_completed_run_is_counted_by_the_worker_that_completed_it(any_core: House):
+    house = any_core
+    flow = house.flow("a", "b")
+    first, second = house.start(flow), house.start(flow)
+    one, other = house.worker(flow), house.worker(flow)
+    for task in house.claim(flow, one, 2):
+        house.complete(task)
+    for task in house.claim(flow, other, 1):
+        house.complete(task)
+
+    query = "select pgflowd.completed_by(%s, %s)"
+    counted = [house.value(query, worker, [first, second]) for worker in (one, other)]
+
+    completed = [house.run_status(run) for run in (first, second)].count("completed")
+    assert completed == 1
+    assert sorted(counted) == [0, 1]
+
+
 def test_cancelled_runs_are_told_by_the_tokens_of_their_attempts(any_core: House):
     house = any_core
     flow = house.flow()
