@@ -1,0 +1,62 @@
+"""Hostile arguments: no command takes them for SQL or sends them to the terminal. Rows 105, 107."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hostile import ATTACKS, Unharmed
+
+COMMANDS = [
+    ("runs", "start", "{}"),
+    ("runs", "start", "send_email", "JSON"),
+    ("runs", "show", "{}"),
+    ("runs", "list", "--flow", "{}"),
+    ("runs", "list", "--status", "{}"),
+    ("runs", "list", "--since", "{}"),
+    ("runs", "wait", "{}"),
+    ("runs", "cancel", "{}"),
+    ("runs", "cancel", "@last", "--reason", "{}"),
+    ("runs", "retry", "{}"),
+    ("flows", "show", "{}"),
+    ("flows", "graph", "{}"),
+    ("flows", "delete", "{}", "--force", "--yes"),
+    ("stalled", "requeue", "{}"),
+    ("stalled", "fail", "--all", "--reason", "{}"),
+]
+SOME = [attack for attack in ATTACKS if len(attack) > 2]
+MAY_BE_SHOWN = {"\n", "\t"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, command):
+    """Rows 105 and 107."""
+    shop.start("send_email")
+    unharmed = Unharmed(shop.conn)
+
+    for attack in SOME:
+        ended = here(
+            *(word.replace("JSON", json.dumps(attack)).replace("{}", attack) for word in command)
+        )
+
+        assert "E901" not in ended.err, ended.err
+        shown = ended.out + ended.err
+        assert not {char for char in shown if ord(char) < 32} - MAY_BE_SHOWN, (attack, shown)
+
+    assert unharmed.is_it()
+
+
+def test_what_a_stranger_stored_is_shown_on_one_line_and_harmlessly(here, shop):
+    """Row 105."""
+    for attack in SOME:
+        run_id = shop.start("send_email", {"name": attack})
+        shop.fail(shop.claim("send_email")["perform#0"], attack, attack)
+        plain = here("runs", "show", str(run_id), "--attempts")
+        as_json = here("runs", "show", str(run_id), "--input", "--json")
+
+        assert not {char for char in plain.out if ord(char) < 32} - MAY_BE_SHOWN, plain.out
+        assert "\u202e" not in plain.out
+        assert as_json.json == {"name": attack}
+    listed = here("runs", "list", "--limit", "100")
+
+    assert "\x1b" not in listed.out
