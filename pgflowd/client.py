@@ -12,6 +12,7 @@ or closed, and nothing can be waited for on it, since nothing happens before its
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -25,10 +26,10 @@ import psycopg
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.db import scripts
 from pgflowd.db.connection import connect, connect_async
-from pgflowd.db.play import Connections, play, play_async
+from pgflowd.db.play import Connections, Patience, play, play_async
 from pgflowd.db.runs import Run, RunWithStates, StepState
 from pgflowd.db.scripts import Script
-from pgflowd.errors import RunError
+from pgflowd.errors import RunError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -84,13 +85,17 @@ class Client:
     ) -> Run:
         """Start a run and wait for its end. WaitTimeout: it goes on."""
         _refuse(self._given)
-        script = scripts.start_and_wait(flow_slug, input, _id_or_new(run_id), timeout)
-        return self._play(script)
+        run = self._play(scripts.start(flow_slug, input, _id_or_new(run_id)))
+        return run if run.has_ended else self._wait(Patience(run.run_id, timeout, has_reached=True))
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
-        """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
+        """
+        Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound.
+
+        A database that goes away meanwhile is waited for, too.
+        """
         _refuse(self._given)
-        return self._play(scripts.wait(run_id_of(run_id), timeout))
+        return self._wait(Patience(run_id_of(run_id), timeout))
 
     def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
         """Read a run. NotFound."""
@@ -140,6 +145,13 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _wait(self, patience: Patience) -> Run:
+        while True:
+            try:
+                return self._play(patience.script())
+            except Unreachable as error:
+                time.sleep(patience.nap_s(error))
 
     def _play(self, script: Script[T], conn: Connection | None = None) -> T:
         with self._connection(conn) as connection:
@@ -209,13 +221,18 @@ class AsyncClient:
     ) -> Run:
         """Start a run and wait for its end. WaitTimeout: it goes on."""
         _refuse(self._given)
-        script = scripts.start_and_wait(flow_slug, input, _id_or_new(run_id), timeout)
-        return await self._play(script)
+        run = await self._play(scripts.start(flow_slug, input, _id_or_new(run_id)))
+        patience = Patience(run.run_id, timeout, has_reached=True)
+        return run if run.has_ended else await self._wait(patience)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
-        """Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound."""
+        """
+        Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound.
+
+        A database that goes away meanwhile is waited for, too.
+        """
         _refuse(self._given)
-        return await self._play(scripts.wait(run_id_of(run_id), timeout))
+        return await self._wait(Patience(run_id_of(run_id), timeout))
 
     async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
         """Read a run. NotFound."""
@@ -265,6 +282,13 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _wait(self, patience: Patience) -> Run:
+        while True:
+            try:
+                return await self._play(patience.script())
+            except Unreachable as error:
+                await asyncio.sleep(patience.nap_s(error))
 
     async def _play(self, script: Script[T], conn: AsyncConnection | None = None) -> T:
         async with self._connection(conn) as connection:

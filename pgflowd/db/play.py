@@ -11,14 +11,17 @@ import os
 import selectors
 import time
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg import sql
 
-from pgflowd.db import runs
+from pgflowd.db import runs, scripts
 from pgflowd.db.calls import Call, run, run_async
 from pgflowd.db.connection import is_pooled, translated
+from pgflowd.db.runs import Run
 from pgflowd.db.scripts import Listen, Nap, Script, Step, Unlisten
+from pgflowd.errors import Unreachable
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -26,6 +29,7 @@ AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
 T = TypeVar("T")
 
 MOST_KEPT = 4
+SHORTEST_NAP_S, LONGEST_NAP_S = 0.1, 5.0  # while the database is gone
 
 
 class Connections(Generic[AnyConnection]):
@@ -59,6 +63,34 @@ class Connections(Generic[AnyConnection]):
             self.idle.append(conn)
             return True
         return False
+
+
+class Patience:
+    """
+    A wait for the end of a run, which outlives its connection: when to try again, until when.
+
+    A database that was never reached is not waited for: its URL may be wrong.
+    """
+
+    def __init__(self, run_id: UUID, timeout_s: float | None, *, has_reached: bool = False) -> None:
+        self._run_id, self._timeout_s = run_id, timeout_s
+        self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._has_reached = has_reached
+        self._nap_s = SHORTEST_NAP_S
+
+    def script(self) -> Script[Run]:
+        self._has_reached = True  # a script begins when there is a connection for it
+        left_s = None if self._timeout_s is None else max(self._until - time.monotonic(), 0.0)
+        return (yield from scripts.wait(self._run_id, self._timeout_s, left_s))
+
+    def nap_s(self, error: Unreachable) -> float:
+        """How long to wait before another try; raise where there is none."""
+        if not self._has_reached:
+            raise error
+        if time.monotonic() >= self._until:
+            raise scripts.given_up(self._run_id, self._timeout_s) from error
+        nap_s, self._nap_s = self._nap_s, min(2 * self._nap_s, LONGEST_NAP_S)
+        return max(min(nap_s, self._until - time.monotonic()), 0.0)
 
 
 def play(conn: Connection, script: Script[T]) -> T:

@@ -96,41 +96,38 @@ def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Script[Ru
     return (yield from get(run_id))
 
 
-def wait(run_id: UUID, timeout_s: float | None) -> Script[Run]:
-    """Follow a run to its end: notified where there are notifications, polling anyway."""
+def wait(run_id: UUID, timeout_s: float | None, left_s: float | None = None) -> Script[Run]:
+    """Follow a run to its end: notified where there are notifications, polling anyway.
+
+    `left_s` of `timeout_s` are left, where some were spent before.
+    """
     began: float = yield Now()
+    limit_s = timeout_s if left_s is None else left_s
     yield Listen(runs.channel(run_id))
     can: Abilities = yield runs.abilities()
     nap_s = SHORTEST_NAP_S
     while True:
         run: Run | None = yield runs.glance(run_id, can)
         now: float = yield Now()
-        left_s = float("inf") if timeout_s is None else began + timeout_s - now
-        if run is None or run.has_ended or left_s <= 0:
+        rest_s = float("inf") if limit_s is None else began + limit_s - now
+        if run is None or run.has_ended or rest_s <= 0:
             yield Unlisten()
             break
-        yield Nap(min(nap_s, left_s))
+        yield Nap(min(nap_s, rest_s))
         nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
     known = _known(run, run_id)
     if not known.has_ended:
-        raise _given_up(run_id, timeout_s)
+        raise given_up(run_id, timeout_s)
     return (yield from _with_cancelled(known))
 
 
-def _given_up(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
+def given_up(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
     error = WaitTimeout(
         f"run {run_id} has not ended after {timeout_s:g} s; it goes on",
         next="wait again, or cancel it",
     )
     error.run_id = run_id
     return error
-
-
-def start_and_wait(
-    flow_slug: str, input: Any, run_id: UUID, timeout_s: float | None
-) -> Script[Run]:
-    run = yield from start(flow_slug, input, run_id)
-    return run if run.has_ended else (yield from wait(run_id, timeout_s))
 
 
 def _naming(call: Call[T], flow_slug: str, run_id: UUID | None) -> Script[T]:

@@ -405,6 +405,70 @@ def test_a_server_that_hung_up_is_called_again(client, conn):
     assert client.start_flow("greet", 2).input == 2
 
 
+def hang_up(conn: psycopg.Connection, name: str = "pgflowd client") -> int:
+    """End the connection of a client, and say which it was."""
+    query = (
+        "select pid from pg_stat_activity where application_name = %s"
+        " and datname = current_database()"
+    )
+    (pid,) = until(lambda: conn.execute(query, (name,)).fetchone(), within_s=20)
+    conn.execute("select pg_terminate_backend(%s)", (pid,))
+    until(lambda: (pid,) not in conn.execute(query, (name,)).fetchall(), within_s=20)
+    return pid
+
+
+def test_wait_outlives_its_connections(client, conn):
+    run_id = client.start_flow("greet", 1).run_id
+    ended = []
+    waiting = later(lambda: ended.append(client.wait(run_id, timeout=60)))
+    assert len({hang_up(conn) for _ in range(3)}) == 3
+    work(conn)
+    hang_up(conn)
+    work(conn, 2)
+
+    waiting.join(timeout=30)
+
+    assert [run.output for run in ended] == [{"world": 2}]
+
+
+def test_start_flow_sync_of_the_asyncio_client_outlives_its_connections(database, conn):
+    async def run() -> Any:
+        async with AsyncClient(database.dsn) as client:
+            return await client.start_flow_sync("greet", 1, timeout=60)
+
+    ended = []
+    waiting = later(lambda: ended.append(asyncio.run(run())))
+    until(lambda: work(conn), within_s=20)
+    assert len({hang_up(conn) for _ in range(3)}) == 3
+    work(conn, 2)
+
+    waiting.join(timeout=30)
+
+    assert [run.output for run in ended] == [{"world": 2}]
+
+
+def test_a_database_that_does_not_come_back_in_time_is_told_as_a_timeout(client, conn, server):
+    run_id = client.start_flow("greet", 1).run_id
+    caught = []
+
+    def wait() -> None:
+        with pytest.raises(WaitTimeout, match=r"has not ended after 3 s") as told:
+            client.wait(run_id, timeout=3)
+        caught.append(told.value)
+
+    waiting = later(wait)
+    listens = "select from pg_stat_activity where query like 'listen%%' and datname = %s"
+    name = conn.info.dbname
+    until(lambda: conn.execute(listens, (name,)).rowcount, within_s=20)
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(f"alter database {name} allow_connections false")
+        hang_up(conn)
+        waiting.join(timeout=30)
+        admin.execute(f"alter database {name} allow_connections true")
+
+    assert caught[0].run_id == run_id
+
+
 def test_nobody_at_the_address_is_told_without_the_password():
     with pytest.raises(Unreachable, match="E301") as caught:
         Client("postgresql://ann:secret@127.0.0.1:1/shop").get_run(uuid4())
