@@ -8,8 +8,12 @@ A handler that has a parameter `ctx` gets one of these. In a daemon the runner m
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -63,7 +67,14 @@ class Context(Protocol):
         """The run's input, fetched when asked."""
 
     def step_output(self, slug: str) -> Any:
-        """The output of a dep, fetched when asked; None if it was skipped."""
+        """The output of a dep, fetched when asked; None if it was skipped. E201: no such step."""
 
     def conn(self) -> Connection[Any]:
         """A psycopg connection of this runner's own, opened by the first call."""
+
+
+def refuse_unknown_step(slug: str, steps: Collection[str], flow_slug: str) -> None:
+    """Raise E201 where a handler asks for the output of a step that its flow does not have."""
+    if slug not in steps:
+        hint = did_you_mean(str(slug), steps)
+        raise RunError(f"'{slug}' is no step of {flow_slug}", code="E201", next=hint)

@@ -9,10 +9,11 @@ rolled back when it raises, and closed after the task.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.plainjson import loads
 from pgflowd.errors import RunError
 from pgflowd.host.frames import Frame
@@ -48,7 +49,12 @@ class RunnerContext:
     """One attempt of one task."""
 
     def __init__(
-        self, flow: str, frame: Frame, line: WorkerLine, connect: Callable[[str, str], Any]
+        self,
+        flow: str,
+        steps: Collection[str],
+        frame: Frame,
+        line: WorkerLine,
+        connect: Callable[[str, str], Any],
     ) -> None:
         head = frame.head
         self.run_id: str = head["run"]
@@ -62,6 +68,7 @@ class RunnerContext:
         self.log = logging.getLogger(f"pgflowd.{flow}.{self.step_slug}")
         self.cancelled = Stop()
         self.stopping = Draining(line)
+        self._steps = steps
         self._line = line
         self._connect = connect
         self._conn: Any = None
@@ -70,6 +77,7 @@ class RunnerContext:
         return self._ask("input")
 
     def step_output(self, slug: str) -> Any:
+        refuse_unknown_step(slug, self._steps, self.flow_slug)
         return self._ask("output", slug)
 
     def conn(self) -> Any:

@@ -80,7 +80,7 @@ class Runner:
         task = frame.head
         before = resource.getrusage(resource.RUSAGE_SELF)
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
-        ctx = RunnerContext(self._flow, frame, self._line, _connect)
+        ctx = RunnerContext(self._flow, steps, frame, self._line, _connect)
         try:
             body = self._call(steps[task["step"]], frame, ctx)
             head: dict[str, Any] = {"outcome": "completed"}

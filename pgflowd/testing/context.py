@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgflowd.core.context import Context
+from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.jsonvalue import copied
 
 if TYPE_CHECKING:
@@ -39,12 +39,15 @@ class FakeContext:
     stopping: threading.Event = field(default_factory=threading.Event)
     run_input: Any = None  # what flow_input() gives
     step_outputs: Mapping[str, Any] = field(default_factory=dict)
+    steps: Collection[str] = ()  # of the flow; any other slug is refused, unless there are none
     connection: Connection[Any] | None = None  # what conn() gives
 
     def flow_input(self) -> Any:
         return copied(self.run_input)
 
     def step_output(self, slug: str) -> Any:
+        if self.steps:
+            refuse_unknown_step(slug, self.steps, self.flow_slug)
         return copied(self.step_outputs.get(slug))
 
     def conn(self) -> Connection[Any]:

@@ -136,6 +136,7 @@ class Actors:
             token=record.attempt,
             deadline=datetime.now(UTC) + timedelta(seconds=record.timeout_s),
             run_input=self.run.input,
+            steps=self.steps,
             step_outputs={
                 state.slug: json_null(state.output) for state in self.run.states.values()
             },

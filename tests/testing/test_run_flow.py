@@ -323,6 +323,21 @@ def test_the_context_gives_the_output_of_any_step_and_the_time_of_its_own():
     assert run.output == {"later": [{"items": "of an item"}]}
 
 
+def test_a_step_that_the_flow_does_not_have_has_no_output_to_give():
+    asking = Flow("asking", max_attempts=1)
+
+    @asking.step
+    def summary(run: Any, ctx: Context) -> Any:
+        return ctx.step_output("sumary")
+
+    run = run_flow(asking)
+
+    assert run.status == "failed"
+    assert "E201 'sumary' is no step of asking; did you mean 'summary'?" in str(
+        run.steps["summary"].error
+    )
+
+
 def test_keys_come_in_the_order_that_the_database_gives_them():
     columns = Flow("columns")
     columns.step(slug="row")(lambda run: {"name": 1, "id": 2, **run})

@@ -39,6 +39,31 @@ def test_a_diamond_runs_to_its_end(start_worker):
     assert worker.drain() == 0
 
 
+ASKING = """
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=1, timeout=5)
+
+    @flow.step(if_={"never": 1}, when_unmet="skip")
+    def summary(run): ...
+
+    @flow.step(depends_on="summary")
+    def save(input, ctx):
+        assert ctx.step_output("summary") is None
+        return ctx.step_output("sumary")
+"""
+
+
+def test_the_output_of_a_skipped_step_is_none_and_that_of_no_step_an_error(start_worker):
+    worker = start_worker(ASKING)
+
+    run = worker.start_run({})
+
+    until(lambda: worker.outcomes(run) == ["failed"])
+    error = worker.value("select error_message from pgflow.step_tasks where status = 'failed'")
+    assert "E201 'sumary' is no step of flow; did you mean 'summary'?" in error
+
+
 MAPS = """
     from pgflowd import Flow
 
