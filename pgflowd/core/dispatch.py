@@ -229,6 +229,7 @@ HANDLERS: dict[type, Callable[[Thought, Any], None]] = {
     on.Broken: calls.broken,
     on.Turned: turns.turned,
     on.NextDue: turns.next_due,
+    on.Strangers: turns.strangers,
     on.Beaten: turns.beaten,
     on.Fetched: turns.fetched,
     on.Overheard: turns.overheard,

@@ -283,7 +283,11 @@ def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
     assert worker.completed(worker.start_run())
 
 
-@pytest.mark.parametrize("message", ["{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}'])
+@pytest.mark.parametrize(
+    "message",
+    ["{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}', f'"{"x" * 10_000_000}"'],
+    ids=lambda message: message[:20],
+)
 def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
     """Row 93."""
     worker = start_worker(FLOW)
@@ -292,6 +296,21 @@ def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
     worker.completed(worker.start_run(), 5)
 
     until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
+    assert worker.value("select count(*) from pgmq.a_flow where msg_id = 1") == 1
+
+
+def test_row_93_foreign_messages_are_told_once_in_a_while(start_worker):
+    """Row 93."""
+    worker = start_worker(FLOW)
+
+    for _ in range(5):
+        worker.conn.execute("select pgmq.send('flow', '{}')")
+        assert worker.completed(worker.start_run())
+    until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
+
+    [told] = worker.records("worker.strangers")
+    assert told["level"] == "warning"
+    assert told["error"] == "1 messages that belong to no open task were archived"
 
 
 def test_row_97_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):

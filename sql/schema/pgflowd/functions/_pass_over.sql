@@ -1,7 +1,8 @@
 -- _pass_over(flow_slug, queue_name, msg_ids): look after messages that were read but
 -- whose tasks did not start, so that none is in the way of the next claim.
 --   lease lapsed                      task given back; the claim may start it now
---   no open task of any flow          archived: it came from somewhere else, or too late
+--   no open task of any flow          archived: it came from somewhere else, or too late; a
+--                                     notice, PF010, has their number as its detail
 --   queued after now()                `young`: the claim shows it again when it is done
 --   locked by somebody                readable again in a second
 --   lease alive                       hidden until it ends
@@ -78,7 +79,10 @@ begin
       from sorted group by sorted.fate
   loop
     case hidden.fate
-      when 'strange' then perform pgmq.archive(_pass_over.queue_name, hidden.msg_ids);
+      when 'strange' then
+        perform pgmq.archive(_pass_over.queue_name, hidden.msg_ids);
+        raise notice 'messages without an open task were archived'
+          using errcode = 'PF010', detail = cardinality(hidden.msg_ids)::text;
       when 'young' then young := hidden.msg_ids;
       when 'locked' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
         clock_timestamp() + interval '1 s');
