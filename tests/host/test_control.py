@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -180,3 +181,19 @@ def test_another_user_is_refused_by_uid(desk):
     told = os.read(reads, 100)
 
     assert told != b"answered"
+
+
+@pytest.mark.parametrize("name", ["control", "control.lock"])
+def test_a_symlink_in_the_place_of_a_file_harms_not_what_it_leads_to(tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "run").mkdir(mode=0o700)
+    (tmp_path / "run" / name).symlink_to(victim)
+
+    with contextlib.suppress(OSError, Taken):
+        lock = Lock(tmp_path / "run" / "control")
+        ControlSocket(tmp_path / "run" / "control").close()
+        lock.release()
+
+    assert victim.read_text() == "precious"
+    assert not victim.is_symlink()
