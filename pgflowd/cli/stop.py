@@ -19,6 +19,7 @@ from pgflowd.cli.frame import Command
 from pgflowd.errors import Problem
 
 RELOAD_TIMEOUT_S = 300.0
+SCHEMA_VERSION = 1
 _WORDS = {
     "kept": "kept",
     "changed": "drained and started anew",
@@ -64,7 +65,9 @@ def reload(app: App) -> None:
     """
     said = ask(app, "reload", RELOAD_TIMEOUT_S)
     if app.json:
-        app.echo_json(said)
+        lists = {key: said.get(key, []) for key in (*_WORDS, "problems")}
+        told = {"code": said.get("code"), "error": said.get("error")}
+        app.echo_json({"schema_version": SCHEMA_VERSION, **told, **lists})
     else:
         _show(app, said)
     if said.get("code") == "E411":
@@ -81,7 +84,7 @@ def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
         wait_for_end(pid)
         state = "stopped"
     if app.json:
-        app.echo_json({"pid": pid, "state": state})
+        app.echo_json({"schema_version": SCHEMA_VERSION, "pid": pid, "state": state})
     else:
         app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
 

@@ -22,6 +22,7 @@ from pgflowd import __version__
 from pgflowd.host.postgres import EmbeddedPostgres
 
 COMMAND = [str(Path(sys.executable).with_name("pgflowd")), "demo"]
+PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 
 
 @pytest.fixture
@@ -52,7 +53,10 @@ def test_it_tells_programs_what_became_of_the_runs(here: Path):
 
     assert [run["status"] for run in told["runs"]] == ["completed"] * 3
     assert told["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
-    assert (told["tasks"], told["retries"]) == (109, 2)
+    assert (told["tasks"], told["retries"], told["schema_version"]) == (109, 2, 1)
+    section = PAGE.partition("### demo")[2].partition("###")[0]
+    named = {*told, *told["runs"][0]} - {"schema_version"}
+    assert [key for key in named if f"`{key}`" not in section] == []
 
 
 def test_its_data_may_be_kept(here: Path):

@@ -226,6 +226,37 @@ def test_the_wrong_form(words, world, pgflowd):
     assert all(set(one) == {"code", "place", "text", "next"} for one in for_programs.problems)
 
 
+LISTINGS = [
+    "runs list", "runs show @last", "flows list", "flows show analyze_website",
+    "flows graph analyze_website --run @last", "doctor", "config env", "runs follow @last",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LISTINGS)
+def test_colour_may_be_forced_into_a_pipe_and_changes_nothing_else(line, world, pgflowd):
+    world("completed")
+
+    plain, painted = (pgflowd(*shlex.split(line), "--color", each) for each in ("never", "always"))
+
+    assert "\x1b[" in painted.out
+    assert _still(click.unstyle(painted.out)) == _still(plain.out)
+
+
+def _still(text: str) -> str:
+    """The text without what time changes."""
+    return re.sub(r"\d+(\.\d+)?", "0", text)
+
+
+def test_verbose_shows_whole_ids_and_quiet_no_notes(world, pgflowd):
+    world("completed")
+    whole = pgflowd("runs", "list", "-v").out.splitlines()[1].split()[0]
+
+    assert len(whole) == 36
+    assert pgflowd("runs", "list").out.splitlines()[1].split()[0] == whole[-8:]
+    assert pgflowd("runs", "list", "--flow", "send_email").err == "there are no such runs\n"
+    assert pgflowd("runs", "list", "--flow", "send_email", "-q").err == ""
+
+
 @pytest.mark.parametrize("words", LEAVES)
 def test_examples_of_the_help_are_understood(words, elsewhere, monkeypatch):
     understood = []
@@ -249,7 +280,7 @@ def _examples(help: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", LEAVES)
 def test_the_page_of_commands_tells_what_json_prints(words):
-    without = {"serve", "dev", "demo", "drain", "stop", "reload"}
+    without = {"serve", "dev"}
     *group, name = words.split()
     sections = re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
     heads = [head for head, text in sections if _tells(head, text, group, name)]

@@ -130,6 +130,24 @@ def test_metrics_of_a_running_daemon(house, database):
     assert text.endswith("# EOF\n")
 
 
+def test_orders_are_answered_for_programs_as_the_page_says(house):
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    section = page.partition("### drain, stop, reload")[2].partition("###")[0]
+    house.flow("alpha")
+    daemon = house.serve()
+
+    reloaded = json.loads(daemon.command("reload", "--json").stdout)
+    drained = json.loads(daemon.command("drain", "--json").stdout)
+    stopped = json.loads(daemon.command("stop", "--now", "--wait", "--json").stdout)
+
+    assert (reloaded["kept"], reloaded["error"], reloaded["problems"]) == (["alpha"], None, [])
+    assert (drained["pid"], drained["state"]) == (daemon.pid, "draining")
+    assert (stopped["pid"], stopped["state"]) == (daemon.pid, "stopped")
+    for said in (reloaded, drained, stopped):
+        assert said["schema_version"] == 1
+        assert all(f"`{key}`" in section for key in said if key != "schema_version"), said
+
+
 def test_watching_goes_on_until_interrupted(house, database):
     import subprocess
 
@@ -258,3 +276,13 @@ def test_rule_46_a_hanging_database_does_not_slow_the_supervisor_down(house, dat
     conn.rollback()
 
     assert took_s < 2
+
+
+def test_a_quiet_daemon_logs_warnings_only_and_a_wrong_flow_gets_a_suggestion(house, database):
+    house.flow("checkout")
+    quiet = house.start("t", "--flow", "chekout", "--quiet")
+
+    assert quiet.process.wait(timeout=30) == 78
+    (said,) = quiet.events()
+    assert (said["level"], said["code"]) == ("error", "E415")
+    assert said["error"].endswith("there is no flow chekout to serve; did you mean 'checkout'?")
