@@ -51,17 +51,17 @@ class Given:
 class Runner:
     """One process's life."""
 
-    def __init__(self, flow: str, line: WorkerLine, most_output: int) -> None:
-        self._flow = flow
+    def __init__(self, flow: str, title: str, line: WorkerLine, most_output: int) -> None:
+        self._flow, self._start_of_title = flow, title
         self._line = line
         self._most_output = most_output
         self._caller = Caller()
 
-    def live(self, steps: Mapping[str, StepSpec]) -> None:
+    def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
         """Run tasks until the worker closes the socket."""
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
-        _listen_to_logging(self._line)
+        _listen_to_logging(self._line, is_debug)
         leftovers = Leftovers()
         self._title("idle")
         with contextlib.suppress(WorkerGone):
@@ -116,7 +116,7 @@ class Runner:
             self._line.send(head, body)
 
     def _title(self, what: str, joint: str = " ") -> None:
-        setproctitle.setproctitle(f"pgflowd: runner {self._flow}{joint}{what}")
+        setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
 
 
 def _told(error: BaseException) -> dict[str, Any]:
@@ -151,11 +151,14 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _listen_to_logging(line: WorkerLine) -> None:
+def _listen_to_logging(line: WorkerLine, is_debug: bool) -> None:
+    """Pass on what is logged from level info on; of `ctx.log`, at debug, everything."""
     root = logging.getLogger()
     root.addHandler(Notes(line))
     if root.level == logging.WARNING:  # nobody chose one
         root.setLevel(logging.INFO)
+    if is_debug:
+        logging.getLogger("pgflowd").setLevel(logging.DEBUG)
 
 
 def _flush() -> None:

@@ -100,6 +100,8 @@ def hatch(channel: Channel, settings: Settings, served: Served) -> Hatched:
         secret_variables(settings),
         worker.max_output_bytes,
         worker.oom_score_adj,
+        settings.pgflowd.name,
+        settings.logging.level == "debug",
     )
     zygote = _fork(brood)
     told = _first_words(zygote, channel, served)
@@ -128,7 +130,7 @@ def _fork(brood: Brood) -> Zygote:
     def main(line: ZygoteLine) -> int:
         return zygote_main(line, brood)
 
-    return fork_zygote(main, f"pgflowd: zygote {brood.served.slug}")
+    return fork_zygote(main, f"{brood.name}: zygote {brood.served.slug}")
 
 
 def _first_words(zygote: Zygote, channel: Channel, served: Served) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Brood:
     secrets: Sequence[str]  # names of variables
     most_output: int
     oom_score_adj: int
+    name: str = "pgflowd"  # of the daemon
+    is_debug: bool = False
     imports: bool = True  # False: each runner imports the module by itself
 
 
@@ -165,7 +167,9 @@ def _live(
         flow = brood.served
         if not brood.imports:
             steps = load_flow(flow.entry, flow.slug).steps
-        Runner(flow.slug, WorkerLine(end), brood.most_output).live(steps)
+        title = f"{brood.name}: runner {flow.slug}"
+        runner = Runner(flow.slug, title, WorkerLine(end), brood.most_output)
+        runner.live(steps, is_debug=brood.is_debug)
         os._exit(0)
     except BaseException as error:
         with contextlib.suppress(OSError):

@@ -35,7 +35,7 @@ def test_p1_rules_4_and_7_it_is_ready_when_all_are_up_in_this_order(house, datab
     assert command_line(daemon.pid) == "t: supervisor"
     titles = daemon.titles()
     assert {"t: listener", "t: sweeper"} <= set(titles)
-    assert any("worker alpha" in title for title in titles)
+    assert {"t: zygote alpha", "t: worker alpha 0/10"} <= set(titles)
     said = daemon.ask()
     assert said["state"] == "healthy"
     assert [flow["slug"] for flow in said["flows"]] == ["alpha", "beta"]

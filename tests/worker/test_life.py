@@ -471,6 +471,8 @@ def test_what_handlers_log_carries_the_task(start_worker):
         def work(run, ctx):
             ctx.log.warning("careful with %s", "this")
             logging.getLogger("mine").info("hello")
+            logging.getLogger("mine").debug("not this")
+            ctx.log.debug("but this, at level debug")
             print("oops", file=sys.stderr)
     """
     worker = start_worker(module)
@@ -482,6 +484,7 @@ def test_what_handlers_log_carries_the_task(start_worker):
     assert logged == [
         ("pgflowd.flow.work", "warning", "careful with this", run),
         ("mine", "info", "hello", run),
+        ("pgflowd.flow.work", "debug", "but this, at level debug", run),
     ]
     assert [(r["stream"], r["text"]) for r in worker.records("task.output")] == [("stderr", "oops")]
 
