@@ -202,7 +202,7 @@ def _orphans(conn: Connection, asked: Asked) -> Iterator[Finding]:
 def _invariants(conn: Connection, asked: Asked) -> Iterator[Finding]:
     rows = conn.execute(_VIOLATIONS, (MOST_ROWS,)).fetchall()
     if not rows:
-        yield Finding("invariants", "ok", "I2 to I8 hold for the runs of the last day")
+        yield Finding("invariants", "ok", "I2 to I10 hold for the runs of the last day")
     for number, flow, run_id, step, index, detail in rows:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"

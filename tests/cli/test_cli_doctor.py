@@ -209,6 +209,9 @@ VIOLATIONS = {
     "I6": """select pgmq.send('send_email', '{"run_id": null}')""",
     "I8": "update pgflow.step_tasks set status = 'failed', error_message = '', output = null,"
     " failed_at = completed_at, completed_at = null where step_slug = 'summary'",
+    "I10": "insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id,"
+    " attempt, lease_until, ended_at, outcome) select run_id, step_slug, task_index, flow_slug,"
+    " worker_id, attempt, now(), now(), outcome from pgflowd.attempts where step_slug = 'summary'",
 }
 
 
@@ -239,6 +242,39 @@ def test_a_task_without_its_message_is_an_error(examined, shop):
     shop.conn.execute("delete from pgmq.q_send_email")
 
     assert examined()["invariants"][0]["text"].startswith("I5 send_email ")
+
+
+def test_two_live_leases_of_a_task_are_an_error(examined, shop):
+    shop.start("send_email")
+    shop.claim("send_email")
+    fine = examined()
+    shop.conn.execute(
+        "insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id,"
+        " attempt, lease_until) select run_id, step_slug, task_index, flow_slug, worker_id, attempt, now()"
+        " from pgflowd.attempts"
+    )
+
+    assert code_of(fine, "invariants") == ("ok", None)
+    assert examined()["invariants"][0]["text"].startswith("I9 send_email ")
+
+
+def test_a_task_given_up_while_its_run_waits_for_ever_is_an_error(examined, shop):
+    shop.start("send_email")
+    shop.claim("send_email")
+    shop.conn.execute("update pgflow.step_tasks set permanently_stalled_at = now()")
+
+    assert "waits for ever" in examined()["invariants"][0]["text"]
+
+
+def test_a_step_that_failed_with_attempts_left_is_an_error(examined, shop):
+    shop.start("send_email")
+    shop.conn.execute(
+        "update pgflow.step_states set status = 'failed', failed_at = now(), error_message = 'x'"
+    )
+
+    texts = [one["text"] for one in examined()["invariants"]]
+
+    assert any("before its attempts were used up" in text for text in texts), texts
 
 
 def test_a_message_that_outlived_its_task_is_an_error(examined, shop):

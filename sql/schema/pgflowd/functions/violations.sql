@@ -7,8 +7,11 @@
 --   I6  a message has its open task
 --   I7  the message of a completed task is no longer in the queue
 --   I8  nothing is given up in silence, and nothing fails without a text
+--   I9  a task has at most one live lease
+--   I10 a task was completed once at most, and is completed then
 -- Archives may be emptied by anybody, so I7 looks at the queue. Older cores keep no output of
--- steps, so there is no I4.
+-- steps, so there is no I4. Workers of other runtimes have no leases, and history may be off, so
+-- I9 and I10 say "at most".
 -- Called by: `pgflowd doctor`, tests.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
@@ -95,5 +98,30 @@ begin
        and not exists (select from pgflowd.attempts as attempt
                         where attempt.run_id = state.run_id and attempt.step_slug = state.step_slug
                           and attempt.outcome = 'stalled')
+     limit max_rows;
+  return query
+    select 'I9', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           format('%s leases are live', count(*))
+      from pgflow.runs as run
+      join pgflow.step_tasks as task on task.run_id = run.run_id
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index
+     where run.started_at > now() - since and run.status = 'started'
+       and task.status = 'started' and attempt.ended_at is null
+       and attempt.worker_id = task.last_worker_id and attempt.attempt = task.attempts_count
+     group by task.flow_slug, task.run_id, task.step_slug, task.task_index having count(*) > 1
+     limit max_rows;
+  return query
+    select 'I10', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           format('the task is %s, and was completed %s times', task.status, count(*))
+      from pgflow.runs as run
+      join pgflow.step_tasks as task on task.run_id = run.run_id
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index
+     where run.started_at > now() - since and attempt.outcome = 'completed'
+     group by task.flow_slug, task.run_id, task.step_slug, task.task_index, task.status
+    having count(*) > 1 or task.status <> 'completed'
      limit max_rows;
 end $$;
