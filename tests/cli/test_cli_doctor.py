@@ -250,8 +250,8 @@ def test_two_live_leases_of_a_task_are_an_error(examined, shop):
     fine = examined()
     shop.conn.execute(
         "insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id,"
-        " attempt, lease_until) select run_id, step_slug, task_index, flow_slug, worker_id, attempt, now()"
-        " from pgflowd.attempts"
+        " attempt, lease_until) select run_id, step_slug, task_index, flow_slug, worker_id,"
+        " attempt, now() from pgflowd.attempts"
     )
 
     assert code_of(fine, "invariants") == ("ok", None)
