@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pgflowd.core import dispatch_ends as ends
 from pgflowd.core import happenings as on
+from pgflowd.core import payloads
 from pgflowd.core.mind import Cause, Held, Mode, Phase, Report, Runner, Task
 from pgflowd.core.thought import Thought
 
@@ -48,7 +49,8 @@ def send(thought: Thought, runner: Runner, task: Task) -> None:
     thought.do(on.Send(runner.id, task))
     if thought.mind.knobs.tells_all:
         event = "task.started" if task.attempt == 1 else "task.retried"
-        thought.do(on.Say("debug", event, ends.about(task)))
+        given = {"input": payloads.of_input(task)} if thought.mind.knobs.payloads else {}
+        thought.do(on.Say("debug", event, {**ends.about(task), **given}))
 
 
 def room(thought: Thought) -> int:
@@ -137,7 +139,7 @@ def is_refused(report: Report, verdict: str) -> bool:
     return report.outcome == "completed" and verdict == "failed"
 
 
-def outcome_record(report: Report, verdict: str) -> on.Say:
+def outcome_record(report: Report, verdict: str, with_payloads: bool = False) -> on.Say:
     """The log record of an outcome that the database took."""
     outcome, error = report.outcome, report.fields.get("error_message")
     code = _CODES.get(outcome)
@@ -148,6 +150,9 @@ def outcome_record(report: Report, verdict: str) -> on.Say:
         then = "it will be retried" if verdict == "queued" else "it is not retried"
         which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
         error = f"{error} ({which}); {then}"
+    if with_payloads:
+        fields["input"] = payloads.of_input(report.task)
+        fields["output"] = payloads.shown(report.output)
     level = "debug" if outcome == "completed" else "warning" if verdict == "failed" else "info"
     return on.Say(level, f"task.{outcome}", {**fields, "error": error})
 

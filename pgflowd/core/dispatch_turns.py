@@ -106,7 +106,8 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
     if answer.verdict != "error":
         is_dull = report.outcome == "completed" and not runners.is_refused(report, answer.verdict)
         if not is_dull or thought.mind.knobs.tells_all:
-            thought.do(runners.outcome_record(report, answer.verdict))
+            payloads = thought.mind.knobs.payloads
+            thought.do(runners.outcome_record(report, answer.verdict, payloads))
         is_delayed = answer.verdict == "queued" and report.outcome != "released"
         if is_delayed and not thought.mind.knobs.polls:
             thought.mind.asks_soon = True

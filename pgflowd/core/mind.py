@@ -90,6 +90,7 @@ class Knobs:
     ends: frozenset[str] = frozenset()  # those with which a run may be over
     is_job: bool = False  # a run is one task
     has_conditions: bool = False  # so steps and runs may end without any failure
+    payloads: bool = False  # records of tasks have their inputs and outputs
     tells_all: bool = False  # a record for each completed task, step and run, too
 
 

@@ -114,5 +114,6 @@ class Entrance:
             ends=self._hatched.ends,
             is_job=self._hatched.is_job,
             has_conditions=self._hatched.has_conditions,
+            payloads=self._settings.logging.payloads,
             tells_all=self._settings.logging.level == "debug",
         )

@@ -162,3 +162,15 @@ def test_a_daemon_tells_its_life_from_the_first_to_the_last(house, database):
     last = {event: at for at, event in enumerate(told)}
     assert sorted(story, key=last.__getitem__) == story
     assert [record["run"] for record in daemon.events("task.released")] == [str(run.run_id)]
+
+
+def test_payloads_are_told_if_they_are_asked_for_and_secrets_never(house, database):
+    daemon = serve(house, logging={"payloads": True, "redact": ["password"]})
+
+    database.client.start_flow_sync("good", {"to": "me", "password": "canary"}, timeout=15)
+
+    [begun] = daemon.events("task.started", step="begin")
+    assert begun["input"]["run"]["to"] == "me"
+    assert [r["output"] for r in daemon.until("task.completed", step="begin")] == [[1, 2]]
+    assert sorted(r["input"] for r in daemon.events("task.completed", step="each")) == [1, 2]
+    assert "canary" not in daemon.log.read_text()
