@@ -92,8 +92,11 @@ select jsonb_build_object(
 
 
 def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
-    """Insert the worker's row."""
-    query = "insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)"
+    """Insert the worker's row, unless a start that failed further on has done so."""
+    query = """
+    insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)
+        on conflict (worker_id) do update set last_heartbeat_at = now()
+    """
     with translated(conn):
         conn.execute(query, (worker_id, queue, name))
 

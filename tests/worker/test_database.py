@@ -33,24 +33,28 @@ MODULE = """
 FLOW = MODULE.format(timeout=20)
 
 
-def test_row_66_rule_41_outcomes_wait_while_the_database_is_away(start_worker, proxy, tmp_path):
+def test_row_66_rule_41_outcomes_wait_in_order_while_the_database_is_away(
+    start_worker, proxy, tmp_path
+):
     """Row 66."""
     worker = start_worker(FLOW, dsn=proxy.dsn)
-    begun, gate = tmp_path / "begun", tmp_path / "gate"
-    given = {"begun": str(begun), "until": str(gate)}
-    runs = [worker.start_run(given) for _ in range(3)]
+    begun, gates = tmp_path / "begun", [tmp_path / f"gate{number}" for number in range(3)]
+    runs = [worker.start_run({"begun": str(begun), "until": str(gate)}) for gate in gates]
     until(lambda: begun.exists() and len(begun.read_text().split()) == 3)
     assert len(worker.processes("work#")) == 3
 
     proxy.do("refuse")
-    gate.touch()
-    until(lambda: not worker.processes("work#"))
+    for left, gate in ((2, gates[1]), (1, gates[2]), (0, gates[0])):
+        gate.touch()
+        until(lambda left=left: len(worker.processes("work#")) == left)
     assert {worker.status(run) for run in runs} == {"started"}
     proxy.do("pass")
 
     for run in runs:
-        worker.completed(run, 3)
+        worker.completed(run, 3 * 2)
         assert worker.outcomes(run) == ["completed"] * 2
+    told = [each["run"] for each in worker.records("task.completed") if each["step"] == "work"]
+    assert told == [runs[1], runs[2], runs[0]]
 
 
 def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_worker):

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
-from pgflowd.core.messages import Failed
+from pgflowd.core.messages import Beat, Failed, Ready
 from pgflowd.db import schema
 from pgflowd.testing.until import until
 
@@ -121,3 +121,19 @@ def test_row_78_too_many_connections_are_waited_out(start_worker, humble, databa
     conn.execute(f"alter database {database.name} connection limit -1")
 
     assert worker.completed(worker.start_run([1]), 8)
+
+
+def test_row_78_a_start_that_gets_one_connection_of_two_is_tried_again(
+    start_worker, humble, database
+):
+    """Row 78. The row of the worker is in the database by then."""
+    role = conninfo.conninfo_to_dict(humble)["user"]
+    conn = database.connect()
+    conn.execute(f"alter role {role} connection limit 1")
+    worker = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
+    until(lambda: len([each for each in worker.hear() if isinstance(each, Beat)]) >= 3, 10)
+
+    conn.execute(f"alter role {role} connection limit -1")
+
+    until(lambda: worker.heard_of(Ready) or worker.child.has_ended(), 10)
+    assert worker.output(worker.start_run([1])) == {"third": [1]}
