@@ -227,6 +227,7 @@ def test_a_config_that_cannot_be_read_is_told_without_asking_a_wrong_database(pg
 
 
 def test_a_password_is_nowhere(pgflowd, project):
+    """Row 103."""
     url = "postgresql://u:canary7@127.0.0.1:1/x"
 
     ended = pgflowd("check", "--database-url", url)

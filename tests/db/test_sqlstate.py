@@ -114,6 +114,7 @@ def test_what_has_no_meaning_of_ours_passes_unchanged(empty: Connection, state: 
 def test_a_text_of_the_database_stays_on_one_line_and_shows_no_password(
     empty: Connection,
 ) -> None:
+    """Rows 103 and 105."""
     with pytest.raises(LeaseLost) as caught, translated(empty):
         empty.execute(
             "do $$ begin raise exception E'first\\nsecond password=canary7 '"

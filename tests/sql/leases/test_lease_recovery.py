@@ -306,6 +306,7 @@ def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
 
 
 def test_upstreams_recovery_takes_nothing_that_we_beat_for(any_core: House) -> None:
+    """Row 86."""
     house = any_core
     if house.core == "0.8":
         return  # it recovers nothing
