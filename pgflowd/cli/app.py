@@ -103,6 +103,11 @@ class App:
         if not (self.quiet or self.json):
             emit(self.err.folded(text), sys.stderr)
 
+    def hint(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Tell a human which commands may come next, and why."""
+        if not (self.quiet or self.json):
+            emit("\n".join(self.err.commands("next", commands)), sys.stderr)
+
     def echo_json(self, value: Any) -> None:
         """Print one JSON document, for humans to read as well."""
         emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)

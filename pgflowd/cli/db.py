@@ -15,6 +15,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Group
+from pgflowd.cli.params import NumberParam
 
 if TYPE_CHECKING:
     import psycopg
@@ -56,7 +57,7 @@ def status(app: App) -> None:
 
 
 @db.command()
-@click.option("--to", type=click.IntRange(min=1), metavar="N", help="Stop at this version.")
+@click.option("--to", type=NumberParam(min=1), metavar="N", help="Stop at this version.")
 @click.option("--dry-run", is_flag=True, help="Try it in the database, then roll back.")
 @pass_app
 def migrate(app: App, to: int | None, dry_run: bool) -> None:
@@ -80,7 +81,7 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
 @db.command()
 @click.argument("what", type=click.Choice(["roles"]), required=False)
 @click.option(
-    "--from", "from_", type=click.IntRange(min=0), metavar="N", help="What follows version N."
+    "--from", "from_", type=NumberParam(min=0), metavar="N", help="What follows version N."
 )
 @pass_app
 def sql(app: App, what: str | None, from_: int | None) -> None:

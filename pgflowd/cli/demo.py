@@ -91,10 +91,11 @@ def demo(app: App, once: bool, keep: bool) -> None:
 
 def _greet(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
     if not app.json:
-        app.say(
+        text = (
             f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
             f"   schema installed in {schema_s:.1f} s   3 example flows"
         )
+        app.say(app.out.folded(text))
         sys.stdout.flush()
 
 
@@ -124,13 +125,12 @@ def _say_what_is_next(
         return
     counted = f"{len(told['runs'])} runs, {told['tasks']} tasks, {told['retries']} retries."
     ends = "ends it (the data stay)" if keep else "ends it and removes the data (--keep leaves it)"
-    app.say(f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}.")
+    ended = f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}."
+    app.say(app.out.folded(ended))
     look = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
     why = "keep it serving, to look around" if once else "look around, in another terminal"
-    own = "pgflowd new shop && cd shop && pgflowd dev"
-    width = max(len(look), len(own)) + 3
-    app.say(f"  next   {look:{width}}{why}")
-    app.say(f"         {own:{width}}your own project")
+    own = ("pgflowd new shop && cd shop && pgflowd dev", "your own project")
+    app.say("\n".join(app.out.commands("next", [(look, why), own])))
 
 
 def _forget_settings() -> None:

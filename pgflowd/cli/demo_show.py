@@ -66,7 +66,7 @@ class Shows:
         self._app, self._connection = app, connection
         self._client = Client(connection)
         self._live = not app.json and app.out.width is not None and sys.stdout.isatty()
-        self._lines = 0
+        self._drawn: list[str] = []
         self._shows = []
         for example in EXAMPLES:
             run = self._client.start_flow(example.flow, example.input)
@@ -114,17 +114,24 @@ class Shows:
     def _draw(self) -> None:
         if self._app.json:
             return
-        if self._live and self._lines:
-            sys.stdout.write(f"\x1b[{self._lines}A")
-        self._lines = 0
+        if self._live:
+            self._redraw([self._end(s) if s.run.has_ended else self._bar(s) for s in self._shows])
+            return
         for show in self._shows:
-            ended = show.run.has_ended
-            if self._live:
-                self._print("\x1b[2K" + (self._end(show) if ended else self._bar(show)))
-                self._lines += 1
-            elif ended and show.run_id not in self._told:
+            if show.run.has_ended and show.run_id not in self._told:
                 self._told.add(show.run_id)
                 self._print(self._end(show))
+        sys.stdout.flush()
+
+    def _redraw(self, lines: list[str]) -> None:
+        """Write over the lines that stand there, if any has changed."""
+        if lines == self._drawn:
+            return
+        if self._drawn:
+            sys.stdout.write(f"\x1b[{len(self._drawn)}A")
+        for line in lines:
+            self._print(f"\x1b[2K{line}")
+        self._drawn = lines
         sys.stdout.flush()
 
     def _print(self, line: str) -> None:

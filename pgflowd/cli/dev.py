@@ -25,6 +25,8 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_line import socket_path
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
+from pgflowd.cli.new import TEMPLATES
+from pgflowd.cli.params import NumberParam
 from pgflowd.cli.workshop import NotUp, daemon, interrupted_by_term, wait_until_settled
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--port", type=click.IntRange(1024, 65535), help="Where PostgreSQL listens.")
+@click.option("--port", type=NumberParam(1024, 65535), help="Where PostgreSQL listens.")
 @click.option("--no-reload", is_flag=True, help="Do not watch the files.")
 @click.option("--ephemeral", is_flag=True, help="Throw the data away at the end.")
 @click.option("--reset", is_flag=True, help="Throw the data of earlier times away first.")
@@ -137,7 +139,8 @@ def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
 
 
 def _say_ready(app: App, project: Project, took_s: float) -> None:
-    flow = next(iter(project.slugs), None)
-    hint = f"  Try:  pgflowd runs start {shlex.quote(flow)} '{{}}' --follow" if flow else ""
-    app.say(f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{hint}")
+    flow = next(iter(project.slugs), "")
+    inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
+    try_ = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
+    app.say(f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {try_}' * bool(flow)}")
     sys.stdout.flush()

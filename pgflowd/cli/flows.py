@@ -204,7 +204,7 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
 
     with database(app) as conn:
         if run(conn, overview.flow_shape(flow)) is None:
-            raise unknown_flow(flow, flow_slugs(conn))
+            raise unknown_flow(flow, flow_slugs(conn), "see `pgflowd flows list`")
         active = run(conn, definitions.active_runs(flow))
         if active and not force:
             runs = "1 run is" if active == 1 else f"{active} runs are"

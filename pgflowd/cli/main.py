@@ -40,7 +40,7 @@ from pgflowd.cli.entry import on_interrupt, quietly
 from pgflowd.cli.exits import Exit, exit_for
 from pgflowd.cli.frame import Entry, LazyGroup
 from pgflowd.cli.screen import tolerate_any_stream
-from pgflowd.errors import PgflowdError, Problem
+from pgflowd.errors import NotFound, PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
 _OF_THE_PLACE = {
@@ -147,6 +147,8 @@ def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
     if isinstance(error, click.ClickException):
         complain_usage(app, error)
         return error.exit_code
+    if isinstance(error, NotFound) and not error.next:
+        error.next = "see `pgflowd runs list`"
     if isinstance(error, PgflowdError) and exit_for(error) != Exit.BUG:
         complain(app, error.problems)
         return exit_for(error)

@@ -74,7 +74,7 @@ def new(app: App, name: Path, template: str) -> None:
         app.echo_json({"schema_version": SCHEMA_VERSION, **told})
         return
     dot = " · " if app.out.unicode else ", "
-    app.say(f"  created {dot.join(files)}")
+    app.say(app.out.folded(f"  created {dot.join(files)}"))
     _say_what_is_next(app, name, TEMPLATES[template])
 
 
@@ -108,5 +108,6 @@ def _say_what_is_next(app: App, directory: Path, kind: Template) -> None:
     from pgflowd.cli.main import COMMANDS
 
     serve = "dev" if any(entry.name == "dev" for entry in COMMANDS) else "serve"
-    app.note(f"  next    cd {shlex.quote(str(directory))} && pgflowd {serve}")
-    app.note(f"          pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow")
+    there = f"cd {shlex.quote(str(directory))} && pgflowd {serve}"
+    start = f"pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow"
+    app.hint([(there, ""), (start, "there, in another terminal")])

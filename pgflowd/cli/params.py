@@ -89,6 +89,18 @@ class DurationParam(ParamType):
             self.fail(f"'{one_line(value, 60)}': {error}; write such as 30s or 1h30m", param, ctx)
 
 
+class NumberParam(click.IntRange):
+    """A whole number within limits, which are said in words."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        limits = f"from {self.min} to {self.max}" if self.max is not None else f"from {self.min} on"
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            text = f"'{one_line(str(value), 60)}' is no whole number {limits}"
+            raise click.BadParameter(text, ctx, param) from None
+
+
 class JsonParam(ParamType):
     """JSON: itself, `-` for standard input, or `@FILE`."""
 

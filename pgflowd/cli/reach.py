@@ -136,9 +136,10 @@ def suggesting_flows(conn: psycopg.Connection[Any], slug: str) -> Iterator[None]
         raise unknown_flow(slug, flow_slugs(conn)) from error
 
 
-def unknown_flow(slug: str, known: Iterable[str]) -> UnknownFlow:
+def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) -> UnknownFlow:
     close = nearest(slug, known)
-    remedy = f"did you mean '{close}'?" if close else f"run `pgflowd flows deploy {slug}`"
+    otherwise = otherwise or f"run `pgflowd flows deploy {slug}`"
+    remedy = f"did you mean '{close}'?" if close else otherwise
     return UnknownFlow(f"there is no flow '{slug}' in the database", next=remedy)
 
 

@@ -42,15 +42,15 @@ def list_screen(app: App, rows: Sequence[RunRow], now: datetime) -> None:
 def _line(app: App, row: RunRow, now: datetime) -> list[str | Cell]:
     sign = mark(app.out, row.status)
     took = between(row.started_at, row.ended_at or now) or 0.0
-    error = cut(app.hide(row.error or ""), _ERROR)
+    error = app.hide(row.error or "")
     return [
-        short_id(row.run_id),
+        str(row.run_id) if app.verbose else short_id(row.run_id),
         row.flow_slug,
         sign.cell(f" {row.status}"),
         ago(row.started_at, now),
         lasted(took),
         f"{row.steps_done}/{row.steps}",
-        plain(app.out, error),
+        plain(app.out, error if app.verbose else cut(error, _ERROR)),
     ]
 
 

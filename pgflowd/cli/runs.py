@@ -16,7 +16,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Group
-from pgflowd.cli.params import DURATION, FLOW, JSON, RUN
+from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, NumberParam
 from pgflowd.errors import NotRetryable, PgflowdError
 
 if TYPE_CHECKING:
@@ -109,13 +109,13 @@ def start(
 )
 @click.option("--since", type=DURATION, metavar="DUR", help="Started so long ago at most.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=20, metavar="N", help="At most N; 20."
+    "--limit", type=NumberParam(1, 10_000), default=20, metavar="N", help="At most N; 20."
 )
 @pass_app
 def list_(
     app: App, flow: str | None, statuses: Sequence[str], since: float | None, limit: int
 ) -> None:
-    """List the newest runs.
+    """List the newest runs; -v with whole ids and errors.
 
     \b
     Example: pgflowd runs list --status failed --since 1d
@@ -132,8 +132,10 @@ def list_(
         now = run(conn, overview.now())
     if app.json:
         app.echo_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
-        return
-    list_screen(app, found, now)
+    elif not (found or flow or statuses or since):
+        app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
+    else:
+        list_screen(app, found, now)
 
 
 @runs.command()
@@ -237,6 +239,8 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         except NotRetryable as error:
             if "cancelled" in error.text:
                 error.next = "--even-if-cancelled tries it again all the same"
+            else:
+                error.next = "only what failed is tried again; `pgflowd runs show` tells how it is"
             raise
 
     if not then_follow:

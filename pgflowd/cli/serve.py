@@ -28,7 +28,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     """Run the daemon in the foreground.
 
     It drains on TERM or Ctrl-C and stops quickly on a second one, reloads on HUP, and writes
-    its state into the log on USR1.
+    its state into the log on USR1. -v logs at level debug, -q warnings and errors only.
 
     \b
     Example: pgflowd serve -c pgflowd.toml
@@ -59,7 +59,9 @@ def _read(app: App, recreate: bool) -> Settings:
     """Read the configuration anew, for serving; raises ConfigError."""
     from pgflowd.host.config import load
 
+    level = "debug" if app.verbose else "warning" if app.quiet else None
     flags = {
+        "--verbose" if app.verbose else "--quiet": (("logging", "level"), level),
         "--database-url": (("database", "url"), app.flag_database_url),
         "--recreate": (("pgflowd", "definitions"), "recreate" if recreate else None),
     }

@@ -63,7 +63,8 @@ def serve(
     if os.geteuid() == 0:
         log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
     for problem in settings.warnings:
-        log.warning("supervisor.problem", code=problem.code, error=problem.text)
+        told = {"code": problem.code, "error": problem.text}
+        log.warning("supervisor.problem", **told, place=problem.place, next=problem.next)
     remembered = Remembered(path.with_name(path.name + ".processes"))
     for seen in remembered.kill_survivors():
         log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)

@@ -23,6 +23,7 @@ from pgflowd.core.reloading import (
 )
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
+from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes.children import policy_of, root_specs, worker_spec
 from pgflowd.processes.offspring import Process
@@ -145,13 +146,22 @@ def _strangers(
     only: Collection[str],
 ) -> list[Problem]:
     """Flows that somebody names and nobody serves, as far as that can be known."""
-    known = {flow.slug.lower() for flow in flows}
+    names = [flow.slug for flow in flows]
+    known = {name.lower() for name in names}
     if broken:
         return []
     strange = [
-        Problem("E108", f"[flows.{each.slug}] is no served flow", settings.file)
+        Problem(
+            "E108",
+            f"[flows.{each.slug}] is no served flow",
+            settings.file,
+            did_you_mean(each.slug, names),
+        )
         for slug, each in settings.flows.items()
         if slug not in known and not only
     ]
     missing = sorted(slug for slug in only if slug.lower() not in known)
-    return strange + [Problem("E415", f"there is no flow {slug} to serve") for slug in missing]
+    return strange + [
+        Problem("E415", f"there is no flow {slug} to serve", None, did_you_mean(slug, names))
+        for slug in missing
+    ]

@@ -186,7 +186,11 @@ def test_list_for_programs(here, shop):
 def test_list_without_runs_says_so_beside_its_output(here, shop):
     ended = here("runs", "list")
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "there are no such runs\n")
+    assert (ended.code, ended.out, ended.err) == (
+        0,
+        "",
+        "there are no runs yet; `pgflowd runs start FLOW` starts one\n",
+    )
 
 
 def test_list_knows_its_words(here, shop):

@@ -132,3 +132,20 @@ def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
 def test_only_a_terminal_has_a_width() -> None:
     assert screen_for(Stream("utf-8", False), "auto").width is None
     assert screen_for(Stream("utf-8", True), "auto").width
+
+
+def test_commands_to_copy_are_never_broken():
+    listed = [
+        ("pgflowd -c .pgflowd/demo/pgflowd.toml runs list", "look around"),
+        ("pgflowd dev", ""),
+    ]
+
+    assert Screen(False, True, None).commands("next", listed) == [
+        "  next   pgflowd -c .pgflowd/demo/pgflowd.toml runs list   look around",
+        "         pgflowd dev",
+    ]
+    assert Screen(False, True, 40).commands("next", listed) == [
+        "  next   look around:",
+        "         pgflowd -c .pgflowd/demo/pgflowd.toml runs list",
+        "         pgflowd dev",
+    ]
