@@ -1,7 +1,7 @@
 """
 Dispatch: decides what a worker does next.
 
-    mind, actions = decide(mind, event, now)
+    mind, actions = decide(mind, events, now)
 
 It promises: never more than `max_concurrency` runners, and one task in each; every claimed task
 gets one report or one release, or is dropped because its lease is lost; what was killed is
@@ -14,7 +14,7 @@ What an event changes is written in `dispatch_runners`, `dispatch_ends`, `dispat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pgflowd.core import dispatch_calls as calls
@@ -30,11 +30,13 @@ CRASH_LIMIT_S = 2.0  # to report what a dead zygote took along
 GOODBYE_LIMIT_S = 2.0
 
 
-def decide(mind: Mind, event: Any, now: float) -> tuple[Mind, list[Any]]:
-    """Return the mind after the event, and what to do, in this order."""
+def decide(mind: Mind, events: Iterable[Any], now: float) -> tuple[Mind, list[Any]]:
+    """Return the mind after these events, and what to do, in this order."""
     thought = Thought(mind, now)
+    for event in events:
+        if thought.mind.mode is not Mode.LEFT:
+            HANDLERS[type(event)](thought, event)
     if thought.mind.mode is not Mode.LEFT:
-        HANDLERS[type(event)](thought, event)
         settle(thought)
     return thought.mind, thought.actions
 
@@ -80,10 +82,13 @@ def _keep_times(thought: Thought) -> None:
 def _give_back_what_waits(thought: Thought) -> None:
     """Release tasks that wait too long, but for those whose runner is being started."""
     mind = thought.mind
-    for held in mind.held[mind.starting :]:
-        if thought.passed(held.since + runners.HELD_LIMIT_S):
-            mind.held = tuple(each for each in mind.held if each is not held)
-            thought.release(held.task, "no runner was free in time")
+    since = thought.now - runners.HELD_LIMIT_S
+    waiting = mind.held[mind.starting :]
+    for held in [each for each in waiting if each.since <= since]:
+        mind.held.remove(held)
+        thought.release(held.task, "no runner was free in time")
+    if times := [each.since for each in waiting if each.since > since]:
+        thought.by(min(times) + runners.HELD_LIMIT_S)
 
 
 def drain(thought: Thought, event: on.DrainAsked) -> None:
@@ -144,7 +149,7 @@ def _finish(thought: Thought) -> None:
 
 
 def _close_idle(thought: Thought) -> None:
-    for runner_id in thought.mind.idle:
+    for runner_id in thought.mind.idle[:]:
         ends.retire(thought, thought.mind.runners[runner_id])
 
 
@@ -192,8 +197,7 @@ def refused(thought: Thought, event: on.Refused) -> None:
         return
     ends.forget(thought, runner)
     if len(mind.held) > mind.starting:
-        thought.release(mind.held[-1].task, "no runner could be started")
-        mind.held = mind.held[:-1]
+        thought.release(mind.held.pop().task, "no runner could be started")
     if thought.now < mind.fork_from:  # asked for before the pause began
         return
     knobs = mind.knobs

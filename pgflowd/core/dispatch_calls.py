@@ -48,7 +48,8 @@ def _use_main(thought: Thought) -> None:
     is_due = _reports_are_due(thought)
     room = runners.room(thought) if is_due or mind.look else 0
     if is_due or room:
-        mind.sending, mind.reports = mind.reports[:MOST_REPORTS], mind.reports[MOST_REPORTS:]
+        mind.sending = tuple(mind.reports[:MOST_REPORTS])
+        del mind.reports[:MOST_REPORTS]
         mind.wanted = room
         mind.is_fallback = mind.is_fallback and not mind.sending
         if room:
@@ -144,7 +145,7 @@ def broken(thought: Thought, event: on.Broken) -> None:
     if event.line == on.MAIN:
         if mind.sending and not mind.reports:
             mind.reports_since = thought.now
-        mind.reports, mind.sending = (*mind.sending, *mind.reports), ()
+        mind.reports, mind.sending = [*mind.sending, *mind.reports], ()
         mind.look = True
     else:
         mind.perhaps_ended, mind.counting = (*mind.counting, *mind.perhaps_ended), ()

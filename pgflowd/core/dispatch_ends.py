@@ -25,7 +25,7 @@ def begin_to_end(thought: Thought) -> None:
     mind = thought.mind
     for held in mind.held:
         thought.release(held.task, "the worker stops")
-    mind.held = ()
+    mind.held = []
     for runner in list(mind.runners.values()):
         if runner.phase is Phase.BUSY:
             thought.do(on.TellStopping(runner.id))
@@ -101,7 +101,7 @@ def undelivered(thought: Thought, event: on.Undelivered) -> None:
         return
     mind.runners[runner.id] = runner._replace(task=None, due_at=NEVER)
     if mind.mode is Mode.WORKING and runner.cause is None:
-        mind.held = (Held(runner.task, thought.now), *mind.held)
+        mind.held.insert(0, Held(runner.task, thought.now))
     else:
         thought.release(runner.task, "the worker stops")
 
@@ -192,7 +192,7 @@ def judged(thought: Thought, token: int, verdict: str) -> None:
             return
     for held in mind.held:
         if held.task.token == token:
-            mind.held = tuple(each for each in mind.held if each is not held)
+            mind.held.remove(held)
             if verdict == "lost":
                 lost(thought, held.task, "somebody else has the task now; it had not begun")
             else:

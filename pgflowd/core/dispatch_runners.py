@@ -26,10 +26,10 @@ def hand_out(thought: Thought) -> None:
     mind = thought.mind
     if mind.mode is not Mode.WORKING:
         return
-    while mind.held and mind.idle:
-        held, *rest = mind.held
-        mind.held = tuple(rest)
+    count = min(len(mind.held), len(mind.idle))
+    for held in mind.held[:count]:
         send(thought, mind.runners[mind.idle[-1]], held.task)
+    del mind.held[:count]
     if not mind.held or thought.now < mind.fork_from or mind.zygote_end:
         return
     wanted = min(len(mind.held) - mind.starting, mind.knobs.max_concurrency - len(mind.runners))
@@ -95,17 +95,16 @@ def done(thought: Thought, event: on.Done) -> None:
         ends.kill(thought, runner, Cause.OUTLIVED, task=None, outcome=event.report)
         return
     thought.report(event.report)
-    _after_a_task(thought, runner._replace(ran=runner.ran + 1), bool(event.left))
+    _after_a_task(thought, runner, bool(event.left))
 
 
 def _after_a_task(thought: Thought, runner: Runner, has_left: bool) -> None:
-    knobs = thought.mind.knobs
-    thought.mind.runners[runner.id] = runner
-    if has_left or not knobs.reuses or runner.ran >= knobs.max_tasks_per_runner:
+    knobs, ran = thought.mind.knobs, runner.ran + 1
+    if has_left or not knobs.reuses or ran >= knobs.max_tasks_per_runner:
         ends.retire(thought, runner)
     else:
         due_at = thought.now + knobs.runner_idle_s
-        thought.move(runner, Phase.IDLE, due_at, task=None, cause=None)
+        thought.move(runner, Phase.IDLE, due_at, task=None, cause=None, ran=ran)
 
 
 def _warn_of_children(thought: Thought, runner: Runner) -> None:
@@ -125,7 +124,7 @@ def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
         if mind.mode is not Mode.WORKING:
             thought.release(task, "the worker stops")
         elif task.step in mind.knobs.steps:
-            mind.held = (*mind.held, Held(task, thought.now))
+            mind.held.append(Held(task, thought.now))
             thought.by(thought.now + HELD_LIMIT_S)
         else:
             text = f"the code has no step {task.step}; the task is given back for 30 s"

@@ -37,7 +37,7 @@ def turned(thought: Thought, event: on.Turned) -> None:
     news.tell(thought, event.news)
     news.count(thought, sent, event)
     if again:
-        mind.reports = (*again, *mind.reports)
+        mind.reports[:0] = again
         mind.reports_since = thought.now
     news.begun(thought, event.tasks)
     runners.hold(thought, event.tasks)

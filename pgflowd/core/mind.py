@@ -173,12 +173,12 @@ class Mind:
     why: str = ""
     failure: tuple[str, str] | None = None  # code and text, to be said before the exit
     runners: dict[int, Runner] = field(default_factory=dict)
-    idle: tuple[int, ...] = ()  # the last used is the last
+    idle: list[int] = field(default_factory=list)  # the last used is the last
     starting: int = 0
     forked: int = 0  # so far, which numbers them
     unready_deaths: int = 0  # in a row
-    held: tuple[Held, ...] = ()
-    reports: tuple[Report, ...] = ()
+    held: list[Held] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
     reports_since: float = 0.0
     sending: tuple[Report, ...] = ()
     wanted: int = 0  # tasks asked for by the turn under way

@@ -21,6 +21,9 @@ class Thought:
         self.mind.__dict__.update(mind.__dict__)
         self.mind.runners = dict(mind.runners)
         self.mind.zygote = dict(mind.zygote)
+        self.mind.idle = mind.idle[:]
+        self.mind.held = mind.held[:]
+        self.mind.reports = mind.reports[:]
         self.now = now
         self.actions: list[Any] = []
 
@@ -45,22 +48,22 @@ class Thought:
             raise Bug(f"a runner cannot go from {runner.phase.value} to {phase.value}", code="E902")
         mind = self.mind
         if runner.phase is Phase.IDLE and mind.idle[-1] == runner.id:
-            mind.idle = mind.idle[:-1]
+            mind.idle.pop()
         elif runner.phase is Phase.IDLE:
-            mind.idle = tuple(each for each in mind.idle if each != runner.id)
+            mind.idle.remove(runner.id)
         elif runner.phase is Phase.STARTING:
             mind.starting -= 1
         moved = runner._replace(phase=phase, due_at=self.by(due_at), **changes)
         mind.runners[runner.id] = moved
         if phase is Phase.IDLE:
-            mind.idle = (*mind.idle, runner.id)
+            mind.idle.append(runner.id)
         return moved
 
     def report(self, report: Report) -> None:
         """Keep an outcome until the database has it."""
         if not self.mind.reports:
             self.mind.reports_since = self.now
-        self.mind.reports = (*self.mind.reports, report)
+        self.mind.reports.append(report)
 
     def look_at(self, moment: float, reason: str) -> None:
         """Look for tasks then, or earlier."""

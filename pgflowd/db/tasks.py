@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.mind import Task
 from pgflowd.db.calls import Call, Rows, only
 
 MAX_REPORTS = 200  # in one call
@@ -119,6 +120,14 @@ def claim(
     return Call(_CLAIM, (flow_slug, worker_id, max_tasks, lease_s), _claimed)
 
 
+def take(
+    flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
+) -> Call[list[Task]]:
+    """Do what `claim` does, and return no more than a worker's loop needs."""
+    params = (flow_slug, worker_id, max_tasks, lease_s)
+    return Call(_TAKE, params, lambda rows: [Task(*row) for row in rows])
+
+
 def report(reports: Sequence[Report]) -> Call[list[Answer]]:
     """Report up to `MAX_REPORTS` attempts of any runs; the answers are in the same order."""
     if len(reports) > MAX_REPORTS:
@@ -214,6 +223,11 @@ def _element(one: Report) -> dict[str, Any]:
 _CLAIM = """
 select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, timeout,
        lease_until, msg_id, input, flow_input, waited_s
+  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
+"""
+_TAKE = """
+select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input,
+       flow_input, waited_s
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
 """
 _REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"

@@ -8,6 +8,7 @@ sight, with nothing allocated. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import socket
 import struct
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ MOST_HEAD = 64 * 1024
 PIECE = 256 * 1024  # read at once, so that a large frame delays nobody
 
 _LENGTHS = struct.Struct("!II")
+_buffer = memoryview(bytearray(PIECE))  # a process reads one frame at a time
 
 
 class Frame(NamedTuple):
@@ -40,43 +42,58 @@ def pack(head: dict[str, Any], body: bytes = b"") -> bytes:
     return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
+def receive(end: socket.socket, flags: int = 0) -> bytes:
+    """Do what `end.recv(PIECE)` does, which would get and give back that much memory each time."""
+    count = end.recv_into(_buffer, 0, flags)
+    return bytes(_buffer[:count])
+
+
 class Frames:
     """Assembles frames from pieces."""
 
     def __init__(self, most_body: int) -> None:
         self._most_body = most_body
-        self._data = bytearray()
+        self._data: bytes | bytearray = b""
+        self._at = 0  # what lies before it was taken
 
     def feed(self, piece: bytes) -> None:
-        self._data += piece
+        if self.is_empty:
+            self._data = piece  # most often one whole frame
+        elif isinstance(self._data, bytes):
+            self._data = bytearray(self._data[self._at :]) + piece
+        else:
+            del self._data[: self._at]
+            self._data += piece
+        self._at = 0
 
     @property
     def is_empty(self) -> bool:
-        return not self._data
+        return self._at == len(self._data)
 
     def take(self) -> Frame | None:
         """Return the next whole frame, or None; raise BadFrame."""
         data = self._data
-        if len(data) < _LENGTHS.size:
+        start = self._at + _LENGTHS.size
+        if len(data) < start:
             return None
-        of_head, of_body = _LENGTHS.unpack_from(data)
+        of_head, of_body = _LENGTHS.unpack_from(data, self._at)
         if of_head > MOST_HEAD:
             raise BadFrame(f"a head of {of_head} bytes")
         if of_body > self._most_body:
             text = f"a body of {of_body} bytes, more than the {self._most_body} allowed"
             raise BadFrame(text, is_too_large=True)
-        end = _LENGTHS.size + of_head + of_body
+        end = start + of_head + of_body
         if len(data) < end:
             return None
-        head = _object(bytes(data[_LENGTHS.size : _LENGTHS.size + of_head]))
-        body = bytes(data[_LENGTHS.size + of_head : end])
-        del data[:end]
+        head = _object(data[start : start + of_head])
+        body = bytes(data[start + of_head : end])
+        self._at = end
         return Frame(head, body)
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes | bytearray) -> dict[str, Any]:
     try:
-        head = loads(text)
+        head = loads(bytes(text))
     except (ValueError, RecursionError) as error:
         raise BadFrame(f"a head that is no JSON: {text[:60]!r}") from error
     if not isinstance(head, dict):

@@ -54,9 +54,9 @@ class Output:
         """Take a piece of what came; return False at the end of the pipe."""
         return self._take() is not None
 
-    def finish(self) -> None:
+    def finish(self, has_more: bool) -> None:
         """Read what has come until now, and end the last line."""
-        if self.number >= 0:
+        if has_more and self.number >= 0:
             for _ in range(MOST_PASSES):
                 if not self._take():
                     break

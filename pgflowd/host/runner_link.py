@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from pgflowd.core import happenings as on
 from pgflowd.core.dispatch_ends import about
 from pgflowd.core.mind import Report, Task
 from pgflowd.core.told import fault_of, fields_of, left_of
-from pgflowd.host.frames import PIECE, BadFrame, Frame, Frames, pack
+from pgflowd.host.frames import PIECE, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.output import Budget, Output
 from pgflowd.host.tree import kill_tree
 
@@ -55,6 +56,7 @@ class RunnerLink:
         self._has_only_task = False  # nothing was sent since the task
         self._socket: socket.socket
         self._budget = Budget()
+        self._pipes = select.poll()
         self._out: Output
         self._err: Output
 
@@ -99,6 +101,7 @@ class RunnerLink:
         for output in (self._out, self._err):
             if output.number >= 0:
                 self._loop.add_reader(output.number, self._has_output, output)
+                self._pipes.register(output.number, select.POLLIN)
         if self.is_doomed:
             self.kill()
 
@@ -164,8 +167,7 @@ class RunnerLink:
         self._close_socket()
         for output in (self._out, self._err):
             if output.number >= 0:
-                self._loop.remove_reader(output.number)
-                output.close()
+                self._close_output(output)
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
@@ -190,7 +192,7 @@ class RunnerLink:
         if self._socket.fileno() < 0:
             return False
         try:
-            piece = self._socket.recv(PIECE)
+            piece = receive(self._socket)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
@@ -258,15 +260,21 @@ class RunnerLink:
 
     def _has_output(self, output: Output) -> None:
         if not output.read():
-            self._loop.remove_reader(output.number)
-            output.close()
+            self._close_output(output)
+
+    def _close_output(self, output: Output) -> None:
+        self._loop.remove_reader(output.number)
+        with contextlib.suppress(KeyError):  # it never began
+            self._pipes.unregister(output.number)
+        output.close()
 
     def _finish_output(self, task: Task | None = None) -> None:
         """Read the pipes to the end, so that each line belongs to its task."""
         task = task or self.task
+        has_more = bool(self._pipes.poll(0))  # one look at both; most tasks print nothing
         unseen = 0
         for output in (self._out, self._err):
-            output.finish()
+            output.finish(has_more)
             unseen += output.unseen
         if task and unseen:
             text = f"{unseen} bytes of output more, not logged"

@@ -14,7 +14,7 @@ import socket
 import threading
 from typing import Any
 
-from pgflowd.host.frames import PIECE, Frame, Frames, pack
+from pgflowd.host.frames import Frame, Frames, pack, receive
 
 _NO_LIMIT = 2**32  # the worker is trusted
 
@@ -66,7 +66,7 @@ class WorkerLine:
             return self.is_stopping
         try:
             with contextlib.suppress(OSError):  # nothing there
-                self._frames.feed(self._socket.recv(PIECE, socket.MSG_DONTWAIT))
+                self._frames.feed(receive(self._socket, socket.MSG_DONTWAIT))
             while frame := self._frames.take():
                 self._heard(frame)
         finally:
@@ -80,7 +80,7 @@ class WorkerLine:
                     return frame
                 self._heard(frame)
             try:
-                piece = self._socket.recv(PIECE)
+                piece = receive(self._socket)
             except OSError as error:
                 raise WorkerGone from error
             if not piece:

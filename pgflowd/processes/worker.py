@@ -57,6 +57,7 @@ from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, hatch
 BEAT_S = 5.0  # between two Beats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
+TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
 def main(channel: Channel, settings: Settings, log: Log, served: Served) -> int:
@@ -139,7 +140,8 @@ class _Worker:
         self._entrance: Entrance
         self._numbers = Numbers()
         self._left: on.Leave | None = None
-        self._title = ""
+        self._shown = -1  # running tasks, in the title
+        self._is_title_due = False
 
     async def live(self) -> int:
         """Start, turn, end; return the exit code."""
@@ -181,11 +183,12 @@ class _Worker:
     async def _turn(self) -> None:
         perform = self._acts()
         while self._left is None:
-            if self._mailbox.is_empty:
-                self._show_title()
-            event = await self._mailbox.next(self._mind.nap_s(time.monotonic()))
-            self._numbers.saw(event, self._mind)
-            self._mind, actions = decide(self._mind, event, time.monotonic())
+            if self._mind.running != self._shown and not self._is_title_due:
+                self._is_title_due = True
+                asyncio.get_running_loop().call_later(TITLE_S, self._show_title)
+            events = await self._mailbox.next(self._mind.nap_s(time.monotonic()))
+            self._numbers.saw(events, self._mind)
+            self._mind, actions = decide(self._mind, events, time.monotonic())
             for action in actions:
                 perform[type(action)](action)
 
@@ -270,8 +273,7 @@ class _Worker:
         asyncio.get_running_loop().call_later(pause_s, self._beat)
 
     def _show_title(self) -> None:
-        running = f"{self._mind.running}/{self._mind.knobs.max_concurrency}"
+        self._is_title_due, self._shown = False, self._mind.running
+        running = f"{self._shown}/{self._mind.knobs.max_concurrency}"
         title = f"{self._settings.pgflowd.name}: worker {self._served.slug} {running}"
-        if title != self._title:
-            setproctitle.setproctitle(title)
-            self._title = title
+        setproctitle.setproctitle(title)

@@ -149,11 +149,11 @@ class Lines:
         if action.about:
             calls.append(tasks.news(action.about))
         if action.wanted:
-            calls.append(tasks.claim(self._flow, self._worker_id, action.wanted, self._lease_s))
+            calls.append(tasks.take(self._flow, self._worker_id, action.wanted, self._lease_s))
         answers = await all_together_async(conn, calls)
-        claimed = answers.pop() if action.wanted else []
+        taken = answers.pop() if action.wanted else []
         news = answers.pop() if action.about else []
-        return _turned([each for some in answers for each in some], claimed, news)
+        return _turned([each for some in answers for each in some], taken, news)
 
     async def _ask_due(self) -> on.NextDue:
         return on.NextDue(*await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))
@@ -230,26 +230,10 @@ def _said(report: Report) -> tasks.Report:
     )
 
 
-def _turned(
-    answers: list[tasks.Answer], claimed: list[tasks.ClaimedTask], news: list[tasks.News]
-) -> on.Turned:
+def _turned(answers: list[tasks.Answer], taken: list[Task], news: list[tasks.News]) -> on.Turned:
     return on.Turned(
         tuple(on.Answer(each.verdict, each.sqlstate, each.message) for each in answers),
-        tuple(
-            Task(
-                str(task.run_id),
-                task.step_slug,
-                task.task_index,
-                task.token,
-                task.attempt,
-                task.max_attempts,
-                task.timeout_s,
-                task.input,
-                task.flow_input,
-                task.waited_s,
-            )
-            for task in claimed
-        ),
+        tuple(taken),
         random.random(),
         tuple(
             on.News(str(each.run_id), each.step_slug, each.status, each.took_s, each.error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import Any
 
 from pgflowd.core import happenings as on
@@ -44,31 +45,37 @@ class Numbers:
         """So many runs have ended."""
         self._runs[status] += count
 
-    def saw(self, event: Any, mind: Mind) -> None:
-        """Look at an event before it is decided upon."""
-        if type(event) is on.Done:
-            runner = mind.runners.get(event.id)
-            if runner is not None and runner.task is not None:
-                now = time.monotonic()
-                succeeded = event.report.outcome == "completed"
-                took_s = now - runner.sent_at
-                self._last.append((now, succeeded, took_s))
-                observe(self._seconds.setdefault(runner.task.step, []), took_s)
-        elif type(event) is on.Turned:
-            if mind.sending and event.tasks:
-                self.woken("completion")
-            for task in event.tasks:
-                if task.waited_s is not None:
-                    observe(self._waited.setdefault(task.step, []), task.waited_s)
-            for report, answer in zip(mind.sending, event.answers, strict=True):
-                if answer.verdict == "error":  # it is sent again
-                    continue
-                counts = self._tasks.setdefault(report.task.step, Counter())
-                counts[report.outcome] += 1
-                if report.outcome in ("timed_out", "crashed"):
-                    self._last.append((time.monotonic(), False, None))
-        elif type(event) is on.Broken:
-            self._errors[event.meaning] += 1
+    def saw(self, events: Iterable[Any], mind: Mind) -> None:
+        """Look at events before they are decided upon."""
+        now = time.monotonic()
+        for event in events:
+            if type(event) is on.Done:
+                runner = mind.runners.get(event.id)
+                if runner is not None and runner.task is not None:
+                    succeeded = event.report.outcome == "completed"
+                    took_s = now - runner.sent_at
+                    self._last.append((now, succeeded, took_s))
+                    observe(self._seconds.setdefault(runner.task.step, []), took_s)
+            elif type(event) is on.Turned:
+                self._turned(event, mind, now)
+            elif type(event) is on.Broken:
+                self._errors[event.meaning] += 1
+
+    def _turned(self, event: on.Turned, mind: Mind, now: float) -> None:
+        if mind.sending and event.tasks:
+            self.woken("completion")
+        for task in event.tasks:
+            if task.waited_s is not None:
+                observe(self._waited.setdefault(task.step, []), task.waited_s)
+        told = Counter(
+            (report.task.step, report.outcome)
+            for report, answer in zip(mind.sending, event.answers, strict=True)
+            if answer.verdict != "error"  # else it is sent again
+        )
+        for (step, outcome), count in told.items():
+            self._tasks.setdefault(step, Counter())[outcome] += count
+            if outcome in ("timed_out", "crashed"):
+                self._last.extend([(now, False, None)] * count)
 
     def now(self, mind: Mind, standing: Standing, zygote: int) -> dict[str, Any]:
         """The numbers of this moment."""

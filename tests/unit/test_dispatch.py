@@ -26,7 +26,7 @@ class Play:
 
     def tell(self, event: object, after_s: float = 0.0) -> list[object]:
         self.now += after_s
-        self.mind, self.actions = decide(self.mind, event, self.now)
+        self.mind, self.actions = decide(self.mind, [event], self.now)
         return self.actions
 
     def did(self, kind: type) -> list[object]:

@@ -56,11 +56,19 @@ class World:
         self.is_stopping = False
         self.doomed: set[int] = set()  # to be killed once they are forked
         self.soon: list[object] = []  # what follows at once
+        self.mailbox: list[object] = []  # what the worker was not told yet
 
-    def tell(self, event: object) -> None:
-        if isinstance(event, on.DrainAsked | on.StopAsked | on.ZygoteEnded):
+    def tell(self, event: object, waits: bool = False) -> None:
+        """Tell the worker what happened, at once or along with what happens next."""
+        self.mailbox.append(event)
+        if not waits:
+            self.deliver()
+
+    def deliver(self) -> None:
+        if any(isinstance(e, on.DrainAsked | on.StopAsked | on.ZygoteEnded) for e in self.mailbox):
             self.is_stopping = True
-        self.mind, actions = decide(self.mind, event, self.now)
+        events, self.mailbox = self.mailbox, []
+        self.mind, actions = decide(self.mind, events, self.now)
         for action in actions:
             self.perform(action)
         self.check()
@@ -162,10 +170,10 @@ class World:
             self.killed.add(action.id)
             if isinstance(action, on.Kill) and action.id in self.forks:
                 self.doomed.add(action.id)
-            elif isinstance(action, on.Kill):
+            elif isinstance(action, on.Kill) and self.alive.get(action.id) not in (None, "dead"):
                 self.alive[action.id] = "dying"
                 self.soon.append(Ending(action.id))
-        elif isinstance(action, on.Close):
+        elif isinstance(action, on.Close) and self.alive[action.id] != "dead":
             self.alive[action.id] = "closed"
         elif isinstance(action, on.Reap):
             self.reaping.append(action.id)
@@ -273,13 +281,13 @@ class Turning(Act):
         return on.Answer("error", self.verdict, "no")
 
 
-def happen(world: World, event: object) -> None:
+def happen(world: World, event: object, waits: bool = False) -> None:
     """Let an event happen, and what follows from it at once."""
     pending = [event]
     while pending:
         told = into_world(world, pending.pop(0))
         if told is not None:
-            world.tell(told)
+            world.tell(told, waits)
         pending += world.soon
         world.soon = []
 
@@ -309,20 +317,21 @@ def into_world(world: World, event: object) -> object | None:
     return told
 
 
-steps = st.tuples(st.integers(0, 200), st.sampled_from([0.0, 0.001, 0.1, 0.6, 2.0]))
+pauses = st.sampled_from([0.0, 0.001, 0.1, 0.6, 2.0])
+steps = st.tuples(st.integers(0, 200), pauses, st.booleans())  # what, when, whether it waits
 
 
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(steps, min_size=30, max_size=120), st.sampled_from([1.0, 0.001]))
-def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float]], pace_s: float):
+def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float):
     world = World(pace_s)
 
-    for choice, pause_s in life:
+    for choice, pause_s, waits in life:
         if world.left:
             break
         world.now += pause_s
         possible = world.possible()
-        happen(world, possible[choice % len(possible)])
+        happen(world, possible[choice % len(possible)], waits)
     finish(world)
 
     assert world.left is not None, "it ends within the limits"
@@ -336,6 +345,8 @@ def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float]], pace_s
 
 def finish(world: World) -> None:
     """Stop, and let everything end well, as it does within the limits."""
+    if world.mailbox:
+        world.deliver()
     world.is_hurried = world.mind.leave_at < world.now + 1
     if not world.left:
         happen(world, on.StopAsked())
