@@ -4,12 +4,14 @@
 # make chaos   break it at random, MINUTES=30 SEED=7
 # make load    an hour of work in minutes, TASKS=200000
 #
-# Everything lands in .venv and tests/npm/node_modules. A second run installs nothing: the
-# stamps are older than their recipes only when pyproject.toml or package.json changed.
+# Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
+# installs nothing: the stamps are older than their recipes only when pyproject.toml or another
+# list of packages changed.
 
 PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 VENV = .venv
 DEMO_READY = $(VENV)/.demo-ready
@@ -20,7 +22,8 @@ PEERS_READY = tests/npm/node_modules/.ready
 # and what fails twice has failed.
 AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
 
-BENCHES = $(wildcard bench/*.py)
+OTHERS = .venv-peers
+OTHERS_READY = $(OTHERS)/.ready
 
 .PHONY: demo test lint format bench bench-quick chaos load peers clean
 
@@ -39,11 +42,11 @@ format: $(TEST_READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(TEST_READY) $(PEERS_READY)
-	for bench in $(BENCHES); do $(VENV)/bin/python $$bench || exit 1; done
+bench: $(TEST_READY) $(OTHERS_READY)
+	$(VENV)/bin/python bench/peers.py $(BENCH_ARGS)
 
-bench-quick: $(TEST_READY) $(PEERS_READY)
-	for bench in $(BENCHES); do $(VENV)/bin/python $$bench --quick || exit 1; done
+bench-quick: $(TEST_READY) $(OTHERS_READY)
+	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
 
 chaos: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \
@@ -56,10 +59,15 @@ load: $(TEST_READY)
 peers: $(PEERS_READY)
 
 clean:
-	rm -rf $(VENV) tests/npm/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OTHERS) tests/npm/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/pip:
 	PYTHON=$(PYTHON) sh tests/setup/venv.sh $(VENV)
+
+$(OTHERS_READY): bench/peers.txt
+	test -x $(OTHERS)/bin/pip || PYTHON=$(PYTHON) sh tests/setup/venv.sh $(OTHERS)
+	$(OTHERS)/bin/python -m pip install --quiet --requirement bench/peers.txt
+	touch $@
 
 $(DEMO_READY): pyproject.toml | $(VENV)/bin/pip
 	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'

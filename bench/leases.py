@@ -96,7 +96,9 @@ def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
     done = 0
     reports: list[tasks.Report] = []
     while True:
-        chunks = [reports[at : at + tasks.MAX_REPORTS] for at in range(0, len(reports), tasks.MAX_REPORTS)]
+        chunks = [
+            reports[at : at + tasks.MAX_REPORTS] for at in range(0, len(reports), tasks.MAX_REPORTS)
+        ]
         calls = [tasks.report(chunk) for chunk in chunks]
         *answers, claimed = all_together(conn, [*calls, tasks.claim(flow, worker, batch)])
         verdicts = {answer.verdict for answered in answers for answer in answered}

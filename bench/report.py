@@ -1,0 +1,203 @@
+"""
+Report: the figures of all rounds as tables, with the targets of `design/speed.md` beside them.
+
+A figure is the median over the rounds; the spread beside it is the largest over the smallest.
+Single measurements (`name #1`, `name #2`, …) are put together as one name before. Ratios are of
+medians of this run.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+Rounds = dict[str, dict[str, list[float]]]  # system → figure → one for each round
+ABSURD = 1_960 / 940  # its W2 beside that of dbos in speed.md; it is not on PyPI as a whole
+
+
+class Figures:
+    """The medians of one system; what was not measured is NaN, and every bound is missed by it."""
+
+    def __init__(self, measured: dict[str, list[float]]) -> None:
+        self.all: dict[str, list[float]] = {}
+        for name, values in measured.items():
+            self.all.setdefault(re.sub(r" #\d+$", "", name), []).extend(values)
+
+    def __getitem__(self, name: str) -> float:
+        values = self.all.get(name)
+        return statistics.median(values) if values else float("nan")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.all
+
+    def p99(self, name: str) -> float:
+        """What all but the slowest hundredth stay below."""
+        values = sorted(self.all.get(name, []))
+        return values[-1 - len(values) // 100] if values else float("nan")
+
+    def spread(self, name: str) -> float:
+        values = self.all.get(name) or [1.0]
+        return max(values) / min(values) if min(values) > 0 else float("inf")
+
+
+def number(value: float) -> str:
+    """A figure as a reader wants it: three digits that tell something."""
+    if value != value:
+        return "–"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1 else f"{value:.2g}"
+
+
+def per_s(name: str) -> Callable[[Figures], str]:
+    def cell(figures: Figures) -> str:
+        if name not in figures:
+            return "–"
+        spread = figures.spread(name)
+        return number(figures[name]) + (f" ({spread:.1f})" if spread > 1 else "")
+
+    return cell
+
+
+def pair(one: str, other: str, sign: str = " + ") -> Callable[[Figures], str]:
+    def cell(figures: Figures) -> str:
+        return f"{number(figures[one])}{sign}{number(figures[other])}" if one in figures else "–"
+
+    return cell
+
+
+def latency(figures: Figures) -> str:
+    if "W4 ms" not in figures:
+        return "–"
+    return f"{number(figures['W4 ms'])} / {number(figures.p99('W4 ms'))} ms"
+
+
+def idle(figures: Figures) -> str:
+    if "W6 PSS MB" not in figures:
+        return "–"
+    cpu = pair("W6 worker ms per s", "W6 server ms per s")(figures)
+    return f"{cpu}, {number(figures['W6 transactions per s'])}, {number(figures['W6 PSS MB'])} MB"
+
+
+COLUMNS = [
+    ("W1 tasks/s", per_s("W1 per s")),
+    ("W1 CPU ms/task", pair("W1 worker ms", "W1 server ms")),
+    ("W2 steps/s", per_s("W2 per s")),
+    ("W2 CPU ms/step", pair("W2 worker ms", "W2 server ms")),
+    ("W3 s", per_s("W3 s")),
+    ("W4 p50 / p99", latency),
+    ("W5 one by one / batched per s", pair("W5 each per s", "W5 many per s", " / ")),
+    ("W6 CPU ms/s, transactions/s, PSS", idle),
+    ("W7 tasks/s", per_s("W7 per s")),
+    ("W7 CPU ms/task", pair("W7 worker ms", "W7 server ms")),
+]
+
+
+def systems_table(rounds: Rounds) -> list[list[str]]:
+    head = ["", *(title for title, _ in COLUMNS)]
+    figures = {system: Figures(measured) for system, measured in rounds.items()}
+    rows = [[name, *(cell(each) for _, cell in COLUMNS)] for name, each in figures.items()]
+    return [head, *rows]
+
+
+def targets(rounds: Rounds) -> list[dict[str, Any]]:
+    """Each target, what was measured, and whether it is met."""
+    figures = {system: Figures(measured) for system, measured in rounds.items()}
+    ours = figures.get("ours", Figures({}))
+    peers = {name: figures.get(name, Figures({})) for name in ("procrastinate", "dbos")}
+    found: list[dict[str, Any]] = []
+
+    def target(name: str, text: str, value: float, met: bool, unit: str = "") -> None:
+        shown = number(value) + (f" {unit}" if unit else "")
+        found.append({"workload": name, "target": text, "measured": shown, "met": met})
+
+    def at_least(name: str, bound: float, value: float, what: str, unit: str = "") -> None:
+        target(name, f"≥ {bound:,g} {what}".strip(), value, value >= bound, unit)
+
+    def at_most(name: str, bound: float, value: float, what: str, unit: str = "") -> None:
+        target(name, f"≤ {bound:,g} {what}".strip(), value, value <= bound, unit)
+
+    rates = [each["W1 per s"] for each in peers.values() if "W1 per s" in each]
+    faster = max(rates, default=float("nan"))
+    chains = peers["dbos"]["W2 per s"]
+    idle_cpu = ours["W6 worker ms per s"] + ours["W6 server ms per s"]
+    at_least("W1", 8, ours["W1 per s"] / faster, "× the faster of procrastinate and dbos", "×")
+    at_most("W1", 0.2, ours["W1 CPU ms"], "ms of CPU per task, everything", "ms")
+    at_least("W2", 8, ours["W2 per s"] / chains, "× dbos", "×")
+    at_least("W2", 4, ours["W2 per s"] / chains / ABSURD, "× absurd (taken as 2.1 × dbos)", "×")
+    at_most("W3", 0.2, ours["W3 s"], "s for 1,000 elements and their join", "s")
+    if "map 10000 s" in ours:
+        at_most("W3", 1.5, ours["map 10000 s"], "s for 10,000", "s")
+    if "map 100000 s" in ours:
+        share = ours["map 100000 s"] / ours["W3 s"] / 100
+        at_most("W3", 2, share, "× per element for 100,000 as for 1,000", "×")
+    at_most("W4", 1.5, ours["W4 ms"], "ms, median", "ms")
+    at_most("W4", 3, ours.p99("W4 ms"), "ms, all but a hundredth", "ms")
+    at_least("W5", 2_500, ours["W5 each per s"], "starts/s one by one")
+    at_least("W5", 15_000, ours["W5 many per s"], "starts/s batched")
+    at_most("W6", 2, idle_cpu, "ms of CPU per second, all in all", "ms")
+    at_most("W6", 0.1, ours["W6 transactions per s"], "queries per second and flow")
+    at_most("W6", 70, ours["W6 PSS MB"], "MB PSS", "MB")
+    at_most("W7", 1.3, ours["W7 CPU ms"] / ours["W1 CPU ms"], "× W1's cost per task", "×")
+    history = ours["history CPU ms"] / ours["W1 CPU ms"]
+    at_most("W7", 1.1, history, "× W1's cost with a history of as many runs", "×")
+    growth(ours, at_least)
+    return found
+
+
+def growth(ours: Figures, at_least: Callable[..., None]) -> None:
+    """Several flows, and more and more runners."""
+    one = ours["flows 1 per s"]
+    for count in (4, 16):
+        at_least("growth", 0.9, ours[f"flows {count} per s"] / one, f"× with {count} flows", "×")
+    names = [name for name in ours.all if re.fullmatch(r"runners \d+ per s", name)]
+    best = max((ours[name] for name in names), default=float("nan"))
+    at_least("growth", 0.9, ours["runners 64 per s"] / best, "× its best with 64 runners", "×")
+    at_least("growth", 0.5, ours["flows 4 least"], "done of each of 4 flows when one has ended")
+
+
+def growth_table(rounds: Rounds) -> list[list[str]]:
+    """How ours grows: everything that was measured for it alone."""
+    ours = Figures(rounds.get("ours", {}))
+    rows = [["ours", "per s", "CPU ms per task", "of it PostgreSQL"]]
+    for name in ours.all:
+        if name.endswith(" CPU ms") and not re.match(r"W[0-9]", name):
+            what = name.removesuffix(" CPU ms")
+            size = re.fullmatch(r"map (\d+)", what)
+            rate = int(size[1]) / ours[f"{what} s"] if size else ours[f"{what} per s"]
+            cells = (rate, ours[name], ours[f"{what} server ms"])
+            rows.append([what, *(number(value) for value in cells)])
+    rows.append(["the whole long queue", number(ours["W7 all per s"]), "–", "–"])
+    if "beside a busy flow ms" in ours:
+        name = "beside a busy flow ms"
+        text = f"{number(ours[name])} / {number(ours.p99(name))} ms"
+        rows.append([f"W4 beside a busy flow, p50 / p99: {text}", "–", "–", "–"])
+    return rows
+
+
+def markdown(table: list[list[str]]) -> str:
+    head, *rows = table
+    line = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, line, *rows))
+
+
+def plain(table: list[list[str]]) -> str:
+    """The same with aligned columns, the systems across where there are many columns."""
+    if len(table[0]) > 6:
+        table = [list(row) for row in zip(*table, strict=True)]
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    lines = []
+    for first, *rest in table:
+        cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)
+
+
+def targets_table(rounds: Rounds) -> list[list[str]]:
+    rows = [
+        [each["workload"], each["target"], each["measured"], "met" if each["met"] else "missed"]
+        for each in targets(rounds)
+    ]
+    return [["", "target", "measured", ""], *rows]
