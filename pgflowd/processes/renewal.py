@@ -106,9 +106,9 @@ class Renewal:
         if self._supervisor.tree.phase in {Phase.STOPPING, Phase.ENDED}:
             return
         flows, broken, problems = survey.result()
+        problems += _strangers(self._next_settings, flows, broken, self._only)
         if self._only:
             flows = [flow for flow in flows if flow.slug in self._only]
-        problems += _strangers(self._next_settings, flows, broken, self._only)
         fatal = [each for each in problems if each.code in {"E108", "E415"}]
         if fatal:
             self._refuse(fatal)
