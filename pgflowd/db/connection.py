@@ -10,6 +10,7 @@ the caller can try again. No text of ours holds a password.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from pgflowd.errors import Unreachable
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 PREPARE_AFTER = 5
+_FAILED = re.compile(r"\A(connection (failed|is bad): )+")
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _settings(limits: Limits, conn: AnyConnection) -> list[str | int]:
 
 
 def _cause(error: psycopg.Error, url: str) -> str:
-    said = str(error).removeprefix("connection failed: ").splitlines()
+    said = _FAILED.sub("", str(error)).splitlines()
     lines = [line.strip() for line in said if line.strip() and not line.startswith("\t")]
     return one_line(redact("; ".join(lines), secrets_in(url)), 500)
 

@@ -46,6 +46,7 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 NOT_THERE = {"3F000", "42P01", "42883"}  # schema, table, function
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
+_PGMQ = re.compile(r"\bpgmq\b")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
 _MAP_INPUT = re.compile(r"Flow .* has root map steps but input is ")
 _RIGHTS = {
@@ -89,7 +90,8 @@ def _read_only(text: str) -> Unreachable:
 
 
 def _not_there(text: str) -> DatabaseError:
-    return DatabaseError(text, code="E302", next="run `pgflowd db migrate`")
+    code = "E304" if _PGMQ.search(text) else "E302"
+    return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
 
 
 def _denied(text: str, user: str | None) -> AccessDenied:

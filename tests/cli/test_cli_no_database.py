@@ -1,0 +1,67 @@
+"""What commands say where there is no database, or none that will do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+LOOKING = ["runs list", "flows list", "stalled list", "runs show @last"]
+
+
+@pytest.fixture
+def fresh(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, pgflowd) -> Path:
+    """A project as `new` makes it, and no server that libpq would find."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PGPORT", "1")
+    assert pgflowd("new", "shop").code == 0
+    monkeypatch.chdir(elsewhere / "shop")
+    return elsewhere / "shop"
+
+
+@pytest.mark.parametrize("words", LOOKING)
+def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words):
+    ended = pgflowd(*words.split())
+
+    assert ended.code == 69
+    assert ended.err.startswith("E301  the database at the libpq default cannot be reached: ")
+    assert "run `pgflowd dev`" in ended.err
+
+
+def test_who_names_a_server_is_told_of_that_one(fresh, pgflowd, monkeypatch):
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+
+    ended = pgflowd("runs", "list")
+
+    assert (ended.code, "pgflowd dev" in ended.err) == (69, False)
+    assert "see that it runs" in ended.err
+
+
+def test_without_its_queues_a_database_is_refused_as_such_everywhere(here, project, shop):
+    shop.conn.execute("drop schema pgmq cascade")
+
+    checked, examined = here("check", "--json"), here("doctor")
+    status, deployed = here("db", "status"), here("flows", "deploy")
+
+    assert [problem["code"] for problem in checked.json["problems"]] == ["E304"]
+    assert "E304  schema pgmq is gone   → run `pgflowd db migrate`" in examined.out
+    assert "E304  schema pgmq is gone" in status.err
+    assert "E304  schema" in deployed.err and "run `pgflowd db migrate`" in deployed.err
+    assert (checked.code, examined.code, status.code, deployed.code) == (1, 1, 1, 78)
+
+
+def test_who_may_not_install_the_queues_is_told_what_is_missing(pgflowd, empty_database):
+    with empty_database.connect() as admin:
+        role = f"weak_{empty_database.name}"
+        admin.execute(f"create role {role} login")
+        url = make_conninfo(empty_database.dsn, user=role)
+
+        ended = pgflowd("db", "migrate", "--database-url", url)
+
+        admin.execute(f"drop role {role}")
+    assert ended.code == 77
+    assert ended.err.startswith("E305  permission denied for database")
+    assert f"grant create on database {empty_database.name} to {role}" in ended.err
