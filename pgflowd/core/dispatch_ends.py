@@ -7,11 +7,12 @@ with its tree, reaped, and only then reported: runners.md, section 6. Part of `c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pgflowd.core import endings
 from pgflowd.core import happenings as on
-from pgflowd.core.mind import MOVES, NEVER, Cause, Held, Mode, Phase, Runner, Task
+from pgflowd.core.mind import MOVES, NEVER, Cause, Held, Mode, Phase, Report, Runner, Task
 from pgflowd.core.thought import Thought
 
 RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
@@ -161,24 +162,28 @@ def _conclude(
 ) -> None:
     """Make the one report of a task whose runner is gone."""
     task, cause = runner.task, runner.cause
+
+    def report(ending: Report) -> None:
+        thought.report(replace(ending, took_s=round(thought.now - runner.sent_at, 6)))
+
     if runner.outcome is not None:
         thought.report(runner.outcome)
     elif task is None:
         return
     elif cause is Cause.TIMEOUT:
-        thought.report(endings.timed_out(task, status, usage, stack))
+        report(endings.timed_out(task, status, usage, stack))
     elif cause is Cause.CANCELLED:
-        thought.report(endings.cancelled(task, status, usage, stack))
+        report(endings.cancelled(task, status, usage, stack))
     elif cause is Cause.STOP:
         thought.release(task, "the worker stops")
     elif cause is Cause.LOST:
         lost(thought, task, "somebody else has the task now; its runner was killed")
     elif cause is Cause.GARBAGE:
-        thought.report(endings.spoilt(task, runner.code, runner.detail, status, usage))
+        report(endings.spoilt(task, runner.code, runner.detail, status, usage))
     else:
         end = thought.mind.zygote_end
         because = f"its zygote ended ({end}), and it with it" if end else ""
-        thought.report(endings.crashed(task, status, usage, stack, because))
+        report(endings.crashed(task, status, usage, stack, because))
 
 
 def judged(thought: Thought, token: int, verdict: str) -> None:

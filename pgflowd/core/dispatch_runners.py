@@ -7,6 +7,8 @@ within 20 ms. How runners end is written in `dispatch_ends`. Part of `core.dispa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pgflowd.core import dispatch_ends as ends
 from pgflowd.core import happenings as on
 from pgflowd.core import payloads
@@ -90,11 +92,14 @@ def done(thought: Thought, event: on.Done) -> None:
     mind.pace_s += PACE_WEIGHT * (took_s - mind.pace_s)
     if took_s > AHEAD_S:  # one long task says more than many short ones
         mind.pace_s = max(mind.pace_s, took_s)
+    report = event.report
+    if report.outcome != "completed" or mind.knobs.tells_all:
+        report = replace(report, took_s=round(took_s, 6))
     if CHILDREN in event.left:
         _warn_of_children(thought, runner)
-        ends.kill(thought, runner, Cause.OUTLIVED, task=None, outcome=event.report)
+        ends.kill(thought, runner, Cause.OUTLIVED, task=None, outcome=report)
         return
-    thought.report(event.report)
+    thought.report(report)
     _after_a_task(thought, runner, bool(event.left))
 
 
@@ -144,7 +149,8 @@ def outcome_record(report: Report, verdict: str, with_payloads: bool = False) ->
     code = _CODES.get(outcome)
     if is_refused(report, verdict):
         outcome, error, code = "failed", NO_ARRAY, "E416"
-    fields = {**ends.about(report.task), "verdict": verdict, "code": code}
+    known = {"verdict": verdict, "code": code, "took_s": report.took_s}
+    fields = {**ends.about(report.task), **known}
     if outcome in ("failed", "timed_out", "crashed"):
         then = "it will be retried" if verdict == "queued" else "it is not retried"
         which = f"attempt {report.task.attempt} of {report.task.max_attempts}"

@@ -122,6 +122,7 @@ class Report:
     output: bytes | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     is_last_word: bool = False  # stands in for a report that the server refused
+    took_s: float | None = None  # from the sending of the task, where a record tells it
 
 
 class Runner(NamedTuple):
