@@ -63,12 +63,13 @@ def sessions(world: World, place: Place) -> str:
 
 def restart(world: World, place: Place) -> str:
     """PostgreSQL is stopped in immediate or fast mode, or one of its processes is killed."""
-    number, name = world.chance.choice(
-        ((signal.SIGQUIT, "immediate"), (signal.SIGQUIT, "immediate"), (signal.SIGINT, "fast"))
-    )
+    how = world.chance.choice(("immediate", "immediate", "fast", "a session is killed"))
+    if how == "a session is killed":
+        return how if world.crash_server() else ""
+    number = signal.SIGINT if how == "fast" else signal.SIGQUIT
     seconds = world.chance.choice((0, 0.5, 3))
     world.restart_server(number, seconds)
-    return f"{name}, down for {seconds} s"
+    return f"{how}, down for {seconds} s"
 
 
 def disk_full(world: World, place: Place) -> str:

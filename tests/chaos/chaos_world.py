@@ -257,6 +257,20 @@ class World:
         self.server.__enter__()
         self.windows.append(Window("", began, now() + 3))
 
+    def crash_server(self) -> bool:
+        """Kill a session of ours on the server, which then starts all over by itself."""
+        query = """
+            select pid from pg_stat_activity
+             where datname = 'chaos' and application_name <> 'chaos' order by random() limit 1
+        """
+        row = self.conn().execute(query).fetchone()
+        if row is None:
+            return False
+        self.drop_line()
+        os.kill(row[0], signal.SIGKILL)
+        self.hold_up_all(3, lambda: None)
+        return True
+
     # runs
 
     def start_runs(self, open_runs: int = OPEN_RUNS) -> None:
