@@ -1,9 +1,9 @@
 """
 Output: one of a runner's pipes, stdout or stderr, as the worker reads it.
 
-Lines go to a function until the task has had its megabyte; what is more is counted and moved
-to /dev/null by `splice`, without being read. The end of what came last is kept, since a dying
-runner leaves its stack there.
+Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
+becomes a record of some hundred bytes; what is more is counted and moved to /dev/null by `splice`,
+without being read. The end of what came last is kept, since a dying runner leaves its stack there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 
 MOST_LOGGED = 1024 * 1024  # bytes of one task
+MOST_LINES = 10_000
 PIECE = 64 * 1024
 MOST_PASSES = 64  # when reading to the end of what came
 TAIL = 32 * 1024
@@ -23,10 +24,17 @@ _devnull: list[int] = []
 
 
 class Budget:
-    """How many bytes of a task may still be logged; both pipes share it."""
+    """How much of a task may still be logged; both pipes share it."""
 
     def __init__(self) -> None:
-        self.room = MOST_LOGGED
+        self.refill()
+
+    def refill(self) -> None:
+        self.room, self.lines = MOST_LOGGED, MOST_LINES
+
+    @property
+    def is_spent(self) -> bool:
+        return self.room <= 0 or self.lines <= 0
 
 
 class Output:
@@ -48,7 +56,8 @@ class Output:
 
     def begin(self) -> None:
         """A new task begins."""
-        self._budget.room, self.unseen, self._tail = MOST_LOGGED, 0, b""
+        self._budget.refill()
+        self.unseen, self._tail = 0, b""
 
     def read(self) -> bool:
         """Take a piece of what came; return False at the end of the pipe."""
@@ -77,7 +86,7 @@ class Output:
     def _take(self) -> int | None:
         """Return how many bytes came; 0: none now; None: the end."""
         try:
-            if self._budget.room <= 0 and not self.keeps_stack:
+            if self._budget.is_spent and not self.keeps_stack:
                 count = os.splice(self.number, _null(), 16 * PIECE, flags=os.SPLICE_F_NONBLOCK)
                 self.unseen += count
                 return count or None
@@ -93,14 +102,18 @@ class Output:
         return len(piece)
 
     def _split(self, piece: bytes) -> None:
-        if self._budget.room <= 0:
+        if self._budget.is_spent:
             self.unseen += len(piece)
             return
         self._budget.room -= len(piece)
-        *lines, rest = (self._line + piece).split(b"\n")
-        self._line = rest[-PIECE:]
+        *lines, rest = (self._line + piece).split(b"\n", self._budget.lines)
+        self._budget.lines -= len(lines)
         for line in lines:
             self._say(line)
+        if self._budget.lines <= 0:
+            self.unseen += len(rest)
+            rest = b""
+        self._line = rest[-PIECE:]
 
     def _say(self, line: bytes) -> None:
         text = line.decode("utf-8", "backslashreplace")

@@ -104,3 +104,25 @@ def test_row_108_a_pickle_that_a_handler_sends_is_never_unpickled(start_worker, 
     assert all(set(worker.outcomes(run)) <= {"crashed", "failed", "timed_out"} for run in runs)
     assert not place.exists()
     assert not worker.child.has_ended()
+
+
+def test_a_flood_of_empty_lines_is_no_flood_of_records(start_worker):
+    """Row 49."""
+    flood = """
+        import os, time
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1, timeout=20)
+
+        @flow.map
+        def floods(item):
+            if item: return time.sleep(0.5)
+            for _ in range(1000): os.write(1, b"\\n" * 60_000)
+            return "done"
+    """
+    worker = start_worker(flood, max_concurrency=2)
+
+    run = worker.start_run([0, 1])
+
+    assert worker.output(run, 20) == {"floods": ["done", None]}
+    assert 5_000 < len(worker.records("task.output")) <= 10_001
+    assert "bytes of output more" in worker.records("task.output")[-1]["text"]
