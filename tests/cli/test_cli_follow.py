@@ -8,6 +8,7 @@ import pytest
 
 from pgflowd.cli import follow
 from pgflowd.cli.follow import Follower
+from pgflowd.db import schema
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
 
@@ -106,6 +107,18 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
     following.thread.join(timeout=20)
     assert following.told[-1] == "run:cancelled"
     assert len(set(following.told)) == len(following.told)
+
+
+def test_who_may_not_ask_for_output_follows_without_it(shop):
+    shop.conn.execute(schema.roles_sql().encode())
+    shop.conn.execute("revoke execute on function pg_notify(text, text) from public")
+    conn = shop.database.connect()
+    conn.execute("set role pgflow_viewer")
+    follower = Follower(conn, [shop.run_through()])
+    follower.listen()
+    follower.overhear()
+
+    assert [happening.event for happening in follower.follow(timeout_s=20)][-1] == "run:completed"
 
 
 def _pid(following: Following) -> int | None:
