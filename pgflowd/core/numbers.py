@@ -31,10 +31,12 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+MINUTE_S = 60.0
 MOST_BYTES = 32 * 1024  # of one portion; a message holds twice as much
 COUNTERS = (
     "tasks",
@@ -46,6 +48,28 @@ COUNTERS = (
     "database_errors",
     "reconnects",
 )
+
+
+class LastMinute:
+    """Counts of what happened in the last minute, by name and second, however much it was."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[tuple[int, Counter[str]]] = deque()
+
+    def add(self, name: str, now: float, count: int = 1) -> None:
+        second = int(now)
+        if not self._seconds or self._seconds[-1][0] != second:
+            self._forget(now)
+            self._seconds.append((second, Counter()))
+        self._seconds[-1][1][name] += count
+
+    def counts(self, now: float) -> Counter[str]:
+        self._forget(now)
+        return sum((counter for _, counter in self._seconds), Counter())
+
+    def _forget(self, now: float) -> None:
+        while self._seconds and self._seconds[0][0] < now - MINUTE_S:
+            self._seconds.popleft()
 
 
 def observe(histogram: list[float], seconds: float) -> None:

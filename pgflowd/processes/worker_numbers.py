@@ -1,8 +1,9 @@
 """
 The worker's numbers: what it tells of itself with each Beat; see `core.numbers`.
 
-Counters only grow; what is said of the last minute is computed from the last tasks, of which
-a few thousand are kept.
+Counters only grow. What is said of the last minute is counted by the second; how long tasks took
+in it is judged by the last few thousand. How many wait is known from beats; a claim that got less
+than it wanted has seen that there are none, and so the numbers do not lag behind an empty queue.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from typing import Any
 
 from pgflowd.core import happenings as on
 from pgflowd.core.mind import Mind, Phase
-from pgflowd.core.numbers import observe
+from pgflowd.core.numbers import MINUTE_S, LastMinute, observe
 from pgflowd.db.workers import Standing
 from pgflowd.errors import Problem
 
-MINUTE_S = 60.0
 MOST_KEPT = 5000
 MOST_BUSY = 50
 
@@ -31,15 +31,16 @@ class Numbers:
         self._tasks: dict[str, Counter[str]] = {}
         self._seconds: dict[str, list[float]] = {}
         self._waited: dict[str, list[float]] = {}
-        self._last: deque[tuple[float, bool, float | None]] = deque(maxlen=MOST_KEPT)
+        self._took: deque[tuple[float, float]] = deque(maxlen=MOST_KEPT)  # when, seconds
+        self._tasks_1m, self._wakes_1m = LastMinute(), LastMinute()
         self._wakes: Counter[str] = Counter()
-        self._last_wakes: deque[tuple[float, str]] = deque(maxlen=MOST_KEPT)
+        self._is_drained = False  # since the last beat, a claim found less than it wanted
         self._errors: Counter[str] = Counter()
         self._runs: Counter[str] = Counter()
 
     def woken(self, reason: str) -> None:
         self._wakes[reason] += 1
-        self._last_wakes.append((time.monotonic(), reason))
+        self._wakes_1m.add(reason, time.monotonic())
 
     def ended(self, status: str, count: int) -> None:
         """So many runs have ended."""
@@ -48,22 +49,31 @@ class Numbers:
     def saw(self, events: Iterable[Any], mind: Mind) -> None:
         """Look at events before they are decided upon."""
         now = time.monotonic()
+        completed = failed = 0
         for event in events:
             if type(event) is on.Done:
                 runner = mind.runners.get(event.id)
                 if runner is not None and runner.task is not None:
                     succeeded = event.report.outcome == "completed"
+                    completed, failed = completed + succeeded, failed + (not succeeded)
                     took_s = now - runner.sent_at
-                    self._last.append((now, succeeded, took_s))
+                    self._took.append((now, took_s))
                     observe(self._seconds.setdefault(runner.task.step, []), took_s)
             elif type(event) is on.Turned:
                 self._turned(event, mind, now)
+            elif type(event) is on.Beaten:
+                self._is_drained = False
             elif type(event) is on.Broken:
                 self._errors[event.meaning] += 1
+        if completed or failed:
+            self._tasks_1m.add("completed", now, completed)
+            self._tasks_1m.add("failed", now, failed)
 
     def _turned(self, event: on.Turned, mind: Mind, now: float) -> None:
         if mind.sending and event.tasks:
             self.woken("completion")
+        if mind.wanted:
+            self._is_drained = len(event.tasks) < mind.wanted
         for task in event.tasks:
             if task.waited_s is not None:
                 observe(self._waited.setdefault(task.step, []), task.waited_s)
@@ -75,25 +85,25 @@ class Numbers:
         for (step, outcome), count in told.items():
             self._tasks.setdefault(step, Counter())[outcome] += count
             if outcome in ("timed_out", "crashed"):
-                self._last.extend([(now, False, None)] * count)
+                self._tasks_1m.add("failed", now, count)
 
     def now(self, mind: Mind, standing: Standing, zygote: int) -> dict[str, Any]:
         """The numbers of this moment."""
-        since = time.monotonic() - MINUTE_S
-        recent = [each for each in self._last if each[0] >= since]
-        took = sorted(seconds for _, _, seconds in recent if seconds is not None)
-        wakes = Counter(reason for at, reason in self._last_wakes if at >= since)
+        now = time.monotonic()
+        took = sorted(seconds for at, seconds in self._took if at >= now - MINUTE_S)
+        last = self._tasks_1m.counts(now)
+        waits = Standing(standing.state) if self._is_drained else standing
         return {
             "running": mind.running,
             "runners": len(mind.runners),
-            "queued": standing.queued,
-            "oldest_queued_s": standing.oldest_queued_s,
+            "queued": waits.queued,
+            "oldest_queued_s": waits.oldest_queued_s,
             "zygote": zygote,
-            "completed_1m": sum(succeeded for _, succeeded, _ in recent),
-            "failed_1m": sum(not succeeded for _, succeeded, _ in recent),
+            "completed_1m": last["completed"],
+            "failed_1m": last["failed"],
             "p50_s": _share(took, 0.5),
             "p95_s": _share(took, 0.95),
-            "wakes_1m": dict(wakes),
+            "wakes_1m": dict(self._wakes_1m.counts(now)),
             "wakes": dict(self._wakes),
             "busy": _busy(mind),
             "problems": [{"code": each.code, "text": each.text} for each in self.problems],
