@@ -505,3 +505,14 @@ def test_last_words_are_told_before_the_goodbye():
 
     assert on.Tell() in play.tell(on.Beaten(()))
     assert on.Goodbye() in play.tell(on.Told())
+
+
+def test_messages_of_strangers_are_told_once_a_minute_with_their_number():
+    play, told = Play(), []
+
+    for count, pause_s in ((2, 0.0), (3, 30.0), (4, 31.0)):
+        play.tell(on.Strangers(count), after_s=pause_s)
+        told += [said for said in play.did(on.Say) if said.event == "worker.strangers"]
+
+    assert [said.level for said in told] == ["warning", "warning"]
+    assert [said.fields["error"].split()[0] for said in told] == ["2", "7"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -15,17 +16,20 @@ from pgflowd.testing.until import until
 
 MODULE = """
     import os, time, pathlib
+    from oracle import tell
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
 
     @flow.step
     def work(run, ctx):
+        tell(ctx, "start")
         if "begun" in run:
             with open(run["begun"], "a") as file: file.write(f"{{ctx.token}}\\n")
         while "until" in run and not os.path.exists(run["until"]):
             time.sleep(0.005)
-        return ctx.attempt
+        tell(ctx, "end", ctx.token)
+        return ctx.token
 
     @flow.step
     def after(work): return work
@@ -268,6 +272,7 @@ def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
 def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
     """Row 13."""
     worker = start_worker(FLOW)
+    worker.was_frozen = True
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
     until(begun.exists)
@@ -283,14 +288,20 @@ def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
         os.kill(pid, signal.SIGCONT)
 
     until(lambda: any(r.get("code") == "E407" for r in worker.records("worker.error")), 5)
-    assert worker.outcomes(run).count("completed") == 2
+    assert worker.outcomes(run) == ["stalled", "completed", "completed"]
+    older, newer = (int(token) for token in begun.read_text().split())
+    output = "select output from pgflow.step_tasks where run_id = %s and step_slug = 'work'"
+    assert older < newer == worker.value(output, run)
     assert worker.completed(worker.start_run())
 
 
 @pytest.mark.parametrize(
     "message",
-    ["{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}', f'"{"x" * 10_000_000}"'],
-    ids=lambda message: message[:20],
+    [
+        *("{}", "null", '"text"', '{"run_id": "x"}', '{"x": [1]}', f'"{"x" * 10_000_000}"'),
+        f'{{"flow_slug": "flow", "run_id": "{uuid4()}", "step_slug": "work", "task_index": 0}}',
+    ],
+    ids=["empty", "null", "text", "no run", "list", "huge", "unknown run"],
 )
 def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
     """Row 93."""
