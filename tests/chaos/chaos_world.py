@@ -247,7 +247,8 @@ class World:
     def restart_server(self, number: int, down_s: float) -> None:
         """Stop the server by a signal, and start it again after a while."""
         self.drop_line()
-        self.resize(ROOM)  # recovery needs some
+        if self.disk:
+            self.resize(ROOM)  # recovery needs some
         began, postmaster = now(), look(self.server.pid)
         os.kill(self.server.pid, number)
         until(lambda: is_gone(postmaster), 30)
