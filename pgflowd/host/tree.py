@@ -1,10 +1,11 @@
 """
 Tree: ends a process with everything that descends from it.
 
-A tree is stopped first, from the top down, again and again until a pass finds nobody new: who
-is stopped cannot fork, and as stopped parents do not reap, no pid changes hands. Then everyone
-gets SIGKILL, and the process group, too. Whoever lost a parent meanwhile was adopted by the
-nearest subreaper, which calls `kill_adopted`.
+A tree is stopped first, from the top down, each process before its children are read, again and
+again until a pass finds nobody new: who is stopped cannot fork, and as stopped parents do not
+reap, no pid changes hands. A group is stopped at one stroke, since a fork bomb would leave us no
+processor to do it one by one. Then everyone gets SIGKILL, and the process group, too. Whoever
+lost a parent meanwhile was adopted by the nearest subreaper, which calls `kill_adopted`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 MOST_PASSES = 100
@@ -24,30 +25,43 @@ def kill_tree(pid: int) -> int:
     found = stop_tree(pid)
     for each in found:
         _signal(each, signal.SIGKILL)
-    with contextlib.suppress(OSError):
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, signal.SIGKILL)
+    _signal_group_of(pid, signal.SIGKILL)
     return len(found) - 1
 
 
 def stop_tree(pid: int) -> list[int]:
     """Stop a process and its descendants, and return them."""
-    found = [pid]
-    _signal(pid, signal.SIGSTOP)
+    found = {pid: None}
+    _stop(pid)
     for _ in range(MOST_PASSES):
-        known = set(found)
-        new = [child for child in descendants(found) if child not in known]
-        if not new:
+        if not _stop_more(found):
             break
-        for each in new:
-            _signal(each, signal.SIGSTOP)
-        found += new
-    return found
+    return list(found)
+
+
+def _stop_more(found: dict[int, None]) -> bool:
+    """Stop, and add, who is below those found; return whether there was anybody."""
+    known, children_of = len(found), _lister()
+    pending = list(found)
+    for each in pending:
+        for child in children_of(each):
+            if child not in found:
+                _stop(child)
+                found[child] = None
+                pending.append(child)
+    return len(found) > known
 
 
 def descendants(pids: Collection[int]) -> list[int]:
     """The descendants of these processes, parents first."""
-    return _by_files(pids) if _HAS_CHILDREN_FILE else _by_parents(pids)
+    children_of = _lister()
+    found: dict[int, None] = {}
+    pending = list(pids)
+    for each in pending:
+        new = [child for child in children_of(each) if child not in found]
+        found |= dict.fromkeys(new)
+        pending += new
+    return list(found)
 
 
 def children() -> list[int]:
@@ -74,15 +88,14 @@ def reap(pid: int) -> bool:
         return True
 
 
-def _by_files(pids: Collection[int]) -> list[int]:
-    found: list[int] = []
-    pending = list(pids)
-    while pending:
-        pid = pending.pop(0)
-        below = [child for child in _listed(pid) if child not in found]
-        found += below
-        pending += below
-    return found
+def _lister() -> Callable[[int], list[int]]:
+    """How to find a process's children: by the kernel's list, or by everyone's parent."""
+    if _HAS_CHILDREN_FILE:
+        return _listed
+    below: dict[int, list[int]] = {}
+    for pid, parent in _parents().items():
+        below.setdefault(parent, []).append(pid)
+    return lambda pid: below.get(pid, [])
 
 
 def _listed(pid: int) -> list[int]:
@@ -94,20 +107,6 @@ def _listed(pid: int) -> list[int]:
     return listed
 
 
-def _by_parents(pids: Collection[int]) -> list[int]:
-    """Kernels without the list of children: look at everyone's parent."""
-    below: dict[int, list[int]] = {}
-    for pid, parent in _parents().items():
-        below.setdefault(parent, []).append(pid)
-    found: list[int] = []
-    pending = list(pids)
-    while pending:
-        children_of = below.get(pending.pop(0), [])
-        found += children_of
-        pending += children_of
-    return found
-
-
 def _parents() -> dict[int, int]:
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  half as dear as Path.iterdir
@@ -116,6 +115,18 @@ def _parents() -> dict[int, int]:
                 text = Path(f"/proc/{name}/stat").read_bytes()
                 found[int(name)] = int(text.rpartition(b")")[2].split(None, 2)[1])
     return found
+
+
+def _stop(pid: int) -> None:
+    """Stop a process, and the group that it leads at one stroke."""
+    _signal_group_of(pid, signal.SIGSTOP)
+    _signal(pid, signal.SIGSTOP)
+
+
+def _signal_group_of(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(OSError):
+        if os.getpgid(leader) == leader:
+            os.killpg(leader, number)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

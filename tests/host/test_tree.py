@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pgflowd.host import tree
 from pgflowd.testing.until import until
 
@@ -53,11 +55,12 @@ def test_a_tree_that_keeps_forking_is_frozen_first():
     assert tree.descendants([root.pid]) == []
 
 
-def test_both_ways_of_finding_descendants_know_our_child():
+@pytest.mark.parametrize("has_file", [True, False])
+def test_both_ways_of_finding_descendants_know_our_child(monkeypatch, has_file):
+    monkeypatch.setattr(tree, "_HAS_CHILDREN_FILE", has_file and tree._HAS_CHILDREN_FILE)
     child = subprocess.Popen(["sleep", "600"])
 
     assert child.pid in tree.descendants([os.getpid()])
-    assert child.pid in tree._by_parents([os.getpid()])
     assert child.pid in tree.children()
 
     child.kill()

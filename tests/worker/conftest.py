@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,8 +72,9 @@ def start_worker(
         return running
 
     yield start
-    for running in started:
-        end_worker(running)
+    with ExitStack() as ends:  # all of them, even if one cannot be ended
+        for running in started:
+            ends.callback(end_worker, running)
     if started and started[0].value("select to_regclass('pgmq.q_flow') is not null"):
         was_frozen = any(running.was_frozen for running in started)
         assert broken(started[0].conn, written, was_frozen=was_frozen) == []

@@ -27,6 +27,7 @@ from pgflowd.core.served import Served
 from pgflowd.core.settings import Database, Recovery, Settings, Supervisor, Worker
 from pgflowd.host.logs import open_log
 from pgflowd.host.proc import in_session, look
+from pgflowd.host.sessions import kill_session
 from pgflowd.host.spawn import Child, fork
 from pgflowd.processes import worker
 from pgflowd.testing.scratch import ScratchDatabase
@@ -200,8 +201,11 @@ def end_worker(running: RunningWorker) -> None:
         os.kill(running.pid, 9)
         until(running.child.has_ended, 5)
     running.child.collect()
-    until(lambda: not in_session(running.pid), 5)
-    running.child.close()
+    try:
+        until(lambda: not in_session(running.pid), 5)
+    finally:
+        kill_session(running.pid)
+        running.child.close()
 
 
 class ProxyProcess:

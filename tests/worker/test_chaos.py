@@ -17,14 +17,22 @@ from pgflowd.testing.until import until
 
 MAP = """
     import os, subprocess, time
+    from oracle import tell
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
 
+    def act(item, ctx):
+        {body}
+
     @flow.map
     def work(item, ctx):
-        {body}
+        tell(ctx, "start")
+        output = act(item, ctx)
+        tell(ctx, "end", output)
+        return output
 """
+R_S = 3.5  # the bound after a machine's death
 
 
 def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_worker):
@@ -37,9 +45,9 @@ def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_
     runs = [worker.start_run([n]) for n in range(200)]
 
     until(lambda: all(worker.status(run) == "completed" for run in runs), 40)
-    outcomes = [worker.outcomes(run) for run in runs]
-    assert all(each in (["completed"], ["timed_out"]) for each in outcomes)
-    assert {each[0] for each in outcomes} == {"completed", "timed_out"}
+    verdicts = [[each for each in worker.outcomes(run) if each != "released"] for run in runs]
+    assert all(each in (["completed"], ["timed_out"]) for each in verdicts), verdicts
+    assert {each for (each,) in verdicts} == {"completed", "timed_out"}
 
 
 def test_p21_two_workers_and_one_is_killed_halfway(start_worker):
@@ -67,6 +75,7 @@ def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
     )
     worker = start_worker(MAP.format(timeout=20, body=body))
+    worker.was_frozen = True
     run = worker.start_run([1])
     until(lambda: worker.processes("#"))
     frozen = [worker.pid, *worker.processes("#")]
@@ -85,18 +94,38 @@ def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_
     assert worker.completed(worker.start_run([1]))
 
 
-def test_row_44_a_fork_bomb_is_frozen_and_killed(start_worker):
-    body = """for _ in range(3): os.fork()
+def test_row_44_a_fork_bomb_is_frozen_and_killed_and_other_flows_go_on(start_worker, tmp_path):
+    """Row 44."""
+    grown = tmp_path / "grown"
+    body = f"""for _ in range(200):
+            if not os.fork(): break
+        else:
+            open({str(grown)!r}, "w").close()
+        while not os.path.exists({str(grown)!r}): time.sleep(0.2)
         while True:
-            if not os.fork(): time.sleep(0.01); os._exit(0)
-            time.sleep(0.01)"""
-    module = MAP.format(timeout=1, body=body).replace("max_attempts=3", "max_attempts=1")
-    worker = start_worker(module)
+            if not os.fork(): os._exit(0)
+            os.wait()
+            time.sleep(0.2)"""
+    module = MAP.format(timeout=4, body=body).replace("max_attempts=3", "max_attempts=1")
+    bomber, other = start_worker(module), start_worker(OTHER, "other")
 
-    run = worker.start_run([1])
+    run = bomber.start_run([1])
+    until(grown.exists)
+    beside = other.start_run({})
 
-    until(lambda: worker.status(run) == "failed", 1 + 0.5 + 5)
-    until(lambda: len(worker.processes()) <= 1, 2)
+    assert other.output(beside, 5) == {"work": 1}
+    until(lambda: bomber.status(run) == "failed", 4 + 0.5 + 5)
+    assert bomber.outcomes(run) == ["timed_out"]
+    until(lambda: len(bomber.processes()) <= 1, 2)
+
+
+OTHER = """
+    from pgflowd import Flow
+    flow = Flow("other")
+
+    @flow.step
+    def work(run): return 1
+"""
 
 
 def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
@@ -135,7 +164,7 @@ def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
     """Row 94."""
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     worker.conn.execute(
-        "select pgmq.send_batch('flow', array(select '{}'::jsonb from generate_series(1, 2000)))"
+        "select pgmq.send_batch('flow', array(select '{}'::jsonb from generate_series(1, 5000)))"
     )
 
     run = worker.start_run([1])
@@ -157,6 +186,39 @@ def test_row_96_odd_inputs_are_plain_data(start_worker):
     assert worker.output(run) == {"work": given}
 
 
+def killed_and_swept(worker) -> None:
+    """Kill a worker; when all below it is gone, tell the database, as the sweeper does."""
+    os.kill(worker.pid, signal.SIGKILL)
+    until(lambda: not worker.processes())
+    worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["it commits", "it is rolled back"])
+def test_row_1_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commits):
+    """Row 1."""
+    module = MAP.format(timeout=20, body="return item")
+    worker = start_worker(module)
+    run = start_run(worker.conn, "flow", [1])
+    with worker.conn.transaction():
+        worker.conn.execute("lock pgflow.step_tasks in share mode")
+        worker.send(Wake())
+        until(worker.waits_for_a_lock)
+        killed_and_swept(worker)
+        if not commits:
+            until(lambda: not worker.waits_for_a_lock(), 3)  # the server looks each second
+    until(lambda: not (commits and worker.waits_for_a_lock()))
+
+    other = start_worker(module)
+
+    def is_done() -> bool:
+        other.value("select pgflowd.recover_stalled('2 s')")
+        other.send(Wake())
+        return other.status(run) == "completed"
+
+    until(is_done, R_S + 2)
+    assert other.outcomes(run) == (["stalled"] if commits else []) + ["completed"]
+
+
 def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
     """Row 2."""
     worker = start_worker(MAP.format(timeout=20, body="return item"))
@@ -164,9 +226,7 @@ def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
     run = worker.start_run([1])
     until(lambda: worker.value("select count(*) from pgflowd.attempts"))
 
-    os.kill(worker.pid, signal.SIGKILL)
-    until(lambda: not worker.processes())
-    worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
+    killed_and_swept(worker)
 
     other = start_worker(MAP.format(timeout=20, body="return item"))
     assert other.completed(run, 3)

@@ -146,10 +146,15 @@ def test_row_51_a_runner_that_grows_is_retired(start_worker):
             return os.getpid()
     """
     worker = start_worker(module, max_concurrency=1)
+    below = [worker.pid, worker.zygote]
+    before_kb = [memory_kb(pid, "RssAnon") for pid in below]
 
-    pids = worker.output(worker.start_run([{}] * 8), 30)["work"]
+    pids = worker.output(worker.start_run([{}] * 50), 30)["work"]
 
-    assert len({*pids}) == 2  # the first task's memory may stay, and two more fit
+    # the first task's memory may stay, and two more fit; so each runner has four of fifty
+    assert len({*pids}) == 13
+    grown_kb = [memory_kb(pid, "RssAnon") - was for pid, was in zip(below, before_kb, strict=True)]
+    assert max(grown_kb) < 10 * 1024
 
 
 def test_row_52_the_kernel_chooses_runners_first(start_worker):
@@ -285,9 +290,12 @@ def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
     worker.output(worker.start_run([{}]))
 
     os.kill(worker.zygote, signal.SIGSTOP)
-    worker.start_run([{"sleep": 30}] * 4)
+    run = worker.start_run([{"sleep": 30}] * 4)  # and one runner that is idle
 
     assert worker.ended(within_s=8) == 1
+    assert sorted(worker.outcomes(run)) == ["crashed", "released", "released", "released"]
+    [text] = [text for _, outcome, text in worker.attempts(run) if outcome == "crashed"]
+    assert "it did not answer for 5 s" in text
 
 
 def test_row_3_a_killed_worker_takes_everything_along(start_worker, tmp_path):
@@ -447,18 +455,30 @@ def test_row_49_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_w
 
         @flow.step
         def work(run):
-            print("first line")
+            print("first line", flush=True)
             block = b"x" * 99 + b"\\n"
-            for _ in range(2000): os.write(1, block * 1000)
+            for _ in range(20_000): os.write(1, block * 1000)
             return "done"
     """
     worker = start_worker(module)
+    before_kb = peak_kb(worker.pid)
 
     assert worker.output(worker.start_run(), 30) == {"work": "done"}
+    assert peak_kb(worker.pid) - before_kb < 20 * 1024
     said = worker.records("task.output")
     assert said[0]["text"] == "first line" and said[0]["task"] == "work#0"
     assert 9_000 < len(said) < 12_000
     assert any("bytes of output more" in record["text"] for record in said[-2:])
+
+
+def memory_kb(pid: int, field: str) -> int:
+    """A field of a process's memory, in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1])
+
+
+def peak_kb(pid: int) -> int:
+    return memory_kb(pid, "VmHWM")
 
 
 def test_what_handlers_log_carries_the_task(start_worker):
