@@ -115,7 +115,10 @@ def _settle(world: World) -> None:
             world.drop_line()
             return False
 
-    until(settled, SETTLE_S)
+    try:
+        until(settled, SETTLE_S)
+    except AssertionError:
+        raise Broken("\n".join(chaos_judge.what_is_open(world))) from None
     world.say("all runs have ended")
 
 

@@ -79,6 +79,22 @@ def in_the_end(world: World) -> list[str]:
     return troubles
 
 
+def what_is_open(world: World) -> list[str]:
+    """I1: the tasks of runs that do not come to their end."""
+    query = """
+        select t.flow_slug, t.run_id::text, t.step_slug, t.task_index, t.status, t.attempts_count,
+               a.outcome, now() - a.lease_until as overdue
+          from pgflow.runs r join pgflow.step_tasks t using (run_id)
+          left join lateral (
+            select * from pgflowd.attempts a
+             where (a.run_id, a.step_slug, a.task_index) = (t.run_id, t.step_slug, t.task_index)
+             order by token desc limit 1) a on true
+         where r.status = 'started' and t.status in ('queued', 'started') limit 20
+    """
+    rows = world.conn().execute(query).fetchall()
+    return [f"I1 no run stays open: {tuple(map(str, row))}" for row in rows]
+
+
 def counts(world: World) -> dict[str, Any]:
     """What happened, in numbers."""
     conn = world.conn()
