@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import oracle
+import pytest
 from invariants import broken
 from running_worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
 
