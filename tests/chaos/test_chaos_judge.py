@@ -1,0 +1,112 @@
+"""The judge of the chaos finds what is wrong, each in its way, and nothing when all is well."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import chaos  # noqa: F401  (which knows where the other houses are)
+import chaos_judge
+import pytest
+from chaos_world import RUNS, Window
+
+
+class Told(SimpleNamespace):
+    """A world in which one run of `chain` was done by hand."""
+
+    def tell(self, *events: tuple[str, int, float, Any]) -> None:
+        """Write the ledger: event, token, time, output."""
+        task = [self.run_id, "chain", "only", 0]
+        lines = [
+            json.dumps([event, *task, token, "d0", 1, at, output])
+            for event, token, at, output in events
+        ]
+        self.ledger.write_text("".join(f"{line}\n" for line in lines))
+
+    def found(self) -> list[str]:
+        return [trouble.split(" ")[0] for trouble in chaos_judge.in_the_end(self)]
+
+
+@pytest.fixture
+def told(database, tmp_path) -> Told:
+    conn, worker = database.connect(), uuid4()
+    for slug in RUNS:
+        conn.execute("select pgflow.create_flow(%s, timeout => 5)", (slug,))
+        conn.execute("select pgflow.add_step(%s, 'only')", (slug,))
+    conn.execute("insert into pgflow.workers values (%s, 'chain', 'test')", (worker,))
+    run_id = str(database.client.start_flow("chain", {}).run_id)
+    claim = "select run_id, step_slug, task_index, token from pgflowd.claim('chain', %s, 1)"
+    key = conn.execute(claim, (worker,)).fetchone()
+    conn.execute("select pgflowd.complete(%s, %s, %s, %s, '7')", key)
+    return Told(
+        conn=lambda: conn,
+        run_id=run_id,
+        token=key[3],
+        ledger=tmp_path / "ledger",
+        directory=tmp_path,
+        troubles=[],
+        windows=[],
+        acknowledged={run_id: "chain"},
+        in_doubt={},
+        leftovers=list,
+    )
+
+
+def test_where_all_is_well_nothing_is_found(told):
+    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
+
+    assert told.found() == []
+
+
+def test_an_output_that_no_handler_returned_is_found(told):
+    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 8))
+
+    assert told.found() == ["I12"]
+
+
+def test_an_execution_without_an_attempt_is_found_and_so_is_one_that_overlaps(told):
+    stranger = told.token + 1
+    told.tell(
+        ("start", told.token, 1.0, None),
+        ("start", stranger, 1.5, None),
+        ("end", told.token, 2.0, 7),
+    )
+
+    assert told.found() == ["I11", "I13"]
+
+
+def test_an_overlap_after_a_standstill_is_counted_and_no_more(told):
+    told.windows.append(Window("d0", 0.0, 1.2))
+    told.tell(
+        ("start", told.token, 1.0, None),
+        ("start", told.token + 1, 1.5, None),
+        ("end", told.token, 2.0, 7),
+    )
+
+    assert told.found() == ["I11"]
+    assert chaos_judge.counts(told)["overlaps after a freeze"] == 1
+
+
+def test_who_ran_longer_than_allowed_is_found(told):
+    told.tell(("start", told.token, 1.0, None), ("end", told.token, 60.0, 7))
+
+    assert told.found() == ["I14"]
+
+
+def test_a_run_that_was_acknowledged_and_is_lost_or_ended_otherwise_is_found(told):
+    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
+    told.acknowledged = {str(uuid4()): "chain", told.run_id: "doomed"}
+
+    assert told.found() == ["G1:", "run"]
+
+
+def test_a_bug_that_a_daemon_told_is_found(told, tmp_path):
+    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
+    (tmp_path / "d0").mkdir()
+    (tmp_path / "d0" / "d0-0.log").write_text(
+        '{"event": "worker.error", "code": "E901"}\nTraceback (most recent call last):\n'
+    )
+
+    assert told.found() == ["a", "a"]
