@@ -33,6 +33,12 @@ class RunParam(ParamType):
 
     name = "run"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from pgflowd.cli.reach import refuse_no_run
+
+        refuse_no_run(value)  # before anybody connects
+        return value
+
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
@@ -61,6 +67,12 @@ class TaskParam(ParamType):
     """A stalled task: RUN/STEP#INDEX."""
 
     name = "task"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from pgflowd.cli.reach import refuse_no_task
+
+        refuse_no_task(value)
+        return value
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

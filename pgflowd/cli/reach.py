@@ -86,6 +86,20 @@ def new_run_id() -> UUID:
     return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
 
 
+def refuse_no_run(text: str) -> None:
+    """Refuse a word that can name no run, whatever runs there are."""
+    if not (_uuid(text) or text == LAST or _DIGITS.fullmatch(_digits(text))):
+        raise click.UsageError(f"'{text}' names no run: give an id, its last digits, or {LAST}")
+
+
+def refuse_no_task(text: str) -> None:
+    """Likewise for a task."""
+    match = _TASK.fullmatch(text)
+    if match is None:
+        raise click.UsageError(f"'{text}' names no task: write RUN/STEP#INDEX, as in @last/sum#0")
+    refuse_no_run(match["run"])
+
+
 def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     """The run that a word names."""
     from pgflowd.db import overview
@@ -98,10 +112,8 @@ def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
         if not found:
             raise NotFound("there are no runs", next="start one: `pgflowd runs start FLOW`")
         return found[0][0]
-    digits = text.lower().removeprefix("…")
-    if not _DIGITS.fullmatch(digits):
-        raise click.UsageError(f"'{text}' names no run: give an id, its last digits, or {LAST}")
-    found = run(conn, overview.find_runs(digits.replace("-", ""), 3))
+    refuse_no_run(text)
+    found = run(conn, overview.find_runs(_digits(text).replace("-", ""), 3))
     if not found:
         raise NotFound(f"there is no run {text}", next="see `pgflowd runs list`")
     if len(found) > 1:
@@ -117,9 +129,9 @@ def find_runs(conn: psycopg.Connection[Any], texts: Iterable[str]) -> list[UUID]
 
 def find_task(conn: psycopg.Connection[Any], text: str) -> tuple[UUID, str, int]:
     """The task that a word such as `7f3a9c12/summary#0` names."""
+    refuse_no_task(text)
     match = _TASK.fullmatch(text)
-    if match is None:
-        raise click.UsageError(f"'{text}' names no task: write RUN/STEP#INDEX, as in @last/sum#0")
+    assert match is not None
     return find_run(conn, match["run"]), match["step"], int(match["index"])
 
 
@@ -172,6 +184,10 @@ def completing(
             return ask(conn)
     except Exception:
         return []
+
+
+def _digits(text: str) -> str:
+    return text.lower().removeprefix("…")
 
 
 def _uuid(text: str) -> UUID | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,26 @@ def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words
     assert ended.code == 69
     assert ended.err.startswith("E301  the database at the libpq default cannot be reached: ")
     assert "run `pgflowd dev`" in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "runs show zz",
+        "runs wait @last x",
+        "runs cancel g1",
+        "runs follow ''",
+        "flows graph a --run zz",
+        "stalled fail 12",
+        "stalled requeue x/y#0",
+        "stalled fail @last/a#b",
+    ],
+)
+def test_a_word_that_can_name_nothing_is_told_before_anybody_connects(fresh, pgflowd, words):
+    ended = pgflowd(*shlex.split(words))
+
+    assert ended.code == 2
+    assert " names no " in ended.err and "E301" not in ended.err
 
 
 def test_who_names_a_server_is_told_of_that_one(fresh, pgflowd, monkeypatch):
