@@ -82,6 +82,7 @@ TITLES: dict[str, str] = {
     "W313": "another recovery job is active",
     "W314": "a transaction pooler stands before the listener",
     "W315": "synchronous_commit is off",
+    "W316": "the line to another machine is not encrypted",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

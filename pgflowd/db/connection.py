@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 import psycopg
@@ -101,6 +102,19 @@ def conninfo(url: str, name: str, limits: Limits) -> str:
         "tcp_user_timeout": round(limits.tcp_user_s * 1000),
     }
     return make_conninfo(**{**defaults, **conninfo_to_dict(url)})
+
+
+def is_exposed(conn: psycopg.Connection[Any]) -> bool:
+    """Whether others may read along: the server is another machine, and nothing is encrypted."""
+    address = conn.info.hostaddr.partition("%")[0]  # none: a Unix socket
+    if not address or ip_address(address).is_loopback or conn.pgconn.ssl_in_use:
+        return False
+    return conn.execute(_HAS_GSS_ENCRYPTION).fetchone() is None
+
+
+_HAS_GSS_ENCRYPTION = "select from pg_stat_gssapi where pid = pg_backend_pid() and encrypted"
+EXPOSED = "passwords and data go to another machine unencrypted"
+EXPOSED_NEXT = "set sslmode=verify-full, or at least sslmode=require"
 
 
 @contextmanager

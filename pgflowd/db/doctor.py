@@ -19,7 +19,7 @@ from pgflowd.core.brief import counted, lasted, short_id, spoken
 from pgflowd.core.finding import Finding
 from pgflowd.db import overview, schema
 from pgflowd.db.calls import run
-from pgflowd.db.connection import translated
+from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
@@ -66,6 +66,8 @@ def _server(conn: Connection, asked: Asked) -> Iterator[Finding]:
     rtt_s = time.perf_counter() - began
     status = schema.status(conn)
     yield Finding("server", "ok", f"PostgreSQL {status.state.server}, {rtt_s * 1000:.1f} ms away")
+    if is_exposed(conn):
+        yield Finding("encryption", "warning", EXPOSED, "W316", EXPOSED_NEXT)
     state, problem = status.state, status.problem
     if problem:
         yield Finding("schema", "error", problem.text, problem.code, problem.next)

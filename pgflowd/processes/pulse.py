@@ -2,7 +2,8 @@
 Pulse: what the sweeper finds out about the database in passing, for `status`.
 
 Version, pgmq and schema at each connect; round trip and clock at each sweep. Clocks that differ
-(W312) and `synchronous_commit` off (W315) are problems that people should know of.
+(W312), `synchronous_commit` off (W315) and a line that others can read (W316) are problems that
+people should know of.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed
 from pgflowd.db.schema import status
 from pgflowd.errors import DatabaseError
 
@@ -23,9 +25,11 @@ class Pulse:
 
     def __init__(self) -> None:
         self._about: dict[str, Any] = {}
+        self._is_exposed = False
 
     def look(self, conn: psycopg.Connection[Any]) -> None:
         """Ask what does not change while we are connected; whether it will do, workers judge."""
+        self._is_exposed = is_exposed(conn)
         try:
             state = status(conn).state
         except DatabaseError:
@@ -53,7 +57,7 @@ class Pulse:
             "rtt_s": round(rtt_s, 6),
             "clock_skew_s": round(skew_s, 3),
         }
-        return {"database": said, "problems": _problems(skew_s, commits)}
+        return {"database": said, "problems": _problems(skew_s, commits, self._is_exposed)}
 
 
 def _place(info: psycopg.ConnectionInfo) -> str:
@@ -66,7 +70,7 @@ select extract(epoch from clock_timestamp())::float8, current_setting('synchrono
 """
 
 
-def _problems(skew_s: float, commits: str) -> list[dict[str, str]]:
+def _problems(skew_s: float, commits: str, exposed: bool) -> list[dict[str, str]]:
     problems = []
     if abs(skew_s) > MOST_SKEW_S:
         text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
@@ -74,4 +78,6 @@ def _problems(skew_s: float, commits: str) -> list[dict[str, str]]:
     if commits == "off":
         text = "synchronous_commit is off: what was just committed is lost when the server crashes"
         problems.append({"code": "W315", "text": text})
+    if exposed:
+        problems.append({"code": "W316", "text": f"{EXPOSED}; {EXPOSED_NEXT}"})
     return problems

@@ -6,10 +6,12 @@ Collected for root only (see conftest): machines are network namespaces.
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 
 import pytest
-from daemon_house import marks, passed
+from daemon_house import PGFLOWD, marks, passed
 from invariants import broken
 from servers import near_url_of, url_of
 from test_failover import Starter, completed_runs, open_runs, recorded, reported
@@ -141,3 +143,17 @@ def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, netwo
     assert broken(conn, house.oracle) == []
     assert [daemon.events("child.restarted") for daemon in daemons] == [[], []]
     conn.close()
+
+
+def test_a_line_to_another_machine_that_is_not_encrypted_is_warned_about(shop):
+    daemon = serve(shop, "one", shop.one)
+
+    [told] = daemon.until("sweeper.problem", code="W316")
+    doctor = subprocess.run(
+        [*shop.one.inside, *PGFLOWD, "doctor", "--json", "--database-url", shop.dsn],
+        capture_output=True,
+        text=True,
+    )
+
+    assert "sslmode=verify-full" in told["error"]
+    assert "W316" in [finding["code"] for finding in json.loads(doctor.stdout)["findings"]]
