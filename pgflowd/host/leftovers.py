@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import _thread
-import contextlib
 import os
-import resource
 import signal
 from typing import Any
 
@@ -35,8 +33,8 @@ class Leftovers:
         self._handlers = _handlers()
         self._memory_kb: int | None = None
 
-    def found(self) -> list[str]:
-        """Name what the task left behind."""
+    def found(self, peak_kb: int) -> list[str]:
+        """Name what the task left behind; `peak_kb` is the most memory that there ever was."""
         found = []
         if _thread._count() > self._threads:
             found.append("threads")
@@ -50,15 +48,15 @@ class Leftovers:
             found.append("another umask")
         if _handlers() != self._handlers:
             found.append("signal handlers")
-        if self._has_grown():
+        if self._has_grown(peak_kb):
             found.append("memory")
         return found
 
-    def _has_grown(self) -> bool:
+    def _has_grown(self, peak_kb: int) -> bool:
         if self._memory_kb is None:
             self._memory_kb = _anonymous_kb()
         limit_kb = self._memory_kb + MOST_MEMORY_KB
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < limit_kb:
+        if peak_kb < limit_kb:
             return False  # it never had so much: no need to read a file
         return _anonymous_kb() > limit_kb
 
@@ -83,9 +81,10 @@ def _environment() -> dict[Any, Any]:
 
 
 def _directory() -> str:
-    with contextlib.suppress(OSError):
+    try:
         return os.getcwd()  # noqa: PTH109  in a microsecond
-    return ""
+    except OSError:
+        return ""
 
 
 def _umask() -> int:

@@ -9,8 +9,10 @@ rolled back when it raises, and closed after the task.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from pgflowd.core.context import refuse_unknown_step
@@ -64,14 +66,26 @@ class RunnerContext:
         self.attempt: int = head["attempt"]
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
-        self.deadline = datetime.now(UTC) + timedelta(seconds=head["timeout"])
-        self.log = logging.getLogger(f"pgflowd.{flow}.{self.step_slug}")
         self.cancelled = Stop()
-        self.stopping = Draining(line)
+        self._ends = time.time() + head["timeout"]
         self._steps = steps
         self._line = line
         self._connect = connect
         self._conn: Any = None
+
+    # what few handlers want is made for those that do
+
+    @cached_property
+    def deadline(self) -> datetime:
+        return datetime.fromtimestamp(self._ends, UTC)
+
+    @cached_property
+    def log(self) -> logging.Logger:
+        return logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
+
+    @cached_property
+    def stopping(self) -> Draining:
+        return Draining(self._line)
 
     def flow_input(self) -> Any:
         return self._ask("input")

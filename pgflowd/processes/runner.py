@@ -15,11 +15,11 @@ import logging
 import os
 import resource
 import sys
+import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import setproctitle
 
@@ -40,8 +40,7 @@ SHORT_TRACEBACK = 2000  # of one that is too long for a frame's head
 _OURS = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """What arguments are made of."""
 
     input: Any
@@ -71,14 +70,14 @@ class Runner:
                 head, body = self._run(steps, frame)
                 if self._line.is_copy:
                     return
-                head["left"] = leftovers.found()
+                head["left"] = leftovers.found(head["peak_kb"])
                 self._tell(head, body)
                 self._title("idle")
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""
         task = frame.head
-        before = resource.getrusage(resource.RUSAGE_SELF)
+        before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = RunnerContext(self._flow, steps, frame, self._line, _connect)
         try:
@@ -89,10 +88,9 @@ class Runner:
         except BaseException as error:
             body, head = b"", _told(error)
         _flush()
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        used = {"cpu_s": round(cpu_s, 6), "peak_kb": after.ru_maxrss}
-        return {"say": "done", "token": task["token"], **head, **used}, body
+        head["cpu_s"] = round(time.process_time() - before_s, 6)
+        head["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"say": "done", "token": task["token"], **head}, body
 
     def _call(self, step: StepSpec, frame: Frame, ctx: RunnerContext) -> bytes:
         split = frame.head["split"]
@@ -163,8 +161,10 @@ def _listen_to_logging(line: WorkerLine, is_debug: bool) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105  half a microsecond
             stream.flush()
+        except Exception:
+            pass
 
 
 def _connect(conninfo: str, name: str) -> Any:
