@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: bool) -> None:
     """Serve this project while you change it, on a PostgreSQL of its own.
 
-    A change of a flow reloads the daemon. A flow whose steps have changed is created anew, and
+    Runs and what their handlers print are shown, with -v the whole log of the daemon. A change
+    of a flow reloads the daemon. A flow whose steps have changed is created anew, and
     its runs are deleted: production refuses that. Variables of libpq such as PGHOST do not count.
 
     \b
@@ -79,7 +80,10 @@ def _serve(app: App, project: Project, changes: Changes | None, began: float) ->
     from pgflowd.cli.dev_watch import follow_changes
 
     arguments = ["-c", app.settings.file] if app.settings.file else []
-    with daemon(arguments, database_url=project.dsn, log=None) as process:
+    with (
+        _log(app) as (log, environ),
+        daemon(arguments, database_url=project.dsn, log=log, environ=environ) as process,
+    ):
         try:
             told = wait_until_settled(process, socket_path(app))
         except NotUp as error:
@@ -93,6 +97,18 @@ def _serve(app: App, project: Project, changes: Changes | None, began: float) ->
         if process.wait() != 0:
             app.leave(Exit.NO)  # it has ended by itself, and not as `pgflowd stop` asked
     return True
+
+
+@contextmanager
+def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
+    """Where the daemon logs to, and how: what matters to people, or with -v all of it."""
+    from pgflowd.cli.dev_log import ENVIRON, retold
+
+    if app.verbose:
+        yield None, {}
+        return
+    with retold(lambda line: app.say(app.out.folded(app.hide(line)))) as log:
+        yield log, ENVIRON
 
 
 @contextmanager
@@ -130,10 +146,11 @@ def _prepare(dsn: str) -> None:
 
 def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
     kept = "thrown away at the end" if ephemeral else "kept; --ephemeral throws it away"
-    app.say(
+    text = (
         f"pgflowd {__version__} development   PostgreSQL {postgres.version}"
         f" (embedded, .pgflowd/pg, {kept})"
     )
+    app.say(app.out.folded(text))
     app.say(f"  database {postgres.dsn}")
     sys.stdout.flush()
 

@@ -18,7 +18,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.complaints import complain
 from pgflowd.cli.daemon_line import ask, socket_path
 from pgflowd.cli.workshop import wait_until_settled
-from pgflowd.core.shape import differences
+from pgflowd.core.shape import changes_between
 from pgflowd.db import overview
 from pgflowd.db.calls import run as perform
 from pgflowd.db.connection import connect
@@ -88,7 +88,7 @@ class Project:
                 problems = list(error.problems)
 
     def _say_recreated(self, slug: str, before: Any, runs: int) -> None:
-        what = "; ".join(differences(self._shapes[slug], before))
+        what = "; ".join(changes_between(before, self._shapes[slug]))
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
         self._say(f"{slug}: shape changed ({what}); created anew, {deleted}.")
         self.app.say(

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,13 +45,18 @@ class Taken(click.ClickException):
 
 @contextlib.contextmanager
 def daemon(
-    arguments: Sequence[str], *, database_url: str, log: IO[Any] | None
+    arguments: Sequence[str],
+    *,
+    database_url: str,
+    log: IO[Any] | None,
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `pgflowd … serve` on this database until the block is left; log None: our stderr."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
         env={
             **os.environ,
+            **(environ or {}),
             "PGFLOWD__DATABASE__URL": database_url,
             "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # whatever the project's config says
         },

@@ -80,6 +80,26 @@ def differences(first: Shape, second: Shape) -> list[str]:
     return found
 
 
+def changes_between(before: Shape, after: Shape) -> list[str]:
+    """What became different from one shape to the next, as people say it."""
+    old = {step["slug"]: step for step in before.get("steps") or []}
+    new = {step["slug"]: step for step in after.get("steps") or []}
+    found = [f"+ step {slug}{_after(step)}" for slug, step in new.items() if slug not in old]
+    found += [f"- step {slug}" for slug in old if slug not in new]
+    for slug in [slug for slug in new if slug in old]:
+        was, now = _after(old[slug]), _after(new[slug])
+        if was != now:
+            found.append(f"step {slug}{now or ', first'}")
+        others = [text for text in _at(new[slug], old[slug]) if "dependencies" not in text]
+        found += [f"step {slug}: {text}" for text in others]
+    return found or ["another order of steps"]
+
+
+def _after(step: Shape) -> str:
+    deps = step.get("dependencies") or []
+    return f", after {' and '.join(sorted(deps))}" if deps else ""
+
+
 def _at(ours: Shape, theirs: Shape) -> Iterator[str]:
     yield from _text_difference("slug", "slug", ours, theirs)
     yield from _text_difference("stepType", "type", ours, theirs)

@@ -95,7 +95,9 @@ def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project
             file.write(MORE)
 
         dev.says("double: shape changed")
-        assert "created anew, its run is deleted" in dev.said
+        assert "(+ step again, after twice); created anew, its run is deleted" in dev.said
+        assert "double started" in dev.said and "double completed in" in dev.said
+        assert "child.started" not in dev.said
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()
@@ -147,7 +149,7 @@ def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(proje
         pid = (project / ".pgflowd/pg/server/data/postmaster.pid").read_text().split()[0]
         backends = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         os.kill(int(backends[-1]), signal.SIGKILL)  # takes all connections with it
-        dev.says("listener.regained")
+        dev.says("the database is back")
         with (project / "double.py").open("a") as file:
             file.write(MORE)
         dev.says("double.py changed")

@@ -1,0 +1,100 @@
+"""What `pgflowd dev` shows of the daemon's log, and what it says of a changed flow."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from pgflowd import Flow
+from pgflowd.cli.dev_log import line_of, retold
+from pgflowd.core.shape import changes_between
+
+RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
+AT = "2026-01-15T05:29:00.123Z"
+CLOCK = f"{datetime.fromisoformat(AT).astimezone():%H:%M:%S}"
+
+
+def shown(event: str, level: str = "info", **fields: Any) -> str | None:
+    return line_of(json.dumps({"time": AT, "level": level, "event": event, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"event": "run.started", "run": RUN, "flow": "a"}, "run 7f3a9c12 a started"),
+        (
+            {"event": "run.completed", "run": RUN, "flow": "a", "took_s": 2.751},
+            "run 7f3a9c12 a completed in 2.75 s",
+        ),
+        ({"event": "task.log", "flow": "a", "task": "b#0", "text": "hello"}, "a/b: hello"),
+        ({"event": "task.output", "flow": "a", "task": "b#7", "text": "hello"}, "a/b#7: hello"),
+        (
+            {"event": "task.timed_out", "flow": "a", "task": "b#0", "code": "E401",
+             "error": "timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)"},
+            "E401 task a/b#0 timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)",
+        ),
+        (
+            {"event": "task.failed", "flow": "a", "task": "b#0", "error": "KeyError: 'url'"},
+            "task a/b#0 failed: KeyError: 'url'",
+        ),
+        (
+            {"event": "supervisor.problem", "level": "error", "code": "E201", "error": "no step",
+             "place": "a.py:3", "next": "did you mean 'b'?"},
+            "a.py:3  E201 no step; did you mean 'b'?",
+        ),
+        (
+            {"event": "listener.lost", "level": "warning", "code": "E301", "error": "E301 gone"},
+            "E301 gone",
+        ),
+        ({"event": "listener.regained", "attempts": 2}, "the database is back"),
+    ],
+)  # fmt: skip
+def test_what_people_want_to_know_is_one_line(fields, text):
+    assert shown(**fields) == f"{CLOCK} {text}"
+
+
+@pytest.mark.parametrize(
+    "event", ["worker.poll", "child.started", "step.completed", "task.started"]
+)
+def test_the_rest_is_for_those_who_ask_for_all(event):
+    assert shown(event, "debug") is None
+    assert shown(event) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["Traceback: no record", "[1, 2]", "{}", '{"event": 1, "time": 2}']
+)
+def test_what_is_no_record_of_ours_is_shown_as_it_is(line):
+    assert line_of(line) == line
+
+
+def test_lines_are_told_until_the_pipe_is_closed():
+    told: list[str] = []
+
+    with retold(told.append) as log:
+        log.write(b"first\nsecond \xff\n")
+
+    assert told == ["first", "second \N{REPLACEMENT CHARACTER}"]
+
+
+def test_a_changed_shape_is_told_as_people_say_it():
+    def made(*steps: str) -> Flow:
+        flow = Flow("f")
+        for step in steps:
+            slug, _, deps = step.partition(":")
+            flow.step(slug=slug, depends_on=[d for d in deps.split(",") if d])(lambda input: 1)
+        return flow
+
+    before = made("a", "b:a", "c:b").shape()
+
+    assert changes_between(before, made("a", "b:a", "c:b", "d:a,b").shape()) == [
+        "+ step d, after a and b"
+    ]
+    assert changes_between(before, made("a", "b", "c:a").shape()) == [
+        "step b, first",
+        "step c, after a",
+    ]
+    assert changes_between(before, made("a", "b:a").shape()) == ["- step c"]
