@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import resource
 import signal
 
@@ -12,7 +10,6 @@ import pytest
 from running_worker import start_run
 
 from pgflowd.core.messages import Wake
-from pgflowd.host.sessions import kill_session
 from pgflowd.testing.until import until
 
 MAP = """
@@ -249,86 +246,6 @@ def test_row_4_a_worker_killed_in_a_report_loses_nothing(start_worker):
     other = start_worker(module)
     assert other.completed(run, 5)
     assert other.outcomes(run).count("completed") == 1
-
-
-ANYTHING = """
-    import os, random, time
-    from pgflowd import Flow
-
-    flow = Flow("flow", max_attempts=20, base_delay=0, timeout=5)
-
-    @flow.step
-    def items(run):
-        time.sleep(random.random() / 100)
-        return list(range(run["n"]))
-
-    @flow.map(over="items")
-    def work(item, ctx):
-        time.sleep(random.random() / 50)
-        dice = random.random()
-        if dice < 0.03: os._exit(3)
-        if dice < 0.06: raise ValueError("bad luck")
-        if dice < 0.08: os.system("sleep 60 &")
-        return item * 2
-
-    @flow.step
-    async def total(work): return sum(work)
-"""
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_g1_g2_chance_kills_and_cuts_and_everything_is_done_once(start_worker, seed):
-    chance = random.Random(seed)
-    workers = [start_worker(ANYTHING, max_concurrency=4) for _ in range(2)]
-    conn = workers[0].conn
-    sessions = """
-        select pg_terminate_backend(pid) from pg_stat_activity
-         where datname = current_database() and random() < 0.5
-           and application_name like 'pgflowd: worker%'
-    """
-    runs = []
-
-    def kill_a_runner() -> None:
-        if runners := chance.choice(workers).runners:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(chance.choice(runners), signal.SIGKILL)
-
-    def kill_a_worker() -> None:
-        dead = workers.pop(chance.randrange(len(workers)))
-        os.kill(chance.choice([dead.pid, dead.zygote]), signal.SIGKILL)
-        until(dead.child.has_ended, 5)
-        until(lambda: not kill_session(dead.pid), 5)  # as the supervisor does, rule 11
-        conn.execute("select pgflowd.crashed(%s, 'killed')", (dead.worker_id,))
-        workers.append(start_worker(ANYTHING, max_concurrency=4))
-
-    def start_runs() -> None:
-        n = chance.randrange(12)
-        runs.append((n, start_run(conn, "flow", {"n": n})))
-
-    for turn in range(60):
-        start_runs()
-        if turn % 3 == 0:
-            kill_a_runner()
-        if turn % 10 == 5:
-            conn.execute(sessions)
-        if turn % 20 == 19:
-            kill_a_worker()
-        for worker in workers:
-            worker.send(Wake())
-
-    def all_are_completed() -> bool:
-        for worker in workers:
-            worker.send(Wake())
-        conn.execute("select pgflowd.recover_stalled('2 s')")
-        return (
-            conn.execute("select status from pgflow.runs where status <> 'completed'").rowcount == 0
-        )
-
-    until(all_are_completed, 60)
-    for n, run in runs:
-        assert workers[0].output(run) == {"total": n * (n - 1)}
-    for worker in workers:
-        assert worker.drain() == 0
 
 
 def test_many_runners_need_no_larger_limit_of_descriptors(start_worker):
