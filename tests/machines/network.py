@@ -13,6 +13,7 @@ since only root may make such machines, and `ip` of Debian's iproute2 (tests/set
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from types import TracebackType
 
@@ -23,6 +24,8 @@ class Network:
     """A switch, and the machines on it."""
 
     def __init__(self) -> None:
+        if not shutil.which("bridge"):
+            raise AssertionError("there is no `ip` and `bridge`; run `apt-get install iproute2`")
         self._machines: list[Machine] = []
         self._switch = Namespace()
 

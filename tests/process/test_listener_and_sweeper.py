@@ -75,7 +75,7 @@ def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy): 
     daemon = house.serve(database={"listen_url": proxy.url})
 
     proxy.is_silent = True
-    daemon.until("listener.lost", within_s=18)
+    daemon.until("listener.lost", within_s=15 * 2)
     proxy.is_silent = False
 
     daemon.until("listener.regained", within_s=12)

@@ -38,9 +38,9 @@ def test_on_a_slow_line_a_worker_is_slower_and_right(start_worker, proxy):
     proxy.do("slow")
     worker = start_worker(FLOW, dsn=proxy.dsn)
 
-    runs = [worker.start_run({"size": 10_000}) for _ in range(20)]  # 200 kB, 1.6 s at 1 Mbit/s
+    runs = [worker.start_run({"size": 10_000}) for _ in range(12)]  # 120 kB, 1 s at 1 Mbit/s
 
-    assert [worker.output(run, 20) for run in runs] == [{"after": 10_000}] * 20
+    assert [worker.output(run, 20) for run in runs] == [{"after": 10_000}] * 12
     assert {tuple(worker.outcomes(run)) for run in runs} == {("completed", "completed")}
     assert worker.records("worker.error") == []
 
