@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -130,6 +132,14 @@ class App:
     def hide(self, text: str) -> str:
         """Return the text without secrets."""
         return redact(text, self.secrets)
+
+    def local(self, text: str) -> str:
+        """Return the text with files below the current directory named as seen from here."""
+        try:
+            here = os.path.join(Path.cwd(), "")  # noqa: PTH118 - with the slash at its end
+        except OSError:
+            return text
+        return text.replace(here, "") if len(here) > 1 else text
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something is deleted. Without a terminal `--yes` must have been given."""

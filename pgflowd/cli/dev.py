@@ -107,7 +107,7 @@ def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
     if app.verbose:
         yield None, {}
         return
-    with retold(lambda line: app.say(app.out.folded(app.hide(line)))) as log:
+    with retold(lambda line: app.say(app.out.folded(app.local(app.hide(line))))) as log:
         yield log, ENVIRON
 
 

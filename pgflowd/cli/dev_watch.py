@@ -91,9 +91,8 @@ class Project:
         what = "; ".join(changes_between(before, self._shapes[slug]))
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
         self._say(f"{slug}: shape changed ({what}); created anew, {deleted}.")
-        self.app.say(
-            f"         Production refuses this: a new shape needs a new slug, such as {slug}_2"
-        )
+        advice = f"Production refuses this: a new shape needs a new slug, such as {slug}_2"
+        self.app.say(self.app.out.folded(f"         {advice}"))
 
     def _remember(self, slugs: Iterable[str]) -> None:
         with connect(self.dsn, name="pgflowd dev") as connection:
@@ -119,7 +118,7 @@ class Project:
             complain(self.app, found)
 
     def _say(self, text: str) -> None:
-        self.app.say(f"{time.strftime('%H:%M:%S')} {text}")
+        self.app.say(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
         sys.stdout.flush()
 
 

@@ -8,7 +8,6 @@ import json
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
@@ -67,7 +66,7 @@ def show_screen(app: App, view: View) -> None:
         _labelled(app, "why", why(view.run) or "")
     if text:
         is_new = place is not None and place not in text
-        _labelled(app, "last error", f"{text}   {_from_here(place or '')}" if is_new else text)
+        _labelled(app, "last error", f"{text}   {place}" if is_new else text)
     if view.attempts is not None:
         _attempts(app, view)
 
@@ -76,12 +75,6 @@ def _says(text: str, reason: str | None) -> bool:
     """Whether a text about a step tells this reason, `step: error`, too."""
     step, _, error = (reason or "").partition(": ")
     return text.startswith(step) and text.endswith(error)
-
-
-def _from_here(place: str) -> str:
-    """A place in a file, as one would open it from the current directory."""
-    path, here = Path(place), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else place
 
 
 def show_value(app: App, value: Any) -> None:
@@ -209,7 +202,7 @@ def _attempts(app: App, view: View) -> None:
 
 def _labelled(app: App, label: str, text: str) -> None:
     """A text with its name before it, whole, wrapped under itself where it is long."""
-    text = one_line(app.hide(text))
+    text = one_line(app.local(app.hide(text)))
     _say_wrapped(app, f" {label}", len(label) + 1, text)
 
 

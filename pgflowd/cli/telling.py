@@ -15,6 +15,7 @@ from typing import Any
 
 from pgflowd.cli.app import App
 from pgflowd.cli.marks import mark, plain
+from pgflowd.cli.screen import text_width
 from pgflowd.cli.story import Happening
 from pgflowd.core.brief import brief, lasted, short_id, spoken
 from pgflowd.core.following import OUTPUT
@@ -127,7 +128,7 @@ class Teller:
 
     def _wrapped(self, shown: str, taken: int, text: str) -> None:
         """A line with all of a text, which goes on below where it is too long."""
-        text, width = one_line(text), self.app.out.width
+        text, width = one_line(self.app.local(text)), self.app.out.width
         if width is None or taken + 3 + len(text) <= width:
             self._say(shown, text)
             return

@@ -96,8 +96,8 @@ def changes_between(before: Shape, after: Shape) -> list[str]:
 
 
 def _after(step: Shape) -> str:
-    deps = step.get("dependencies") or []
-    return f", after {' and '.join(sorted(deps))}" if deps else ""
+    *others, last = sorted(step.get("dependencies") or []) or [""]
+    return f", after {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
 
 
 def _at(ours: Shape, theirs: Shape) -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pgflowd.cli.app import App
 from pgflowd.cli.screen import SIGNS, Cell, Screen, screen_for, text_width
 
 WIDE = Screen(colour=False, unicode=True, width=None)
@@ -149,3 +150,12 @@ def test_commands_to_copy_are_never_broken():
         "         pgflowd -c .pgflowd/demo/pgflowd.toml runs list",
         "         pgflowd dev",
     ]
+
+
+def test_files_below_the_current_directory_are_named_as_seen_from_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = f"it was at {tmp_path}/flows/a.py:3, not {tmp_path}b/c.py"
+
+    assert App().local(text) == f"it was at flows/a.py:3, not {tmp_path}b/c.py"
+    monkeypatch.chdir("/")
+    assert App().local(text) == text
