@@ -154,9 +154,8 @@ class Line:
         self._failures += 1
         meaning, text = meaning_of(error)
         self._tell("down", error=text)
-        kind = type(error).__name__
         errors = self._post.numbers.setdefault("database_errors", {})
-        errors[kind] = errors.get(kind, 0) + 1
+        errors[meaning] = errors.get(meaning, 0) + 1
         if self._failures == 1:
             reconnects = self._post.numbers.get("reconnects", 0) + self._was_up
             self._post.numbers["reconnects"] = reconnects
