@@ -82,13 +82,16 @@ class Teller:
         text = _ANSI.sub("", happening.text or "").expandtabs()
         text = one_line(f"{level}: {text}" if level else text)
         bar, width = self.app.out.paint(sign, _LOUD.get(level or "")), self.app.out.width
-        if width is None or len(head) + 2 + len(text) <= width:
+        if width is None or len(head) + 2 + text_width(text) <= width:
             self._say(f"{head}{bar} {text}", None)
             return
         if width - len(head) < _LEAST_TEXT:
             self._say(head, None)
             head = "    "
-        for piece in textwrap.wrap(text, max(width - len(head) - 2, _LEAST_TEXT)):
+        room = max(width - len(head) - 2, _LEAST_TEXT)
+        if (wide := text_width(text)) > len(text):
+            room = max(room * len(text) // wide, 1)
+        for piece in textwrap.wrap(text, room):
             self._say(f"{head}{bar} {piece}", None)
             head = " " * len(head)
 

@@ -239,8 +239,8 @@ class RunnerLink:
             self._spoil("E903", fault)
             return
         left = left_of(head)
+        self._finish_output()  # while its lines are still known to be of this task
         self.task, self.has_left = None, bool(left)
-        self._finish_output(task)
         output = body if head["outcome"] == "completed" else None
         self._tell(on.Done(self.id, Report(task, head["outcome"], output, fields_of(head)), left))
 
@@ -268,17 +268,16 @@ class RunnerLink:
             self._pipes.unregister(output.number)
         output.close()
 
-    def _finish_output(self, task: Task | None = None) -> None:
+    def _finish_output(self) -> None:
         """Read the pipes to the end, so that each line belongs to its task."""
-        task = task or self.task
         has_more = bool(self._pipes.poll(0))  # one look at both; most tasks print nothing
         unseen = 0
         for output in (self._out, self._err):
             output.finish(has_more)
             unseen += output.unseen
-        if task and unseen:
+        if self.task and unseen:
             text = f"{unseen} bytes of output more, not logged"
-            self._log("warning", "task.output", text=text, **about(task))
+            self._log("warning", "task.output", text=text, **about(self.task))
 
     def _line_of(self, stream: str) -> Callable[[str], None]:
         def log(text: str) -> None:

@@ -39,7 +39,7 @@ def speak(run, ctx):
     wait_for(run["gate"])
     for _ in range(run.get("lines", 0)):
         print("the same")
-    print("last words")
+    print("last words", end="")
 """
 
 

@@ -388,6 +388,16 @@ def test_output_goes_where_the_config_says(start_worker, handler_output):
     assert said == (["hello"] if handler_output == "capture" else [])
 
 
+def test_a_line_without_an_end_is_its_tasks_as_well(start_worker):
+    worker = start_worker(one_step("print('first\\nlast', end='')"))
+
+    run = worker.start_run()
+    worker.completed(run)
+
+    said = [(one["text"], one["run"], one["task"]) for one in worker.records("task.output")]
+    assert said == [("first", run, "work#0"), ("last", run, "work#0")]
+
+
 def test_the_limit_of_an_output_is_the_configs(start_worker):
     worker = start_worker(one_step("return 'x' * 2000"), max_output_bytes=1024)
 
