@@ -97,7 +97,9 @@ SETTLED = {
 OF_ORACLE = {
     "I11 each execution has an attempt of its own": """
         select run_id, step_slug, task_index, token from oracle o
-         where event = 'start' group by 1, 2, 3, 4
+         where event = 'start'
+           and run_id in (select run_id from pgflow.runs)  -- a deleted one takes them along
+         group by 1, 2, 3, 4
         having count(*) > 1 or not exists (
           select from pgflowd.attempts a
            where (a.run_id, a.step_slug, a.task_index, a.token)
