@@ -133,23 +133,20 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> Happening:
         value = line.get(key)
         return value if isinstance(value, kind) else None
 
+    step = given("step_slug", str)
+    step = step if step in run.steps else None
     return _about(
         run,
         OUTPUT,
         _moment(line.get("time")) or run.started_at or datetime.now(UTC),
-        step=given("step_slug", str),
+        step=step,
         task=given("task_index", int),
-        tasks=_tasks_of(run, given("step_slug", str)),
+        tasks=None if step is None else run.steps[step].initial_tasks,
         attempt=given("attempt", int),
         stream=given("stream", str),
         level=given("level", str),
         text=given("text", str) or "",
     )
-
-
-def _tasks_of(run: RunWithStates, step: str | None) -> int | None:
-    state = run.steps.get(step or "")
-    return None if state is None else state.initial_tasks
 
 
 def _moment(text: Any) -> datetime | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
 
 from pgflowd.cli import follow
 from pgflowd.cli.follow import Follower
+from pgflowd.core.following import asking
 from pgflowd.db import schema
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
@@ -107,6 +109,46 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
     following.thread.join(timeout=20)
     assert following.told[-1] == "run:cancelled"
     assert len(set(following.told)) == len(following.told)
+
+
+def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmless(shop):
+    run_id = shop.start()
+    follower = Follower(shop.database.connect(), [run_id])
+    follower.listen()
+    follower.overhear()
+    line = {"event_type": "task:output", "step_slug": "website", "task_index": 0, "text": "hello"}
+    strange = [
+        {"event_type": "step:progress", "step_slug": "website"},
+        {"event_type": "task:output", "text": None},
+        {**line, "step_slug": "\x1b[2J", "time": "once", "attempt": "two", "stream": 7},
+        "nonsense",
+    ]
+    for said in [*strange, line]:
+        text = said if isinstance(said, str) else json.dumps(said)
+        shop.conn.execute("select pg_notify(%s, %s)", (f"pgflow:run:{run_id}", text))
+    shop.database.client.cancel(run_id)
+
+    told = list(follower.follow(timeout_s=20))
+
+    lines = [(one.step, one.task, one.attempt, one.text) for one in told if one.text is not None]
+    assert lines == [(None, 0, None, "hello"), ("website", 0, None, "hello")]
+    assert [one.event for one in told].count("run:started") == 1
+    assert told[-1].event == "run:cancelled"
+
+
+def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch):
+    monkeypatch.setattr(follow, "RENEW_S", 0.2)
+    run_id = shop.start()
+    shop.conn.execute("listen pgflowd")
+    asked = asking(run_id)
+
+    with pytest.raises(WaitTimeout):
+        follower = Follower(shop.database.connect(), [run_id])
+        follower.overhear()
+        list(follower.follow(timeout_s=1))
+
+    payloads = [notice.payload for notice in shop.conn.notifies(timeout=0.5)]
+    assert payloads.count(asked) >= 3
 
 
 def test_who_may_not_ask_for_output_follows_without_it(shop):
