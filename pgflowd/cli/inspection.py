@@ -166,15 +166,15 @@ def _ask_all(
             for one in [one for one in asked.values() if one.until <= time.monotonic()]:
                 asked.pop(one.pipe).end()
                 text = f"was not imported within {limit_s:g} s"
-                answers[one.entry] = _failed("E211", one.entry, text)
+                answers[one.entry] = _failed("E211", one.entry, text, "let it do less at the top")
     finally:
         for one in asked.values():
             one.end()
     return answers
 
 
-def _failed(code: str, entry: str, text: str) -> dict[str, Any]:
-    problem = {"code": code, "text": text, "place": entry, "next": None}
+def _failed(code: str, entry: str, text: str, remedy: str | None = None) -> dict[str, Any]:
+    problem = {"code": code, "text": text, "place": entry, "next": remedy}
     return {"flows": [], "problems": [problem]}
 
 

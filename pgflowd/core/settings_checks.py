@@ -48,6 +48,8 @@ def missing_flows(settings: Settings, place: str) -> list[Problem]:
     if settings.pgflowd.flows:
         return []
     remedy = 'set flows = ["your_module"] in [pgflowd]'
+    if not settings.file:
+        remedy += ", or `pgflowd new NAME` writes a project"
     return [Problem("E111", "no flows are configured", place, remedy)]
 
 

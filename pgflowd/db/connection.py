@@ -142,8 +142,14 @@ def _reaching(url: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise Unreachable(
             f"the database at {place_of(url)} cannot be reached: {_cause(error, url)}",
-            next="see that it runs and that [database] url, or PGHOST and the like, are right",
+            next=_remedy(url),
         ) from None
+
+
+def _remedy(url: str) -> str:
+    if url:
+        return "see that it runs and that [database] url, or PGHOST and the like, are right"
+    return "set [database] url, or PGHOST and the like, or serve one with `pgflowd dev`"
 
 
 def place_of(url: str) -> str:

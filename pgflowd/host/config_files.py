@@ -91,7 +91,8 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
         mode, content = _content(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        problem = Problem("E101", f"the config file cannot be read: {reason}", shown)
+        text, remedy = f"the config file cannot be read: {reason}", "name another one with --config"
+        problem = Problem("E101", text, shown, remedy)
         return FileContent() if prefix else FileContent(path, shown, problems=[problem])
     if prefix and b"pgflowd" not in content:
         return FileContent()

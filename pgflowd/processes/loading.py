@@ -22,6 +22,7 @@ from types import ModuleType
 from pgflowd.core.plainjson import Encoder
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings import Settings
+from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 
@@ -56,7 +57,8 @@ def load(entry: str) -> list[Flow]:
         return [_named(module, attribute)]
     flows = {id(flow): flow for flow in map(_as_flow, vars(module).values()) if flow}
     if not flows:
-        raise _error("E212", f"there is no flow in {name}", _file_of(module))
+        text, remedy = f"there is no flow in {name}", 'write one: flow = Flow("…"), or @job'
+        raise _error("E212", text, _file_of(module), remedy)
     return list(flows.values())
 
 
@@ -96,12 +98,18 @@ def _import(name: str) -> ModuleType:
 
 
 def _failed(name: str, error: BaseException, why: str) -> FlowError:
-    return _error("E210", f"cannot be imported: {why}", _place(error) or name)
+    remedy = None
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        is_own = name == error.name or name.startswith(f"{error.name}.")
+        remedy = "see flows and python_path in [pgflowd]" if is_own else "install it where we run"
+    return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
 
 
 def _named(module: ModuleType, attribute: str) -> Flow:
     if not hasattr(module, attribute):
-        raise _error("E212", f"{module.__name__} has no '{attribute}'", _file_of(module))
+        remedy = did_you_mean(attribute, [k for k, v in vars(module).items() if _as_flow(v)])
+        text = f"{module.__name__} has no '{attribute}'"
+        raise _error("E212", text, _file_of(module), remedy)
     flow = _as_flow(getattr(module, attribute))
     if flow is None:
         kind = type(getattr(module, attribute)).__name__
@@ -121,8 +129,8 @@ def _as_flow(value: object) -> Flow | None:
     return flow if isinstance(flow, Flow) else None
 
 
-def _error(code: str, text: str, place: str | None) -> FlowError:
-    return FlowError([Problem(code, one_line(text, 1000), place)])
+def _error(code: str, text: str, place: str | None, remedy: str | None = None) -> FlowError:
+    return FlowError([Problem(code, one_line(text, 1000), place, remedy)])
 
 
 def _named_error(error: BaseException) -> str:

@@ -279,3 +279,26 @@ def is_alive(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "remedy"),
+    [
+        ("nosuch", "", "No module named 'nosuch'; see flows and python_path in [pgflowd]"),
+        ("mine", "import pandaz", "No module named 'pandaz'; install it where we run"),
+        ("mine", "x = 1", 'there is no flow in mine; write one: flow = Flow("…"), or @job'),
+        ("mine:flwo", "from pgflowd import Flow\nflow = Flow('a')", "did you mean 'flow'?"),
+    ],
+)
+def test_what_cannot_be_imported_is_told_with_what_to_do(pgflowd, elsewhere, entry, text, remedy):
+    (elsewhere / "pgflowd.toml").write_text(f'[pgflowd]\nflows = ["{entry}"]\n')
+    (elsewhere / "mine.py").write_text(text)
+
+    ended = pgflowd("check", "--offline")
+
+    assert ended.code == 1
+    assert remedy in ended.out
+
+
+def test_without_any_config_a_project_is_suggested(pgflowd):
+    assert "`pgflowd new NAME` writes a project" in pgflowd("check", "--offline").out
