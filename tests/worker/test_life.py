@@ -530,23 +530,27 @@ def test_a_handler_has_a_connection_of_its_own(start_worker, database):
 def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
     """Row 50."""
     module = """
-        import string, sys
+        import locale, string, sys
         from pgflowd import Flow
         flow = Flow("flow")
-        seen = []
+        seen, numbers = [], locale.setlocale(locale.LC_NUMERIC)
+        other = "C.UTF-8" if numbers == "C" else "C"
 
         @flow.step
         def rude(run):
             seen.append(1)
             string.digits = "rude"
             sys.path.append("rude")
+            locale.setlocale(locale.LC_NUMERIC, other)
 
         @flow.step(after=["rude"])
-        def look(run): return [seen, string.digits, "rude" in sys.path]
+        def look(run):
+            is_same = locale.setlocale(locale.LC_NUMERIC) == numbers
+            return [seen, string.digits, "rude" in sys.path, is_same]
     """
     worker = start_worker(module, max_concurrency=1, isolation="task")
 
-    assert worker.output(worker.start_run()) == {"look": [[], "0123456789", False]}
+    assert worker.output(worker.start_run()) == {"look": [[], "0123456789", False, True]}
 
 
 def test_row_47_an_exception_that_cannot_be_pickled_is_reported_like_any_other(start_worker):

@@ -6,6 +6,10 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from pgflowd.testing.until import until
 
@@ -69,3 +73,60 @@ def test_row_36_a_refused_fork_gives_the_task_back_and_claims_pause_until_forks_
 def refusals(worker) -> list[dict[str, object]]:
     said = worker.records("worker.error")
     return [record for record in said if "could not be started" in record["error"]]
+
+
+CGROUPS = Path("/sys/fs/cgroup")
+GREEDY = """
+    import os
+    from pgflowd import Flow
+
+    flow = Flow("flow", max_attempts=1, base_delay=0, timeout=20)
+
+    @flow.map(when_exhausted="skip")
+    def work(item):
+        return len(b"x" * item)
+"""
+
+
+def limit_file() -> Path | None:
+    """Where a new control group says how much memory it may have, if we may make groups."""
+    name = f"pgflowd-test-{os.getpid()}"
+    old, new = CGROUPS / "memory", CGROUPS / "cgroup.subtree_control"
+    if os.access(old / "cgroup.procs", os.W_OK):
+        return old / name / "memory.limit_in_bytes"
+    if os.access(new, os.W_OK) and "memory" in new.read_text().split():
+        return CGROUPS / name / "memory.max"
+    return None
+
+
+@pytest.fixture
+def narrow_group() -> Iterator[Path]:
+    """A control group with 200 MB of memory."""
+    file = limit_file()
+    assert file is not None
+    file.parent.mkdir()
+    file.write_text(str(200 * 1024 * 1024))
+    yield file.parent
+    until(lambda: (file.parent / "cgroup.procs").read_text() == "")
+    file.parent.rmdir()
+
+
+@pytest.mark.skipif(limit_file() is None, reason="a memory limit takes root, and cgroups to write")
+def test_row_52_the_oom_killer_takes_a_runner_and_the_next_task_runs(narrow_group, start_worker):
+    """Row 52."""
+
+    def enter() -> None:
+        (narrow_group / "cgroup.procs").write_text(str(os.getpid()))
+
+    worker = start_worker(GREEDY, before=enter, oom_score_adj=500)
+    zygote = worker.zygote
+
+    greedy = worker.start_run([2_000_000_000])
+    modest = worker.start_run([1000])
+
+    assert worker.completed(greedy)
+    [(_, outcome, text)] = worker.attempts(greedy)
+    assert outcome == "crashed" and "SIGKILL (out of memory?)" in text
+    assert worker.output(modest) == {"work": [1000]}
+    assert worker.zygote == zygote
+    assert worker.completed(worker.start_run([1000]))
