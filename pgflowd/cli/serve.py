@@ -52,6 +52,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
         remedy = "name another place with control in [supervisor]"
         click.echo(f"pgflowd: the runtime directory cannot be used: {why}; {remedy}", err=True)
         app.leave(Exit.DENIED if isinstance(error, PermissionError) else Exit.CONFIG)
+    signals.ignore()
     app.leave(Exit(code))
 
 

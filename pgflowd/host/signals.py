@@ -23,11 +23,18 @@ class SignalPipe:
     def __init__(self, wanted: Iterable[signal.Signals]) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in wanted:
+        self._wanted = tuple(wanted)
+        for number in self._wanted:
             signal.signal(number, _nothing)
 
     def fileno(self) -> int:
         return self._read
+
+    def ignore(self) -> None:
+        """From here on nothing that comes matters. Python itself would leave the signals to their
+        default actions while it ends, and one more of them would become our exit status."""
+        for number in self._wanted:
+            signal.signal(number, signal.SIG_IGN)
 
     def received(self) -> list[signal.Signals]:
         """Return the signals that have come, without waiting."""

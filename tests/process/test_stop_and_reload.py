@@ -710,3 +710,16 @@ def zombies_of(pid):
     from pgflowd.host.proc import everyone
 
     return [seen for seen in everyone() if seen.parent == pid and seen.is_zombie]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT])
+def test_rule_32_no_signal_at_the_last_moment_spoils_the_exit_code(house, database, number):
+    house.flow("alpha")
+    daemon = house.serve()
+
+    daemon.send(signal.SIGTERM)
+    daemon.until("supervisor.stopped")
+    while daemon.process.poll() is None:
+        daemon.process.send_signal(number)
+
+    assert daemon.ended() == 0
