@@ -130,13 +130,14 @@ def test_metrics_of_a_running_daemon(house, database):
     assert text.endswith("# EOF\n")
 
 
-def test_orders_are_answered_for_programs_as_the_page_says(house):
+def test_orders_are_answered_for_programs_as_the_page_says(house, database):
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     section = page.partition("### drain, stop, reload")[2].partition("###")[0]
     house.flow("alpha")
     daemon = house.serve()
 
     reloaded = json.loads(daemon.command("reload", "--json").stdout)
+    start_marked(house, database, s=30)  # else it has drained before we stop it
     drained = json.loads(daemon.command("drain", "--json").stdout)
     stopped = json.loads(daemon.command("stop", "--now", "--wait", "--json").stdout)
 
