@@ -49,14 +49,18 @@ def survive(seed: int, seconds: float, daemons: int, *, aloud: bool = False) -> 
         troubles = chaos_judge.in_the_end(world)
         if troubles:
             shown = "\n".join(troubles[:40])
-            raise Broken(f"{len(troubles)} troubles:\n{shown}")
+            raise Broken(f"{len(troubles)} troubles:\n{shown}\n{_happened(world)}")
         fine = True
-        return {"seed": seed, "seconds": seconds, **world.done, **chaos_judge.counts(world)}
+        return {"seed": seed, "seconds": seconds, **_happened(world)}
     except BaseException as error:
         error.add_note(f"seed {seed}; again: {again}; what was seen is in {world.directory}")
         raise
     finally:
         world.close(keep=not fine)
+
+
+def _happened(world: World) -> dict[str, object]:
+    return {**dict(sorted(world.done.items())), **chaos_judge.counts(world)}
 
 
 def _rage(world: World, seconds: float) -> None:
