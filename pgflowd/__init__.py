@@ -28,3 +28,7 @@ def __getattr__(name: str) -> Any:
     home = "pgflowd.client" if name in ("AsyncClient", "Client") else "pgflowd.flow"
     value = globals()[name] = getattr(import_module(home), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
