@@ -29,6 +29,7 @@ from pgflowd.testing.until import until  # noqa: E402
 
 SETTLE_S = 90.0
 STOP_S = 30.0
+OVERSLEPT_S = 0.5  # after a nap so late, the machine itself stood still
 LOOK_S = 2.0  # between two looks at what must hold at any time
 
 
@@ -77,7 +78,10 @@ def _rage(world: World, seconds: float) -> None:
             began = now()
             _look(world)
             next_look = now() + max(LOOK_S, 20 * (now() - began))
+        began = now()
         rest(0.02)
+        if now() - began > OVERSLEPT_S:
+            world.stood_still(began)
 
 
 def _do_something_bad(world: World) -> None:

@@ -346,6 +346,11 @@ class World:
 
         self.later(seconds, go_on)
 
+    def stood_still(self, since: float) -> None:
+        """The whole machine had no time for us, and so not for the daemons."""
+        self.say(f"nothing moved for {now() - since:.1f} s")
+        self.windows.append(Window("", since - 1, now() + 1))
+
     def look_after_daemons(self) -> None:
         """Start again who has ended; who ended for no reason is trouble."""
         for place in self.places:
