@@ -14,10 +14,10 @@ from pgflowd.host.proc import command_line, in_session
 from pgflowd.testing.until import until
 
 
-def outcomes(database, run_id):
+def outcomes(conn, run_id):
     """The outcomes of a run's attempts, the oldest first."""
     query = "select outcome from pgflowd.attempts where run_id = %s order by token"
-    return [row[0] for row in database.connect().execute(query, (run_id,))]
+    return [row[0] for row in conn.execute(query, (run_id,))]
 
 
 def zygote_of(worker):
@@ -37,7 +37,8 @@ def test_row_9_a_new_pair_takes_over_from_a_dead_zygote(house, database):
 
     os.kill(zygote_of(before["alpha"]), signal.SIGKILL)
 
-    until(lambda: [outcomes(database, run)[0] for run in runs] == ["crashed"] * 4, 2)
+    conn = database.connect()
+    until(lambda: [outcomes(conn, run)[0] for run in runs] == ["crashed"] * 4, 2)
     exited = daemon.until("child.exited", child="worker alpha")[0]
     until(lambda: all(is_completed(database, run) for run in runs), 4 + 1.5)
     assert exited["status"] == 1
@@ -81,7 +82,8 @@ def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost
     waiting = start_run(database, "stuck")
 
     assert is_completed_soon(database, start_run(database, "alpha"))
-    until(lambda: outcomes(database, run_id) == ["timed_out"], 2 + 12)
+    conn = database.connect()
+    until(lambda: outcomes(conn, run_id) == ["timed_out"], 2 + 12)
     assert [each["level"] for each in not_gone(daemon)] == ["error"]
     until(lambda: flow_of(daemon, "stuck")["stuck"] == 1, 7)
     assert database.client.get_run(waiting).status == "started"
