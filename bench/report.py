@@ -84,6 +84,7 @@ def idle(figures: Figures) -> str:
 COLUMNS = [
     ("W1 tasks/s", per_s("W1 per s")),
     ("W1 CPU ms/task", pair("W1 worker ms", "W1 server ms")),
+    ("W1 WAL kB/task", lambda figures: number(figures["W1 WAL kB"])),
     ("W2 steps/s", per_s("W2 per s")),
     ("W2 CPU ms/step", pair("W2 worker ms", "W2 server ms")),
     ("W3 s", per_s("W3 s")),
@@ -161,19 +162,17 @@ def growth(ours: Figures, at_least: Callable[..., None]) -> None:
 def growth_table(rounds: Rounds) -> list[list[str]]:
     """How ours grows: everything that was measured for it alone."""
     ours = Figures(rounds.get("ours", {}))
-    rows = [["ours", "per s", "CPU ms per task", "of it PostgreSQL"]]
+    rows = [["ours", "per s", "CPU ms per task", "of it PostgreSQL", "WAL kB per task"]]
     for name in ours.all:
         if name.endswith(" CPU ms") and not re.match(r"W[0-9]", name):
             what = name.removesuffix(" CPU ms")
-            size = re.fullmatch(r"map (\d+)", what)
-            rate = int(size[1]) / ours[f"{what} s"] if size else ours[f"{what} per s"]
-            cells = (rate, ours[name], ours[f"{what} server ms"])
-            rows.append([what, *(number(value) for value in cells)])
-    rows.append(["the whole long queue", number(ours["W7 all per s"]), "–", "–"])
+            measures = ("per s", "CPU ms", "server ms", "WAL kB")
+            rows.append([what, *(number(ours[f"{what} {measure}"]) for measure in measures)])
+    rows.append(["the whole long queue", number(ours["W7 all per s"]), "–", "–", "–"])
     if "beside a busy flow ms" in ours:
         name = "beside a busy flow ms"
         text = f"{number(ours[name])} / {number(ours.p99(name))} ms"
-        rows.append([f"W4 beside a busy flow, p50 / p99: {text}", "–", "–", "–"])
+        rows.append([f"W4 beside a busy flow, p50 / p99: {text}", *["–"] * 4])
     return rows
 
 

@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from measure import cpu_s, family, parent
@@ -42,6 +42,17 @@ SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 class Failed(Exception):
     """A system did not do what it was given."""
+
+
+class Cost(NamedTuple):
+    """CPU seconds, and kilobytes of write-ahead log."""
+
+    worker_s: float
+    server_s: float
+    wal_kb: float
+
+    def since(self, before: Cost) -> Cost:
+        return Cost(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class Bench:
@@ -198,9 +209,11 @@ class Stage:
             self._client.wait()
         self._log.close()
 
-    def cpu_s(self) -> tuple[float, float]:
-        """CPU seconds so far of the worker with all its processes, and of PostgreSQL."""
-        return cpu_s(self.pid), self.server_s()
+    def cost(self) -> Cost:
+        """What the worker with all its processes has cost so far, and PostgreSQL."""
+        row = self.conn.execute("select pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        assert row
+        return Cost(cpu_s(self.pid), self.server_s(), int(row[0]) / 1e3)
 
     def server_s(self) -> float:
         """CPU seconds of PostgreSQL so far, without what our own questions cost."""

@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 
 from measure import pss_mb
-from stage import Bench, Stage
+from stage import Bench, Cost, Stage
 
 Figures = dict[str, float]
 
@@ -27,7 +27,8 @@ Figures = dict[str, float]
 class Scale:
     """How much of everything, and how often."""
 
-    rounds: int = 3
+    rounds: int = 5  # at most, while there is time, but two
+    limit_s: float = 680.0
     tasks: int = 5_000
     chains: int = 1_000
     elements: int = 1_000
@@ -43,12 +44,13 @@ class Scale:
 
 QUICK = Scale(
     rounds=1,
+    limit_s=110.0,
     tasks=1_000,
     chains=200,
-    latencies=15,
+    latencies=12,
     starts=300,
-    idle_s=6.0,
-    settle_s=4.0,
+    idle_s=4.0,
+    settle_s=2.0,
     queue=10_000,
     growth_tasks=2_000,
     runners=(1, 10, 64),
@@ -62,21 +64,20 @@ def drained(stage: Stage, slots: range, warm: int, name: str) -> Figures:
     """Serve what is queued, to the end; measure from the moment when `warm` handlers have run."""
     stage.serve()
     stage.wait_until_marked(slots, warm)
-    before, done, began = stage.cpu_s(), stage.marked(slots), time.monotonic()
+    before, done, began = stage.cost(), stage.marked(slots), time.monotonic()
     stage.wait_until_marked(slots)
     stage.wait_until_written()
-    took, after = time.monotonic() - began, stage.cpu_s()
-    return rates(name, len(slots) - done, took, before, after)
+    took, cost = time.monotonic() - began, stage.cost().since(before)
+    return rates(name, len(slots) - done, took, cost)
 
 
-def rates(
-    name: str, tasks: int, took: float, before: tuple[float, float], after: tuple[float, float]
-) -> Figures:
+def rates(name: str, tasks: int, took: float, cost: Cost) -> Figures:
     return {
         f"{name} per s": tasks / took,
-        f"{name} worker ms": (after[0] - before[0]) / tasks * 1e3,
-        f"{name} server ms": (after[1] - before[1]) / tasks * 1e3,
-        f"{name} CPU ms": (sum(after) - sum(before)) / tasks * 1e3,
+        f"{name} worker ms": cost.worker_s / tasks * 1e3,
+        f"{name} server ms": cost.server_s / tasks * 1e3,
+        f"{name} CPU ms": (cost.worker_s + cost.server_s) / tasks * 1e3,
+        f"{name} WAL kB": cost.wal_kb / tasks,
     }
 
 
@@ -134,15 +135,16 @@ def chains_and_map(bench: Bench, system: str, scale: Scale) -> Figures:
 def one_map(stage: Stage, elements: int, name: str) -> Figures:
     """A map and its join, from the start's commit until all is written."""
     slots = stage.slots(elements + 1)
-    before = stage.cpu_s()
+    before = stage.cost()
     _, _, committed = stage.timed("start_map", slots.start, elements)
     stage.wait_until_marked(slots)
     stage.wait_until_written()
     took = (time.monotonic_ns() - committed) / 1e9
-    after = stage.cpu_s()
+    cost = stage.cost().since(before)
     assert stage.bench.starts[slots.stop - 1] >= max(stage.bench.starts[slots.start : slots.stop])
     assert set(stage.bench.counts[slots.start : slots.stop]) == {1}, "not exactly once"
-    return {f"{name} s": took, f"{name} CPU ms": (sum(after) - sum(before)) / elements * 1e3}
+    figures = rates(name, elements, took, cost)
+    return {f"{name} s": took, **figures}
 
 
 def idle(bench: Bench, system: str, scale: Scale) -> Figures:
@@ -151,15 +153,15 @@ def idle(bench: Bench, system: str, scale: Scale) -> Figures:
         slots = stage.slots(1)
         stage.serve()
         time.sleep(scale.settle_s if system != "ours" else Scale.settle_s)
-        before, at = stage.cpu_s(), transactions(stage)
+        before, at = stage.cost(), transactions(stage)
         time.sleep(scale.idle_s)
-        after, then = stage.cpu_s(), transactions(stage)
+        cost, then = stage.cost().since(before), transactions(stage)
         size, processes = pss_mb(stage.pid)
         stage.call("start_each", "single", list(slots))  # it was really there
         stage.wait_until_marked(slots)
         return {
-            "W6 worker ms per s": (after[0] - before[0]) / scale.idle_s * 1e3,
-            "W6 server ms per s": (after[1] - before[1]) / scale.idle_s * 1e3,
+            "W6 worker ms per s": cost.worker_s / scale.idle_s * 1e3,
+            "W6 server ms per s": cost.server_s / scale.idle_s * 1e3,
             "W6 transactions per s": (then - at) / scale.idle_s,
             "W6 PSS MB": size,
             "W6 processes": processes,
@@ -195,10 +197,10 @@ def long_queue(bench: Bench, system: str, scale: Scale, to_the_end: bool = False
         assert stage.rows("unfinished") == len(slots), "starts are missing"
         stage.serve()
         stage.wait_until_marked(slots, warm)
-        before, done, began = stage.cpu_s(), stage.marked(slots), time.monotonic()
+        before, done, began = stage.cost(), stage.marked(slots), time.monotonic()
         stage.wait_until_marked(slots, done + scale.tasks)
-        took, after, then = time.monotonic() - began, stage.cpu_s(), stage.marked(slots)
-        figures = rates("W7", then - done, took, before, after)
+        took, cost = time.monotonic() - began, stage.cost().since(before)
+        figures = rates("W7", stage.marked(slots) - done, took, cost)
         if to_the_end:
             stage.wait_until_marked(slots)
             stage.wait_until_written()
@@ -249,13 +251,13 @@ def all_at_once(stage: Stage, slots: range, name: str) -> Figures:
     parts = _parts(slots, len(stage.kinds))
     queued = {kind: list(part) for kind, part in zip(stage.kinds, parts, strict=True)}
     stage.call("start_later", queued)
-    before = stage.cpu_s()
+    before = stage.cost()
     _, _, began = stage.timed("now")
     stage.wait_until_marked(slots)
     stage.wait_until_written()
-    took, after = (time.monotonic_ns() - began) / 1e9, stage.cpu_s()
+    took, cost = (time.monotonic_ns() - began) / 1e9, stage.cost().since(before)
     stage.check(slots, len(warm) + len(slots))
-    return rates(name, len(slots), took, before, after)
+    return rates(name, len(slots), took, cost)
 
 
 def _parts(slots: range, count: int) -> list[range]:
