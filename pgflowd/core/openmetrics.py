@@ -56,7 +56,7 @@ def _by_flow(
         ]
         yield Family(f"pgflowd_{key}", "histogram", f"{text} tasks ran or started.", samples)
     for key, label, text in (
-        ("runs", "status", "Runs that ended."),
+        ("runs", "status", "Runs ended by reports from here, or cancelled meanwhile."),
         ("wakes", "reason", "Looks for work, by what caused them."),
     ):
         found = [
