@@ -7,7 +7,7 @@ Pure.
 
 from __future__ import annotations
 
-from pgflowd.core.lifecycle import State
+from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.tree import Child, Tree
 
 
@@ -17,7 +17,7 @@ def next_due(tree: Tree) -> float | None:
     moments += [child.due for child in tree.children if may_try(tree, child)]
     goes_down = any(c.state.is_alive and c.spec.position >= tree.at for c in tree.children)
     moments.append(None if goes_down else tree.due)
-    if tree.waiting_since is not None:
+    if tree.waiting_since is not None and tree.phase is Phase.STARTING:
         left = tree.policy.startup_wait_s - tree.waited_s
         moments.append(tree.waiting_since + left)
     return min((moment for moment in moments if moment is not None), default=None)

@@ -107,6 +107,15 @@ def test_rule_5_the_first_start_waits_for_the_database_only_so_long_and_exits_69
     assert last == [End(69)]
 
 
+def test_rule_5_a_stop_while_the_database_is_waited_for_leaves_nothing_due_again_and_again():
+    tree, _ = on_waiting(starting("a", startup_wait_s=5), "listener", "database", 0.0)
+    tree, _ = on_stop(tree, 1.0, drain=True, within_s=60)
+
+    tree, _ = on_tick(tree, 5.0)
+
+    assert next_due(tree) > 5.0
+
+
 def test_rule_5_with_no_startup_wait_the_daemon_fails_at_once():
     _, actions = on_waiting(starting("a", startup_wait_s=0), "listener", "database", 1.0)
 
