@@ -139,7 +139,7 @@ def report(reports: Sequence[Report]) -> Call[list[Answer]]:
 
 def news(run_ids: Sequence[str]) -> Call[list[News]]:
     """Ask, after a report and in its transaction, what it has changed in these runs."""
-    return Call(_NEWS, (list(run_ids),), lambda rows: [News(*row) for row in rows])
+    return Call(_NEWS, (_array(run_ids),), lambda rows: [News(*row) for row in rows])
 
 
 def cancellations(tokens: Sequence[int]) -> Call[list[Cancellation]]:
@@ -149,7 +149,7 @@ def cancellations(tokens: Sequence[int]) -> Call[list[Cancellation]]:
 
 def completed_by(worker_id: UUID, run_ids: Sequence[str]) -> Call[int]:
     """Ask how many of these runs a report of this worker has completed."""
-    return Call(_COMPLETED_BY, (worker_id, list(run_ids)), only)
+    return Call(_COMPLETED_BY, (worker_id, _array(run_ids)), only)
 
 
 def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> Call[list[Beat]]:
@@ -186,6 +186,11 @@ def release(run_id: UUID, step_slug: str, task_index: int, token: int) -> Call[s
     """Give one task back unspent; returns the verdict, raises LeaseLost."""
     params = (run_id, step_slug, task_index, token)
     return Call("select pgflowd.release(%s, %s, %s, %s)", params, only)
+
+
+def _array(ids: Sequence[str]) -> str:
+    """Write ids as an array at once; there may be thousands."""
+    return f"{{{','.join(ids)}}}"
 
 
 def _claimed(rows: Rows) -> list[ClaimedTask]:
