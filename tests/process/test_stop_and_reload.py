@@ -91,16 +91,16 @@ def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, d
 def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
     """Row 23."""
     house.flow("alpha")
-    daemon = house.serve(worker={"max_concurrency": 4}, supervisor={"drain_timeout": "20s"})
+    daemon = house.serve(worker={"max_concurrency": 10}, supervisor={"drain_timeout": "20s"})
     path = house.directory / "marks"
-    for _ in range(12):
+    for _ in range(30):
         start_run(database, "alpha", s=1, marks=str(path))
-    until(lambda: [what for what, _, _ in marks(path)].count("start") >= 4)
+    until(lambda: [what for what, _, _ in marks(path)].count("start") >= 10)
 
     told = time.time()
     daemon.send(signal.SIGTERM)
 
-    assert daemon.ended(8) == 0
+    assert daemon.ended(5) == 0
     starts = [at for what, _, at in marks(path) if what == "start"]
     ends = [at for what, _, at in marks(path) if what == "end"]
     assert len(ends) == len(starts)
