@@ -93,7 +93,7 @@ class Run:
             work = partial(workloads.long_queue, to_the_end=system == "ours")
             self.each("W7", system, work)
         alone = partial(workloads.server_alone, self.bench, self.scale)
-        self.do("server alone", "W6", alone)
+        self.do(report.ALONE, "W6", alone)
         for system in self._engines:
             self.each("W6", system, workloads.idle)
         if "ours" in self.systems:
@@ -170,7 +170,12 @@ def show(found: dict[str, Any], as_markdown: bool) -> None:
     machine = found["machine"]
     print(f"\n{found['at']}, {machine['cpu']}, PostgreSQL {machine['postgresql']}, ", end="")
     print(f"Python {machine['python']}, {found['took_s']} s{', quick' if found['quick'] else ''}.")
-    print("In brackets: the largest over the smallest of the rounds.")
+    alone = report.Figures(rounds.get(report.ALONE, {}))["W6 server ms per s"]
+    print(
+        "In brackets: the largest over the smallest of the rounds. PostgreSQL with nobody there ",
+        end="",
+    )
+    print(f"costs {report.number(alone)} ms/s of W6.")
     for failure in found["failures"]:
         print(f"\nFAILED {failure}", file=sys.stderr)
 

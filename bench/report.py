@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 Rounds = dict[str, dict[str, list[float]]]  # system → figure → one for each round
+ALONE = "server alone"
 ABSURD = 1_960 / 940  # its W2 beside that of dbos in speed.md; it is not on PyPI as a whole
 
 
@@ -81,7 +82,7 @@ def idle(figures: Figures) -> str:
     return f"{cpu}, {number(figures['W6 transactions per s'])}, {number(figures['W6 PSS MB'])} MB"
 
 
-COLUMNS = [
+ROWS = [
     ("W1 tasks/s", per_s("W1 per s")),
     ("W1 CPU ms/task", pair("W1 worker ms", "W1 server ms")),
     ("W1 WAL kB/task", lambda figures: number(figures["W1 WAL kB"])),
@@ -97,10 +98,10 @@ COLUMNS = [
 
 
 def systems_table(rounds: Rounds) -> list[list[str]]:
-    head = ["", *(title for title, _ in COLUMNS)]
-    figures = {system: Figures(measured) for system, measured in rounds.items()}
-    rows = [[name, *(cell(each) for _, cell in COLUMNS)] for name, each in figures.items()]
-    return [head, *rows]
+    """The workloads, and the systems beside each other."""
+    figures = {name: Figures(measured) for name, measured in rounds.items() if name != ALONE}
+    rows = [[title, *(cell(each) for each in figures.values())] for title, cell in ROWS]
+    return [["", *figures], *rows]
 
 
 def targets(rounds: Rounds) -> list[dict[str, Any]]:
@@ -183,9 +184,7 @@ def markdown(table: list[list[str]]) -> str:
 
 
 def plain(table: list[list[str]]) -> str:
-    """The same with aligned columns, the systems across where there are many columns."""
-    if len(table[0]) > 6:
-        table = [list(row) for row in zip(*table, strict=True)]
+    """The same with aligned columns."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = []
     for first, *rest in table:
