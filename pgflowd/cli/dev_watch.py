@@ -143,6 +143,7 @@ class Changes:
     def __init__(self, root: Path) -> None:
         self._found: Queue[list[str]] = Queue()
         self._is_looking, self._end = Event(), Event()
+        self._trouble: Exception | None = None
         self._thread = Thread(target=self._look, args=(root,), daemon=True)
 
     def begin(self) -> None:
@@ -155,7 +156,12 @@ class Changes:
         self._thread.join()
 
     def next(self) -> list[str]:
-        """What has changed; nothing, if nothing has for half a second."""
+        """What has changed; nothing, if nothing has for half a second.
+
+        Raises what keeps us from looking, such as too few watches of the kernel.
+        """
+        if self._trouble is not None:
+            raise self._trouble
         try:
             return self._found.get(timeout=LOOK_EVERY_MS / 1000)
         except Empty:
@@ -167,6 +173,8 @@ class Changes:
                 self._is_looking.set()
                 if changed:
                     self._found.put(changed)
+        except Exception as trouble:
+            self._trouble = trouble
         finally:
             self._is_looking.set()
 
