@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -108,7 +109,7 @@ class App:
     def hint(self, commands: Sequence[tuple[str, str]]) -> None:
         """Tell a human which commands may come next, and why."""
         if not (self.quiet or self.json):
-            emit("\n".join(self.err.commands("next", commands)), sys.stderr)
+            emit("\n".join(self.err.commands("next", self.found(commands))), sys.stderr)
 
     def echo_json(self, value: Any) -> None:
         """Print one JSON document, for humans to read as well."""
@@ -132,6 +133,13 @@ class App:
     def hide(self, text: str) -> str:
         """Return the text without secrets."""
         return redact(text, self.secrets)
+
+    def found(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Commands of ours that a shell is to run, after the one that lets it find them."""
+        activate = Path(sys.prefix, "bin", "activate")
+        if shutil.which("pgflowd") or not activate.exists():
+            return list(commands)
+        return [(f". {self.local(str(activate))}", "so that pgflowd is found"), *commands]
 
     def local(self, text: str) -> str:
         """Return the text with files below the current directory named as seen from here."""

@@ -130,7 +130,7 @@ def _say_what_is_next(
     look = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
     why = "keep it serving, to look around" if once else "look around, in another terminal"
     own = ("pgflowd new shop && cd shop && pgflowd dev", "your own project")
-    app.say("\n".join(app.out.commands("next", [(look, why), own])))
+    app.say("\n".join(app.out.commands("next", app.found([(look, why), own]))))
 
 
 def _forget_settings() -> None:

@@ -78,15 +78,15 @@ class Screen:
     def commands(self, label: str, listed: Sequence[tuple[str, str]]) -> list[str]:
         """Commands one may type next, and why; each stays whole, so that it can be copied."""
         width = max(len(command) for command, _ in listed) + 3
-        lines: list[str] = []
-        for command, why in listed:
-            head = f"  {'' if lines else label:{len(label)}}   "
-            line = f"{head}{command:{width}}{why}".rstrip()
-            if why and self.width is not None and text_width(line) > self.width:
-                lines += [f"{head}{why}:", " " * len(head) + command]
-            else:
-                lines.append(line)
-        return lines
+        heads = [label, *[" " * len(label)] * (len(listed) - 1)]
+        lines = [
+            f"  {head}   {command:{width}}{why}".rstrip()
+            for head, (command, why) in zip(heads, listed, strict=True)
+        ]
+        if self.width is None or max(map(text_width, lines)) <= self.width:
+            return lines
+        told = [line for command, why in listed for line in (f"# {why}" if why else "", command)]
+        return [f"  {label}", *(f"    {line}" for line in told if line)]
 
     def table(
         self,

@@ -146,9 +146,10 @@ def test_commands_to_copy_are_never_broken():
         "         pgflowd dev",
     ]
     assert Screen(False, True, 40).commands("next", listed) == [
-        "  next   look around:",
-        "         pgflowd -c .pgflowd/demo/pgflowd.toml runs list",
-        "         pgflowd dev",
+        "  next",
+        "    # look around",
+        "    pgflowd -c .pgflowd/demo/pgflowd.toml runs list",
+        "    pgflowd dev",
     ]
 
 
@@ -159,3 +160,20 @@ def test_files_below_the_current_directory_are_named_as_seen_from_there(tmp_path
     assert App().local(text) == f"it was at flows/a.py:3, not {tmp_path}b/c.py"
     monkeypatch.chdir("/")
     assert App().local(text) == text
+
+
+def test_who_called_us_by_our_path_is_told_how_the_shell_finds_us(tmp_path, monkeypatch):
+    listed = [("pgflowd demo", "keep it serving")]
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert App().found(listed) == [
+        (". .venv/bin/activate", "so that pgflowd is found"),
+        *listed,
+    ]
+    (tmp_path / "pgflowd").write_text("#!/bin/sh")
+    (tmp_path / "pgflowd").chmod(0o755)
+    assert App().found(listed) == listed

@@ -123,6 +123,30 @@ def test_make_demo_is_the_demo():
     assert dry.stdout.splitlines()[-1] == ".venv/bin/pgflowd demo --once"
 
 
+def test_the_first_steps_in_a_project_are_two_lines(tmp_path, monkeypatch, capfd):
+    """The block of the README, with a page that needs no network."""
+    (block,) = re.findall(r"Begin a project.*?```console\n(.*?)```", README, re.DOTALL)
+    new, cd, dev, start = commands(block)
+    assert (cd, dev) == (["cd", "shop"], ["pgflowd", "dev"])
+    tmp_path.chmod(0o755)  # the server may run as another user
+    for name in [name for name in os.environ if name.startswith("PGFLOWD")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(tmp_path / "control.sock"))
+    monkeypatch.chdir(tmp_path)
+    assert run(new[1:]) == 0
+    monkeypatch.chdir(tmp_path / "shop")
+    server = subprocess.Popen([sys.executable, "-m", "pgflowd", "dev"])
+    try:
+        until(lambda: run(["status", "--check"]) == 0, within_s=60)
+        words = [word.replace("https://example.com", "data:,an%20example") for word in start]
+        assert run(words[1:]) == 0
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=60) == 0
+
+    assert '"label": "positive"' in capfd.readouterr().out
+
+
 def test_the_way_into_production_is_one(empty_database, tmp_path, monkeypatch, capsys):
     """The block of the README, line by line, with a daemon that serves."""
     (block,) = re.findall(r"## In production\n\n```console\n(.*?)```", README, re.DOTALL)
