@@ -218,4 +218,5 @@ def _say_wrapped(app: App, head: str, taken: int, text: str) -> None:
 
 
 def _room(app: App, label: str) -> int:
-    return 200 if app.out.width is None else max(app.out.width - len(label) - 3, 10)
+    dots = len(app.out.sign("cut")) - 1  # where the sign for more is three dots
+    return 200 if app.out.width is None else max(app.out.width - len(label) - 3 - dots, 10)

@@ -25,7 +25,7 @@ TITLES = (
     "FLOW", "WORKER", "RUNNING", "QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS",
 )  # fmt: skip
 RIGHT = ("QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
-LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m")
+LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "QUEUED")
 _NARROW = 60  # below this many columns there is no bar
 _BAR = 10
 
@@ -217,7 +217,7 @@ def _database(database: dict[str, Any], screen: Screen) -> list[str]:
         if database.get(name) is not None:
             parts.append(f"{name} {one_line(str(database[name]), 40)}")
     if database.get("clock_skew_s") is not None:
-        parts.append(f"clock {database['clock_skew_s'] * 1000:+.0f} ms")
+        parts.append(f"clock {round(database['clock_skew_s'] * 1000):+} ms")
     return parts
 
 

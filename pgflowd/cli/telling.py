@@ -123,6 +123,7 @@ class Teller:
         told = f"{happening.tasks} tasks  " if (happening.tasks or 0) > 1 else ""
         width = self.app.out.width
         room = _OUTPUT if width is None else width - taken - 3 - len(told)
+        room -= len(self.app.out.sign("cut")) - 1  # where the sign for more is three dots
         if happening.event.endswith(":started"):
             output = ""
         else:
