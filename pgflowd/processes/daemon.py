@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import importlib
 import os
 import resource
@@ -88,6 +89,8 @@ def _settle_in(name: str) -> None:
     """Have the rights and the title of a supervisor, and what all children will share."""
     for module in SHARED:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # nobody's collector looks at what is there, and so it stays shared
     setproctitle.setproctitle(f"{name}: supervisor")
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
