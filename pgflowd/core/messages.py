@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from pgflowd.core.plainjson import COMPACT, Encoder, loads
@@ -149,7 +149,7 @@ _dumps = Encoder(separators=COMPACT, default=str)
 
 def encode(message: Message) -> bytes:
     """Return the message for the wire."""
-    said = {"say": type(message).__name__, **asdict(message)}
+    said = {"say": type(message).__name__, **vars(message)}
     return _dumps(said).encode()
 
 

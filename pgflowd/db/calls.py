@@ -77,7 +77,9 @@ def all_together(conn: SyncConnection, calls: Sequence[Call[Any]]) -> list[Any]:
 
 
 async def all_together_async(conn: AsyncConnection, calls: Sequence[Call[Any]]) -> list[Any]:
-    """Do what `all_together` does, for those who await."""
+    """Do what `all_together` does, for those who await; a single call needs no pipeline."""
+    if len(calls) == 1:
+        return [await run_async(conn, calls[0])]
     with translated(conn):
         async with AsyncExitStack() as stack:
             cursors = [await stack.enter_async_context(conn.cursor()) for _ in calls]

@@ -29,6 +29,7 @@ AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
 T = TypeVar("T")
 
 MOST_KEPT = 4
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
 SHORTEST_NAP_S, LONGEST_NAP_S = 0.1, 5.0  # while the database is gone
 
 
@@ -169,6 +170,6 @@ def _is_alive(conn: Connection | AsyncConnection) -> bool:
     """Whether the server still waits for us: to an idle connection it says nothing but goodbye."""
     if conn.closed:
         return False
-    with selectors.DefaultSelector() as selector:
+    with _Selector() as selector:
         selector.register(conn.pgconn.socket, selectors.EVENT_READ)
         return not selector.select(timeout=0)
