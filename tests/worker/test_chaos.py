@@ -7,7 +7,6 @@ import resource
 import signal
 
 import pytest
-from invariants import broken
 from running_worker import start_run
 
 from pgflowd.core.messages import Wake
