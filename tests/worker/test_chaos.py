@@ -213,7 +213,9 @@ def test_row_1_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commit
         return other.status(run) == "completed"
 
     until(is_done, R_S + 2)
-    assert other.outcomes(run) == (["stalled"] if commits else []) + ["completed"]
+    *before, last = other.outcomes(run)
+    assert last == "completed"
+    assert before in ([], ["stalled"] if commits else [])  # [], if the server was quicker
 
 
 def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
