@@ -46,7 +46,8 @@ def _use_main(thought: Thought) -> None:
     if mind.mode in (Mode.LEAVING, Mode.LEFT) or not thought.passed(mind.turn_from):
         return
     is_due = _reports_are_due(thought)
-    room = runners.room(thought) if is_due or mind.look else 0
+    looks = mind.look and not runners.is_stocked(thought)
+    room = runners.room(thought) if is_due or looks else 0
     if is_due or room:
         mind.sending = tuple(mind.reports[:MOST_REPORTS])
         del mind.reports[:MOST_REPORTS]

@@ -19,7 +19,9 @@ CHILDREN = "child processes"  # what a task left behind, if its runner has to be
 UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
 HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
 AHEAD_S = 0.02
+STOCK = 4  # a fourth of what they take up within that time
 PACE_WEIGHT = 0.2
+STEADY_WEIGHT = 0.05  # once tasks are short: the next few say little, a turn's end slows them
 NO_ARRAY = "the output is no array, and a map waits for one"
 
 
@@ -57,16 +59,28 @@ def send(thought: Thought, runner: Runner, task: Task) -> None:
 
 def room(thought: Thought) -> int:
     """How many tasks more may be claimed."""
-    mind, knobs = thought.mind, thought.mind.knobs
+    mind = thought.mind
     if mind.mode is not Mode.WORKING:
         return 0
+    return max(0, min(mind.knobs.batch_size, _capacity(thought) - len(mind.held)))
+
+
+def is_stocked(thought: Thought) -> bool:
+    """Whether runners have enough to do until the next report, which may take a claim along."""
+    mind = thought.mind
+    return bool(mind.held and mind.running) and STOCK * len(mind.held) > _capacity(thought)
+
+
+def _capacity(thought: Thought) -> int:
+    """How many tasks may wait for a runner."""
+    mind, knobs = thought.mind, thought.mind.knobs
     free = knobs.max_concurrency - mind.occupied
     if thought.now < mind.fork_from:
         free = len(mind.idle) + mind.starting
     ahead = 0
     if mind.pace_s < AHEAD_S and free + mind.running:
         ahead = int(knobs.max_concurrency * AHEAD_S / max(mind.pace_s, 1e-5))
-    return max(0, min(knobs.batch_size, free + ahead - len(mind.held)))
+    return free + ahead
 
 
 def ready(thought: Thought, event: on.RunnerReady) -> None:
@@ -89,7 +103,8 @@ def done(thought: Thought, event: on.Done) -> None:
     if runner.phase not in (Phase.BUSY, Phase.PEEKED):
         return
     took_s = thought.now - runner.sent_at
-    mind.pace_s += PACE_WEIGHT * (took_s - mind.pace_s)
+    weight = PACE_WEIGHT if mind.pace_s > AHEAD_S / 4 else STEADY_WEIGHT
+    mind.pace_s += weight * (took_s - mind.pace_s)
     if took_s > AHEAD_S:  # one long task says more than many short ones
         mind.pace_s = max(mind.pace_s, took_s)
     report = event.report

@@ -73,7 +73,7 @@ def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
 
 def test_short_tasks_are_claimed_ahead_and_long_ones_are_not():
     play = Play(batch_size=50)
-    for token in range(1, 40):
+    for token in range(1, 100):
         play.busy(token)
         play.now += 0.001
         play.done(token)
@@ -95,6 +95,22 @@ def test_a_report_takes_the_next_claim_along():
     [turn] = play.did(on.Turn)
     assert [report.task.token for report in turn.reports] == [1]
     assert turn.wanted == 4
+
+
+def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_do():
+    play = Play(max_concurrency=1, batch_size=100)
+    play.mind.pace_s = 0.001
+    play.busy(*range(1, 10))
+    play.claim()
+    play.tell(on.NextDue(None))
+
+    play.tell(on.Woken())
+    assert not play.did(on.Turn)
+    play.done(1)
+    play.tell(on.Tick(), after_s=0.002)
+
+    [turn] = play.did(on.Turn)
+    assert len(turn.reports) == 1 and turn.wanted > 1
 
 
 def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
