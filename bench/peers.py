@@ -108,6 +108,8 @@ class Run:
             self.do("ours", "flows", partial(workloads.flows, bench, count, scale))
         for count in scale.runners:
             self.do("ours", "runners", partial(workloads.runners, bench, count, scale))
+        if many := scale.idle_flows:
+            self.do("ours", "W6", partial(workloads.idle, bench, "ours", scale, many))
         self.do("ours", "maps", partial(workloads.maps, bench, scale))
         self.do("ours", "beside", partial(workloads.neighbours, bench, scale))
 
@@ -141,7 +143,10 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         for system in run.systems:
             with bench.stage(system, []) as stage:
                 setups[system] = stage.told["setup"]
-        run.everything()
+        try:
+            run.everything()
+        except KeyboardInterrupt:
+            run.failures.append("interrupted")
         (version,) = bench.conn.execute("show server_version").fetchone() or ("",)
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),

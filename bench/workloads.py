@@ -35,6 +35,7 @@ class Scale:
     latencies: int = 34  # per round
     starts: int = 1_000
     idle_s: float = 30.0
+    idle_flows: int = 16  # 0: only one, as for everybody
     settle_s: float = 12.0  # PostgreSQL's statistics are up to ten seconds late
     queue: int = 100_000
     growth_tasks: int = 8_000
@@ -50,7 +51,8 @@ QUICK = Scale(
     latencies=12,
     starts=300,
     idle_s=4.0,
-    settle_s=2.0,
+    idle_flows=0,
+    settle_s=3.0,
     queue=10_000,
     growth_tasks=2_000,
     runners=(1, 10, 64),
@@ -147,24 +149,26 @@ def one_map(stage: Stage, elements: int, name: str) -> Figures:
     return {f"{name} s": took, **figures}
 
 
-def idle(bench: Bench, system: str, scale: Scale) -> Figures:
+def idle(bench: Bench, system: str, scale: Scale, flows: int = 1) -> Figures:
     """W6: CPU, transactions and memory of a worker that has nothing to do."""
-    with bench.stage(system, ["single"]) as stage:
+    name = "W6" if flows == 1 else f"idle {flows}"
+    kinds = ["single"] if flows == 1 else [f"single_{number}" for number in range(flows)]
+    with bench.stage(system, kinds) as stage:
         slots = stage.slots(1)
         stage.serve()
-        time.sleep(scale.settle_s if system != "ours" else Scale.settle_s)
+        time.sleep(scale.settle_s)
         before, at = stage.cost(), transactions(stage)
         time.sleep(scale.idle_s)
         cost, then = stage.cost().since(before), transactions(stage)
         size, processes = pss_mb(stage.pid)
-        stage.call("start_each", "single", list(slots))  # it was really there
+        stage.call("start_each", kinds[-1], list(slots))  # it was really there
         stage.wait_until_marked(slots)
         return {
-            "W6 worker ms per s": cost.worker_s / scale.idle_s * 1e3,
-            "W6 server ms per s": cost.server_s / scale.idle_s * 1e3,
-            "W6 transactions per s": (then - at) / scale.idle_s,
-            "W6 PSS MB": size,
-            "W6 processes": processes,
+            f"{name} worker ms per s": cost.worker_s / scale.idle_s * 1e3,
+            f"{name} server ms per s": cost.server_s / scale.idle_s * 1e3,
+            f"{name} transactions per s": (then - at) / scale.idle_s,
+            f"{name} PSS MB": size,
+            f"{name} processes": processes,
         }
 
 
@@ -199,8 +203,8 @@ def long_queue(bench: Bench, system: str, scale: Scale, to_the_end: bool = False
         stage.wait_until_marked(slots, warm)
         before, done, began = stage.cost(), stage.marked(slots), time.monotonic()
         stage.wait_until_marked(slots, done + scale.tasks)
-        took, cost = time.monotonic() - began, stage.cost().since(before)
-        figures = rates("W7", stage.marked(slots) - done, took, cost)
+        cost, then, took = stage.cost().since(before), stage.marked(slots), time.monotonic() - began
+        figures = rates("W7", then - done, took, cost)
         if to_the_end:
             stage.wait_until_marked(slots)
             stage.wait_until_written()
