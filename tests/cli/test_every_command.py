@@ -244,7 +244,7 @@ def test_colour_may_be_forced_into_a_pipe_and_changes_nothing_else(line, world, 
 
 def _still(text: str) -> str:
     """The text without what time changes."""
-    return re.sub(r"\d+(\.\d+)?", "0", text)
+    return re.sub(r"[+-]?\d+(\.\d+)?", "0", text)
 
 
 def test_verbose_shows_whole_ids_and_quiet_no_notes(world, pgflowd):
