@@ -226,6 +226,33 @@ def test_the_wrong_form(words, world, pgflowd):
     assert all(set(one) == {"code", "place", "text", "next"} for one in for_programs.problems)
 
 
+@pytest.mark.parametrize("words", WITH_A_DAEMON)
+def test_the_wrong_form_of_those_that_need_a_daemon(words, project, pgflowd):
+    flag = (FLAGS[words].split() or ["--verbose"])[0]
+    typo = f"{flag[:-2]}{flag[-1]}{flag[-2]}"
+
+    told, extra = pgflowd(words, typo), pgflowd(words, "extra", "--json")
+
+    assert (told.code, told.out) == (2, "")
+    assert f"there is no option '{typo}'; did you mean '{flag}'?" in told.err
+    assert (extra.code, extra.out) == (2, "")
+    assert "extra" in extra.problems[0]["text"]
+
+
+@pytest.mark.parametrize("line", ["tree", "drain", "stop --now", "reload", "status --metrics"])
+def test_without_a_daemon_it_is_said_how_one_is_started(line, project, pgflowd, monkeypatch):
+    monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(project / "nobody.sock"))
+
+    told, for_programs = pgflowd(*line.split()), pgflowd(*line.split(), "--json")
+
+    assert (told.code, told.out) == (3, "")
+    assert told.err == (
+        f"pgflowd: no daemon is running at {project / 'nobody.sock'}; `pgflowd serve` starts one\n"
+    )
+    assert (for_programs.code, for_programs.out) == (3, "")
+    assert "no daemon is running" in for_programs.problems[0]["text"]
+
+
 LISTINGS = [
     "runs list", "runs show @last", "flows list", "flows show analyze_website",
     "flows graph analyze_website --run @last", "doctor", "config env", "runs follow @last",
