@@ -66,9 +66,11 @@ def room(thought: Thought) -> int:
 
 
 def is_stocked(thought: Thought) -> bool:
-    """Whether runners have enough to do until the next report, which may take a claim along."""
-    mind = thought.mind
-    return bool(mind.held and mind.running) and STOCK * len(mind.held) > _capacity(thought)
+    """Whether all runners have enough to do until the next report, which takes a claim along."""
+    mind, held = thought.mind, len(thought.mind.held)
+    if not held or not mind.running or held < mind.knobs.max_concurrency - mind.occupied:
+        return False
+    return STOCK * held > _capacity(thought)
 
 
 def _capacity(thought: Thought) -> int:

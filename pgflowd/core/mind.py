@@ -29,6 +29,8 @@ class Mode(Enum):
 class Phase(Enum):
     """Where a runner is on its way."""
 
+    __hash__ = object.__hash__  # Enum's own is written in Python, and asked for with each move
+
     STARTING = "starting"  # forked, or asked for; not ready yet
     IDLE = "idle"
     BUSY = "busy"
