@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ENDS = {"completed": "completed_at", "failed": "failed_at", "skipped": "skipped_at"}
+_MOST = 2**31 - 1  # of an index, as the database has it
 _TOLD = {"failed", "timed_out", "crashed", "stalled", "released"}
 
 
@@ -133,6 +134,10 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> Happening:
         value = line.get(key)
         return value if isinstance(value, kind) else None
 
+    def number(key: str) -> int | None:
+        value = given(key, int)
+        return None if value is None or not 0 <= value <= _MOST else int(value)
+
     step = given("step_slug", str)
     step = step if step in run.steps else None
     return _about(
@@ -140,9 +145,9 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> Happening:
         OUTPUT,
         _moment(line.get("time")) or run.started_at or datetime.now(UTC),
         step=step,
-        task=given("task_index", int),
+        task=number("task_index"),
         tasks=None if step is None else run.steps[step].initial_tasks,
-        attempt=given("attempt", int),
+        attempt=number("attempt"),
         stream=given("stream", str),
         level=given("level", str),
         text=given("text", str) or "",
@@ -152,9 +157,9 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> Happening:
 def _moment(text: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(str(text))
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else None
 
 
 def why(run: RunWithStates) -> str | None:

@@ -118,7 +118,7 @@ def line_in(payload: str) -> dict[str, Any] | None:
         return None
     try:
         told = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     is_ours = isinstance(told, dict) and told.get("event_type") == OUTPUT
     return told if is_ours and isinstance(told.get("text"), str) else None

@@ -121,6 +121,7 @@ def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmle
         {"event_type": "step:progress", "step_slug": "website"},
         {"event_type": "task:output", "text": None},
         {**line, "step_slug": "\x1b[2J", "time": "once", "attempt": "two", "stream": 7},
+        {**line, "task_index": 10**300, "attempt": -1, "time": "0001-01-01T00:00:00+14:00"},
         "nonsense",
     ]
     for said in [*strange, line]:
@@ -131,7 +132,11 @@ def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmle
     told = list(follower.follow(timeout_s=20))
 
     lines = [(one.step, one.task, one.attempt, one.text) for one in told if one.text is not None]
-    assert lines == [(None, 0, None, "hello"), ("website", 0, None, "hello")]
+    assert lines == [
+        (None, 0, None, "hello"),
+        ("website", None, None, "hello"),
+        ("website", 0, None, "hello"),
+    ]
     assert [one.event for one in told].count("run:started") == 1
     assert told[-1].event == "run:cancelled"
 

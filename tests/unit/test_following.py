@@ -109,6 +109,8 @@ def test_who_is_refused_sends_nothing_more():
         '{"event_type": "step:completed", "output": "task:output"}',
         '{"event_type": "task:output"}',
         '{"event_type": "task:output", "text": 1}',
+        '["task:output",' + "[" * 7800,
+        '{"event_type": "task:output", "text": "x", "n": %s}' % ("9" * 7800),
     ],
 )
 def test_other_events_and_nonsense_are_no_lines(payload):
