@@ -384,7 +384,8 @@ def terminate_all(database, like="t: %"):
         select pg_terminate_backend(pid) from pg_stat_activity
          where datname = current_database() and application_name like %s
     """
-    return database.connect().execute(query, (like,)).rowcount
+    with database.connect() as conn:
+        return conn.execute(query, (like,)).rowcount
 
 
 def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
@@ -412,7 +413,8 @@ def connected(database):
         select count(*) from pg_stat_activity
          where datname = current_database() and application_name like 't: %'
     """
-    return database.connect().execute(query).fetchone()[0]
+    with database.connect() as conn:  # asked often, so not left to the end of the test
+        return conn.execute(query).fetchone()[0]
 
 
 # Exit 10 and 78

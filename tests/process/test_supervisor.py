@@ -448,8 +448,8 @@ def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
     killed = daemon.until("child.killed", child="worker alpha", within_s=14)
 
     assert killed[0]["reason"] == "said nothing for 7 s"
-    assert in_session(worker) == []
     daemon.until("child.ready", child="worker alpha", count=2)
+    assert in_session(worker) == []
     assert len(daemon.events("child.restarted", child="worker alpha")) == 1
     until(lambda: is_completed(database, run_id))
 
