@@ -58,11 +58,13 @@ class Run:
     def do(self, system: str, what: str, work: Callable[[], Figures]) -> None:
         """Perform a workload; a failure is told, and the others go on."""
         began = self._passed()
+        figures: Figures = {}
         try:
             figures = work()
-        except (Failed, AssertionError, OSError) as error:
-            self.failures.append(f"{system}, {what}: {error or traceback.format_exc()}")
-            figures = {}
+        except Failed as error:
+            self.failures.append(f"{system}, {what}: {error}")
+        except Exception:
+            self.failures.append(f"{system}, {what}: {traceback.format_exc()}")
         for name, value in figures.items():
             self.rounds.setdefault(system, {}).setdefault(name, []).append(value)
         now = self._passed()
@@ -199,6 +201,8 @@ def main() -> int:
     if args.again:
         show(json.loads(args.again.read_text()), args.markdown)
         return 0
+    if not Path(args.python).exists():
+        parser.error(f"{args.python} is missing; `make bench` installs what is measured beside us")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so tidy up
     found = measured(args)
     args.json.parent.mkdir(parents=True, exist_ok=True)

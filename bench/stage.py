@@ -100,12 +100,12 @@ class Bench:
         template = f"bench_{system}"
         self.execute(f"drop database if exists {template} with (force)")
         self.execute(f"create database {template}")
-        self._installed.add(system)
         stage = Stage(self, system, template, [], {})
         try:
             stage.call("install")
         finally:
             stage.close()
+        self._installed.add(system)
 
 
 class Stage:

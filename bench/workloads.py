@@ -229,7 +229,7 @@ def flows(bench: Bench, count: int, scale: Scale) -> Figures:
     """The same number of tasks, in so many flows; and how evenly they come on."""
     kinds = [f"single_{number}" for number in range(count)]
     with bench.stage("ours", kinds) as stage:
-        slots = stage.slots(scale.growth_tasks)
+        slots = stage.slots(scale.growth_tasks // count * count)
         figures = all_at_once(stage, slots, f"flows {count}")
         each = len(slots) // count
         begun = [sorted(bench.starts[at : at + each]) for at in slots[::each]]
