@@ -47,6 +47,9 @@ PROFILE_T = Settings(
 )
 
 
+NOTHING: dict[str, Any] = {}  # the input of a run that is given none
+
+
 class RunningWorker:
     """A worker process, and the database it works for."""
 
@@ -113,7 +116,7 @@ class RunningWorker:
 
     # the database
 
-    def start_run(self, given: Any = None, flow: str | None = None) -> str:
+    def start_run(self, given: Any = NOTHING, flow: str | None = None) -> str:
         """Start a run, and wake the worker as the listener would."""
         run = start_run(self.conn, flow or self.flow, given)
         self.send(Wake())
@@ -162,9 +165,9 @@ class RunningWorker:
         return [record for record in said if record["event"].startswith(event)]
 
 
-def start_run(conn: psycopg.Connection[Any], flow: str, given: Any = None) -> str:
+def start_run(conn: psycopg.Connection[Any], flow: str, given: Any = NOTHING) -> str:
     query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
-    row = conn.execute(query, (flow, json.dumps({} if given is None else given))).fetchone()
+    row = conn.execute(query, (flow, json.dumps(given))).fetchone()
     assert row is not None
     return str(row[0])
 
