@@ -47,7 +47,7 @@ class Followed:
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
         self._kept: deque[tuple[str, str]] = deque()
-        self._dropped: dict[str, int] = {}
+        self._dropped: dict[str, tuple[int, Any]] = {}  # how many, and when the last
         self._number = 0
 
     def __bool__(self) -> bool:
@@ -76,22 +76,23 @@ class Followed:
     def keep(self, run_id: str, told: Mapping[str, Any]) -> None:
         """Keep a line to be sent, if there is room."""
         if len(self._kept) >= MOST_KEPT:
-            self.drop(run_id)
+            self.drop(run_id, told)
         else:
             self._kept.append((run_id, self._payload(run_id, told)))
 
-    def drop(self, run_id: str) -> None:
+    def drop(self, run_id: str, told: Mapping[str, Any]) -> None:
         """A line that will not be sent."""
         if run_id in self._dropped or len(self._dropped) < MOST_RUNS:
-            self._dropped[run_id] = self._dropped.get(run_id, 0) + 1
+            count, _ = self._dropped.get(run_id, (0, None))
+            self._dropped[run_id] = count + 1, told.get("time")
 
     def take(self) -> list[tuple[str, str]]:
         """What to send now: some lines, or at last how many were dropped."""
         taken = [self._kept.popleft() for _ in range(min(len(self._kept), MOST_SENT))]
         if not self._kept:
-            for run_id, count in self._dropped.items():
+            for run_id, (count, time) in self._dropped.items():
                 text = f"{count} lines more, which came too fast to be shown"
-                told = {"dropped": count, "level": "warning", "text": text}
+                told = {"dropped": count, "level": "warning", "text": text, "time": time}
                 taken.append((run_id, self._payload(run_id, told)))
             self._dropped = {}
         return taken

@@ -64,7 +64,7 @@ def test_equal_lines_become_different_payloads_in_their_order():
 def test_what_finds_no_room_is_counted_and_told_behind_the_rest():
     followed = Followed()
     for number in range(following.MOST_KEPT + 3):
-        followed.keep(RUN, line(str(number)))
+        followed.keep(RUN, {**line(str(number)), "time": str(number)})
 
     taken = []
     while followed.is_waiting:
@@ -75,6 +75,7 @@ def test_what_finds_no_room_is_counted_and_told_behind_the_rest():
     told = [line_in(payload) for _, payload in taken]
     assert [each["text"] for each in told[:-1]] == [str(n) for n in range(following.MOST_KEPT)]
     assert told[-1]["dropped"] == 3 and "3 lines more" in told[-1]["text"]
+    assert told[-1]["time"] == str(following.MOST_KEPT + 2)  # the last one's
 
 
 @pytest.mark.parametrize("char", ["x", "ö", "語", "😀", '"', "\x01"])
