@@ -19,6 +19,7 @@ from typing import IO, Any
 from pgflowd.core.brief import short_id, spoken
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
+PATIENCE_S = 2.0
 _WORDS = {"task.log", "task.output"}
 _ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
 _RUNS = {"run.started", "run.completed", "run.failed", "run.cancelled"}
@@ -29,12 +30,14 @@ _AGAIN = {"step.failed", "child.exited"}  # told better by others
 def retold(say: Callable[[str], None]) -> Iterator[IO[bytes]]:
     """Give the end of a pipe for the daemon's log; what is worth it is said, line by line."""
     reading, writing = os.pipe()
-    with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
-        reader = threading.Thread(target=_retell, args=(lines, say), daemon=True)
-        reader.start()
-        with os.fdopen(writing, "wb") as log:
-            yield log
-        reader.join(timeout=5)  # somebody below may hold the pipe open for longer
+    lines = os.fdopen(reading, encoding="utf-8", errors="replace")
+    reader = threading.Thread(target=_retell, args=(lines, say), daemon=True)
+    reader.start()
+    with os.fdopen(writing, "wb") as log:
+        yield log
+    reader.join(timeout=PATIENCE_S)  # a process that got away may hold the pipe open for ever
+    if not reader.is_alive():
+        lines.close()
 
 
 def _retell(lines: IO[str], say: Callable[[str], None]) -> None:

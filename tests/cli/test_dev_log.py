@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pgflowd import Flow
 from pgflowd.cli.dev_log import line_of, retold
 from pgflowd.core.shape import changes_between
+from pgflowd.testing.until import until
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
 AT = "2026-01-15T05:29:00.123Z"
@@ -78,6 +80,18 @@ def test_lines_are_told_until_the_pipe_is_closed():
         log.write(b"first\nsecond \xff\n")
 
     assert told == ["first", "second \N{REPLACEMENT CHARACTER}"]
+
+
+def test_who_holds_the_pipe_open_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr("pgflowd.cli.dev_log.PATIENCE_S", 0.1)
+    told: list[str] = []
+
+    with retold(told.append) as log:
+        kept = os.dup(log.fileno())
+        log.write(b"first\n")
+
+    until(lambda: told == ["first"])
+    os.close(kept)
 
 
 def test_a_changed_shape_is_told_as_people_say_it():
