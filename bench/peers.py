@@ -118,7 +118,7 @@ class Run:
 
 def _rotated(systems: list[str], by: int) -> list[str]:
     """Nobody is always the first, or always after the same one."""
-    by %= len(systems)
+    by %= max(1, len(systems))
     return [*systems[by:], *systems[:by]]
 
 
