@@ -22,13 +22,12 @@ from pgflowd.cli.app import App
 from pgflowd.core.brief import short_id
 from pgflowd.core.ids import uuid7
 from pgflowd.core.suggest import nearest
-from pgflowd.errors import AccessDenied, NotFound, UnknownFlow, Unreachable
+from pgflowd.errors import AccessDenied, NotFound, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
 LAST = "@last"
-_LIBPQ = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # who sets one has a server in mind
 _DIGITS = re.compile(r"[0-9a-f-]{1,36}")
 _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 
@@ -73,12 +72,7 @@ def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
     url = app.database_url
     if listening and settings.listen_url and not app.flag_database_url:
         url = read(settings.listen_url, place="[database] listen_url")
-    try:
-        return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
-    except Unreachable as error:
-        if not url and app.settings.file and not os.environ.keys() & _LIBPQ:
-            error.next = "run `pgflowd dev`, which brings one, or set [database] url"
-        raise
+    return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
 
 
 def new_run_id() -> UUID:

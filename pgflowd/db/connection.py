@@ -10,6 +10,7 @@ the caller can try again. No text of ours holds a password.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from pgflowd.errors import Unreachable
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 PREPARE_AFTER = 5
+_NAMES_A_SERVER = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # variables of libpq
 _FAILED = re.compile(r"\A(connection (failed|is bad): )+")
 
 
@@ -147,7 +149,7 @@ def _reaching(url: str) -> Iterator[None]:
 
 
 def _remedy(url: str) -> str:
-    if url:
+    if url or os.environ.keys() & _NAMES_A_SERVER:
         return "see that it runs and that [database] url, or PGHOST and the like, are right"
     return "set [database] url, or PGHOST and the like, or serve one with `pgflowd dev`"
 

@@ -29,7 +29,7 @@ def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words
 
     assert ended.code == 69
     assert ended.err.startswith("E301  the database at the libpq default cannot be reached: ")
-    assert "run `pgflowd dev`" in ended.err
+    assert "serve one with `pgflowd dev`" in ended.err
 
 
 @pytest.mark.parametrize(

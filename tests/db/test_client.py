@@ -456,10 +456,14 @@ def test_a_database_that_does_not_come_back_in_time_is_told_as_a_timeout(client,
             client.wait(run_id, timeout=3)
         caught.append(told.value)
 
-    waiting = later(wait)
-    listens = "select from pg_stat_activity where query like 'listen%%' and datname = %s"
     name = conn.info.dbname
-    until(lambda: conn.execute(listens, (name,)).rowcount, within_s=20)
+    last = (
+        "select query_start from pg_stat_activity"
+        " where application_name = 'pgflowd client' and datname = %s"
+    )
+    before = conn.execute(last, (name,)).fetchone()
+    waiting = later(wait)
+    until(lambda: conn.execute(last, (name,)).fetchone() not in (before, None), within_s=20)
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"alter database {name} allow_connections false")
         hang_up(conn)
