@@ -44,9 +44,13 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text with everything replaced that is, or looks like, a secret."""
     for secret in sorted(_spellings(secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    text = _URL.sub(rf"\g<keep>{HIDDEN}@", text)
-    text = _QUERY.sub(rf"\g<keep>{HIDDEN}", text)
-    return _PAIR.sub(rf"\g<keep>{HIDDEN}", text)
+    if "@" in text:  # looked for first: most texts have none of these, and some are long
+        text = _URL.sub(rf"\g<keep>{HIDDEN}@", text)
+    if "=" in text:
+        text = _QUERY.sub(rf"\g<keep>{HIDDEN}", text)
+    if "=" in text or ":" in text:
+        text = _PAIR.sub(rf"\g<keep>{HIDDEN}", text)
+    return text
 
 
 def secrets_in(dsn: str) -> list[str]:

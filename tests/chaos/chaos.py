@@ -133,6 +133,7 @@ def _settle(world: World) -> None:
 def _stop(world: World) -> None:
     """All daemons end as asked; nothing is left of them."""
     for place in world.places:
+        until(place.listens, STOP_S)
         place.daemon.family()  # who they were is remembered
         place.daemon.process.terminate()
     for place in world.places:

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from chaos_world import RUNS, World
+from chaos_world import LEASE_S, RUNS, World
 from invariants import OF_ALL, OF_EACH_FLOW, OF_ORACLE
 from psycopg import sql
 
 from pgflowd.testing.until import until
 
-LEASE_S = 2.0
 KILL_GRACE_S = 0.5
 SPARE_S = 4.0  # for a machine that has more to do than it can
 AT_ANY_TIME = ("I2", "I3", "I4", "I8", "I9", "I10")

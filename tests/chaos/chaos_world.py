@@ -38,6 +38,7 @@ from pgflowd.testing.until import until
 
 HERE = Path(__file__).parent
 OPTIONS = {"max_wal_size": "128MB", "max_connections": "200", "log_min_messages": "warning"}
+LEASE_S = 3  # shorter than some freezes, and longer than a busy machine lets a worker wait
 PROFILE: dict[str, dict[str, Any]] = {
     "pgflowd": {"python_path": [str(HERE)]},
     "database": {"statement_timeout": "4s", "startup_wait": "1h"},
@@ -54,6 +55,7 @@ PROFILE: dict[str, dict[str, Any]] = {
         "backoff_max": "500ms",
         "hang_timeout": "8s",
     },
+    "recovery": {"lease": f"{LEASE_S}s"},
     "logging": {"level": "info"},
 }
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
