@@ -203,6 +203,16 @@ def test_a_starter_follows_its_run(as_role: As, shop: UUID) -> None:
     assert {state["step_slug"] for state in seen["steps"]} == {"items", "pack", "send"}
 
 
+def test_runs_of_a_flow_that_another_role_defined_can_be_started(
+    as_role: As, conn: Connection
+) -> None:
+    conn.execute(FLOW)  # as superuser, while pgflow_owner owns the functions
+
+    as_role("pgflow_starter").execute("select pgflow.start_flow_with_states('Shop', '[1]')")
+
+    assert as_role("pgflow_viewer").execute("select count(*) from pgflow.runs").fetchone() == (1,)
+
+
 def test_a_client_starts_and_awaits_as_starter_and_may_not_cancel(
     as_role: As, database: ScratchDatabase, shop: UUID
 ) -> None:

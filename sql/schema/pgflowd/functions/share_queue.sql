@@ -1,6 +1,7 @@
 -- share_queue(queue_name): lets the roles of sql/roles.sql use that queue, where it was run.
--- Workers do all that messages need, and only add to the archive; viewers read both. Somebody
--- else's queue is left alone.
+-- Workers do all that messages need, and only add to the archive; viewers read both. The owner
+-- of schema pgflow, with whose rights clients start runs, may use a queue that another role has
+-- made by defining a flow. Somebody else's queue is left alone.
 -- Called by: watch_queue, sql/install/grants.sql.   Locks: nothing but the tables' rights.
 create or replace function pgflowd.share_queue(queue_name text)
 returns void language plpgsql set search_path = '' as $$
@@ -9,12 +10,18 @@ declare
     'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'q')));
   archive regclass := pg_catalog.to_regclass(pg_catalog.format(
     'pgmq.%I', pgmq.format_table_name(share_queue.queue_name, 'a')));
+  owner oid := (select nspowner from pg_catalog.pg_namespace where nspname = 'pgflow');
 begin
-  if queue is null or pg_catalog.to_regrole('pgflow_worker') is null then
+  if queue is null or not (select pg_catalog.pg_has_role(class.relowner, 'usage')
+                             from pg_catalog.pg_class as class where class.oid = queue) then
     return;
-  elsif not pg_catalog.has_schema_privilege('pgflow_worker', 'pgflowd', 'usage')
-     or not (select pg_catalog.pg_has_role(class.relowner, 'usage')
-               from pg_catalog.pg_class as class where class.oid = queue)
+  end if;
+  if not pg_catalog.has_table_privilege(owner, queue, 'insert') then
+    execute pg_catalog.format('grant select, insert, update, delete on %s, %s to %s',
+                              queue, archive, owner::regrole);
+  end if;
+  if pg_catalog.to_regrole('pgflow_worker') is null
+     or not pg_catalog.has_schema_privilege('pgflow_worker', 'pgflowd', 'usage')
      or pg_catalog.has_table_privilege('pgflow_worker', queue, 'delete') then
     return;
   end if;
