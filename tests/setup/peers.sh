@@ -2,7 +2,8 @@
 # peers.sh: install what the tests talk to and PyPI does not have: other versions of PostgreSQL,
 # and the TypeScript client of the same database. Needs npm, which root gets installed, as are
 # systemd, which judges our units, with dbus, by which root alone talks to a systemd of its own,
-# and iproute2, with which root alone makes the machines of tests/machines.
+# and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
+# in the shells that are there, bash in any case; root gets zsh and fish installed.
 set -eu
 cd "$(dirname "$0")/../npm"
 
@@ -26,6 +27,10 @@ if ! command -v systemd-analyze >/dev/null ||
         echo "the tests of our units need systemd; run: sudo apt-get install systemd dbus" >&2
         exit 1
     fi
+fi
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
+    ! { command -v zsh && command -v fish; } >/dev/null; then
+    install zsh fish
 fi
 if ! command -v npm >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
