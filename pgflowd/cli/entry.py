@@ -2,16 +2,21 @@
 Entry: where the command `pgflowd` begins: Ctrl-C ends it quietly from here on.
 
 Importing the rest takes a moment, in which nobody could catch an interrupt. So it ends the
-process at once until `cli.main` is ready to handle it, and again when that is done.
+process at once until `cli.main` is ready to handle it, and again when that is done. One that
+came while Python was in a callback of its own, which drops exceptions, comes once more.
 """
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
+import sys
+import time
 from types import FrameType
 
 _INTERRUPTED = 130
+_SOON_S = 0.01  # later than the callback's end
 
 
 def quietly(number: int, frame: FrameType | None) -> None:
@@ -22,6 +27,19 @@ def on_interrupt(handler: signal._HANDLER) -> None:
     """Handle Ctrl-C so, unless whoever started us has it ignored, or it is handled otherwise."""
     if signal.getsignal(signal.SIGINT) in (quietly, signal.default_int_handler):
         signal.signal(signal.SIGINT, handler)
+
+
+def once_more(dropped: sys.UnraisableHookArgs) -> None:
+    """Interrupt again where an interrupt was dropped; as `sys.unraisablehook`."""
+    if issubclass(dropped.exc_type, KeyboardInterrupt):
+        _thread.start_new_thread(_interrupt_soon, ())
+    else:
+        sys.__unraisablehook__(dropped)
+
+
+def _interrupt_soon() -> None:
+    time.sleep(_SOON_S)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 on_interrupt(quietly)

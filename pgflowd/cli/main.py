@@ -36,7 +36,7 @@ from pathlib import Path
 import click
 
 from pgflowd.cli.app import App
-from pgflowd.cli.entry import on_interrupt, quietly
+from pgflowd.cli.entry import on_interrupt, once_more, quietly
 from pgflowd.cli.exits import Exit, exit_for
 from pgflowd.cli.frame import Entry, LazyGroup
 from pgflowd.cli.screen import tolerate_any_stream
@@ -87,6 +87,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line of this process and exit."""
     try:
+        sys.unraisablehook = once_more
         on_interrupt(signal.default_int_handler)
         code = run(sys.argv[1:])
     except KeyboardInterrupt:

@@ -18,19 +18,37 @@ open(os.environ["MARK"], "w").close()
 while True:
     time.sleep(0.01)
 """
+DEAF = """
+import os, time, weakref
+
+def callback(reference):
+    open(os.environ["MARK"], "w").close()
+    while True:
+        time.sleep(0.01)
+
+class Thing: pass
+
+thing = Thing()
+reference = weakref.ref(thing, callback)
+del thing
+while True:
+    time.sleep(0.01)
+"""
 COMMANDS = [
     [sys.executable, "-m", "pgflowd", "runs", "list"],
     [str(Path(sys.executable).with_name("pgflowd")), "runs", "list"],
 ]
 
 
-def begun(command: list[str], slow_module: str, directory: Path, **how: bool) -> subprocess.Popen:
+def begun(
+    command: list[str], slow_module: str, directory: Path, text: str = SLOW
+) -> subprocess.Popen[bytes]:
     """Start a command, in which an import of this module never ends; return when it has begun."""
-    (directory / f"{slow_module}.py").write_text(SLOW)
+    (directory / f"{slow_module}.py").write_text(text)
     mark = directory / "mark"
     environ = {**os.environ, "PYTHONPATH": str(directory), "MARK": str(mark)}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, cwd=directory, **how
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, cwd=directory
     )
     until(mark.exists, within_s=30)
     return process
@@ -40,6 +58,16 @@ def begun(command: list[str], slow_module: str, directory: Path, **how: bool) ->
 @pytest.mark.parametrize("module", ["click", "psycopg"])
 def test_ctrl_c_during_an_import_ends_it_quietly(command, module, tmp_path):
     process = begun(command, module, tmp_path)
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_ctrl_c_in_a_callback_which_drops_exceptions_ends_it_all_the_same(tmp_path):
+    """Python's import system has such callbacks, for one."""
+    process = begun(COMMANDS[0], "psycopg", tmp_path, DEAF)
 
     process.send_signal(signal.SIGINT)
 
