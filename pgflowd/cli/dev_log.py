@@ -20,6 +20,7 @@ from pgflowd.core.brief import short_id, spoken
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
 PATIENCE_S = 2.0
+_OURS = {"time", "level", "event", "process", "pid"}
 _WORDS = {"task.log", "task.output"}
 _ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
 _RUNS = {"run.started", "run.completed", "run.failed", "run.cancelled"}
@@ -54,11 +55,13 @@ def line_of(line: str) -> str | None:
     """A line of the log as it is shown, if it is."""
     try:
         record = json.loads(line)
-        event, at = record["event"], datetime.fromisoformat(record["time"])
-    except (ValueError, KeyError, TypeError):
+        if not record.keys() >= _OURS:  # a user's module may write JSON, too
+            return line
+        at = datetime.fromisoformat(record["time"]).astimezone()
+        text = _text(record["event"], record)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return line
-    text = _text(event, record)
-    return f"{at.astimezone():%H:%M:%S} {text}" if text else None
+    return f"{at:%H:%M:%S} {text}" if text else None
 
 
 def _text(event: str, record: dict[str, Any]) -> str | None:

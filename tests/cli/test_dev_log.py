@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from pgflowd.testing.until import until
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
 AT = "2026-01-15T05:29:00.123Z"
+OURS = {"time": AT, "process": "worker", "pid": 7}
 CLOCK = f"{datetime.fromisoformat(AT).astimezone():%H:%M:%S}"
 
 
 def shown(event: str, level: str = "info", **fields: Any) -> str | None:
-    return line_of(json.dumps({"time": AT, "level": level, "event": event, **fields}))
+    return line_of(json.dumps({**OURS, "level": level, "event": event, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,19 @@ def test_the_rest_is_for_those_who_ask_for_all(event):
 
 
 @pytest.mark.parametrize(
-    "line", ["Traceback: no record", "[1, 2]", "{}", '{"event": 1, "time": 2}']
+    "line",
+    [
+        "Traceback: no record",
+        "[1, 2]",
+        "{}",
+        '{"event": 1, "time": 2}',
+        "[" * 100_000,
+        json.dumps({"time": AT, "level": "warning", "event": "a module's own record"}),
+        json.dumps({**OURS, "level": "info", "event": ["x"]}),
+        json.dumps({**OURS, "level": ["x"], "event": "x"}),
+        json.dumps({**OURS, "level": "info", "event": "x", "time": "0001-01-01T00:00:00+14:00"}),
+    ],
+    ids=itemgetter(slice(60)),
 )
 def test_what_is_no_record_of_ours_is_shown_as_it_is(line):
     assert line_of(line) == line
