@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -147,7 +148,9 @@ class App:
             here = os.path.join(Path.cwd(), "")  # noqa: PTH118 - with the slash at its end
         except OSError:
             return text
-        return text.replace(here, "") if len(here) > 1 else text
+        if len(here) == 1:
+            return text
+        return re.sub(rf"(?<![\w./-]){re.escape(here)}", "", text)  # not within a longer path
 
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something is deleted. Without a terminal `--yes` must have been given."""

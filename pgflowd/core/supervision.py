@@ -118,8 +118,11 @@ def _is_taken_along(tree: Tree, child: Child) -> bool:
 def _end_of_root(turn: Turn, child: Child, exit: Exit) -> None:
     """Listener or sweeper ended unasked (rules 6, 13, 14, 20)."""
     if turn.tree.first and child.state is State.STARTING and not child.restarts:
-        turn.change(child, State.IDLE, settled=False)
-        turn.stop_all(78 if exit.kind is Kind.CANNOT else 1)
+        child = turn.change(child, State.IDLE, settled=False)
+        if exit.kind is Kind.CANNOT:  # it has said why
+            turn.stop_all(78)
+        else:
+            turn.give_up(child, "before the daemon was ready: ")
         return
     policy = turn.tree.policy
     if exit.kind is Kind.REPLACE and child.state is State.UP:

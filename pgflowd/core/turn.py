@@ -121,10 +121,10 @@ class Turn:
         self._cancel_waits(0)
         self.do(Announce("draining" if drain else "stopping"))
 
-    def give_up(self, child: Child) -> None:
-        """End with exit 1: restarting `child` would not help (rule 27)."""
+    def give_up(self, child: Child, when: str = "") -> None:
+        """End with exit 1: restarting `child` would not help (rules 6 and 27)."""
         reason = child.exits[-1] if child.exits else "unknown"
-        self.do(GaveUp(child.id, reason, child.exits))
+        self.do(GaveUp(child.id, f"{when}{reason}", child.exits))
         self.stop_all(1)
 
     def wind_down(self, position: int, delay_s: float) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import faulthandler
 import gc
 import importlib
+import logging
 import os
 import resource
 import signal
@@ -89,6 +90,7 @@ def _settle_in(name: str) -> None:
     """Have the rights and the title of a supervisor, and what all children will share."""
     for module in SHARED:
         importlib.import_module(module)
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we say ourselves what fails
     gc.collect()
     gc.freeze()  # nobody's collector looks at what is there, and so it stays shared
     setproctitle.setproctitle(f"{name}: supervisor")

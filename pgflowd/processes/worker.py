@@ -170,6 +170,7 @@ class _Worker:
         self._numbers.problems = self._entrance.warnings
         for warning in self._entrance.warnings:
             self._log.warning("worker.warning", code=warning.code, text=str(warning))
+        self._show_title()
         self._send(Ready(str(self._worker_id)))
         self._log.info("worker.started", zygote=self._hatched.zygote.pid)
         self._beat()

@@ -25,6 +25,7 @@ def kill(world: World, place: Place) -> str:
         found = place.processes(kind)
         if found and signalled(victim := world.chance.choice(found), signal.SIGKILL):
             place.killed = place.killed or kind == "supervisor"
+            place.hurt = place.hurt or kind in ("listener", "sweeper")
             done.append(f"{kind} {victim.pid}")
     return ", ".join(done)
 
@@ -37,6 +38,7 @@ def freeze(world: World, place: Place) -> str:
         return ""
     victim = world.chance.choice(found)
     world.freeze(place, victim, seconds)
+    place.hurt = place.hurt or kind in ("listener", "sweeper")
     return f"{kind} {victim.pid} for {seconds} s"
 
 

@@ -106,12 +106,11 @@ class Place:
             "CHAOS_CLOCK": str(self.clock),
             "PYTHONPATH": os.pathsep.join([str(HERE / "clock"), os.environ.get("PYTHONPATH", "")]),
         }
-        self.asked_to_end = False
-        self.killed = False
+        self.asked_to_end = self.killed = self.hurt = False
         self.daemon: Daemon = self.start()
 
     def start(self) -> Daemon:
-        self.asked_to_end = self.killed = False
+        self.asked_to_end = self.killed = self.hurt = False
         self.daemon = self.house.start(self.name, **PROFILE)
         return self.daemon
 
@@ -359,7 +358,8 @@ class World:
             code = place.daemon.process.poll()
             if code is None:
                 continue
-            expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end
+            unready = place.hurt and not place.daemon.events("supervisor.ready")  # rule 6
+            expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end + [1] * unready
             if code not in expected:
                 self.troubles.append(f"{place.name} ended by itself with {code}")
             self.say(f"{place.name} has ended with {code} and is started again")

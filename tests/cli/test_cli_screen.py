@@ -158,6 +158,7 @@ def test_files_below_the_current_directory_are_named_as_seen_from_there(tmp_path
     text = f"it was at {tmp_path}/flows/a.py:3, not {tmp_path}b/c.py"
 
     assert App().local(text) == f"it was at flows/a.py:3, not {tmp_path}b/c.py"
+    assert App().local(f"/other{tmp_path}/b.py") == f"/other{tmp_path}/b.py"
     monkeypatch.chdir("/")
     assert App().local(text) == text
 

@@ -133,6 +133,8 @@ def test_rule_6_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code)
     assert told(first) == ["stop worker a"]
     assert told(second) == ["stop listener"]
     assert third == [End(code)]
+    said = [action.reason for action in first if isinstance(action, GaveUp)]
+    assert said == ([f"before the daemon was ready: {exit.reason}"] if code == 1 else [])
 
 
 def test_rule_7_the_daemon_is_ready_when_its_last_child_is():

@@ -197,11 +197,9 @@ def test_row_12_an_idle_runner_that_dies_is_replaced_without_a_report(start_work
 
 def test_p11_rule_33_a_drain_lets_running_tasks_finish_and_claims_nothing(start_worker, tmp_path):
     worker = start_worker(TASKS, max_concurrency=2)
-    gate, begun = tmp_path / "gate", tmp_path / "begun"
-    task = {"until": str(gate), "touch": str(begun)}
-    running = worker.start_run([task, task])
-    until(begun.exists)
-    until(lambda: len(worker.outcomes(running)) == 2)
+    gate, begun = tmp_path / "gate", [tmp_path / "one", tmp_path / "two"]
+    running = worker.start_run([{"until": str(gate), "touch": str(each)} for each in begun])
+    until(lambda: all(each.exists() for each in begun))
 
     worker.send(Drain(10))
     until(lambda: not worker.processes("idle"))
