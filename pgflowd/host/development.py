@@ -43,8 +43,7 @@ def announced(root: Path, url: str) -> Iterator[None]:
 
 def forget_libpq() -> None:
     """Drop libpq's variables, which are meant for another database than that of `pgflowd dev`."""
-    ours = [name for name in os.environ if name.startswith("PG") and name.isalpha()]
-    for name in [name for name in ours if "PGFLOW" not in name]:
+    for name in [name for name in os.environ if name.startswith("PG") and name.isalpha()]:
         del os.environ[name]
 
 
