@@ -14,7 +14,7 @@ import load
 
 
 def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_holds():
-    seen = chaos.survive(random.SystemRandom().randrange(10**6), seconds=25, daemons=2)
+    seen = chaos.survive(random.SystemRandom().randrange(10**6), seconds=45, daemons=2)
 
     assert seen["runs"]["completed"] > 20, seen
 
