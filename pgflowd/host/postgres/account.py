@@ -104,7 +104,7 @@ def home_for(directory: Path, account: Account | None) -> Path:
             _move_elsewhere(directory)
     home = directory.resolve()
     if account and not account.may_enter(home):
-        if not home.exists():
+        if not home.exists() or account.may_enter(home):  # made anew meanwhile
             raise Removed
         raise Unreachable(
             f"the embedded PostgreSQL would run as user {account.uid}, who cannot enter {home}",
