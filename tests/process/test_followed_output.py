@@ -6,16 +6,13 @@ beside it.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from background import Background
 
 from pgflowd import Client
 from pgflowd.testing.until import until
@@ -43,37 +40,11 @@ def speak(run, ctx):
 """
 
 
-class Following:
-    """A command that follows a run, and the objects it has printed so far."""
-
-    def __init__(self, *args: str, cwd: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pgflowd", *args],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env={**os.environ, "PGFLOWD_CONFIG": ""},
-        )
-        self.lines: list[str] = []
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.lines]
+class Following(Background):
+    """A command that follows a run."""
 
     def texts(self, event: str = "task:output") -> list[str]:
-        return [one["text"] for one in self.told if one["event"] == event]
-
-    def ended(self) -> int:
-        code = self.process.wait(timeout=30)
-        self._thread.join(timeout=10)
-        return code
+        return [one["text"] for one in self.events if one["event"] == event]
 
 
 @pytest.fixture
@@ -81,7 +52,8 @@ def following(house, tmp_path):
     begun: list[Following] = []
 
     def follow(*args: str) -> Following:
-        begun.append(Following(*args, "--database-url", house.dsn, cwd=tmp_path))
+        url = ("--database-url", house.dsn)
+        begun.append(Following(*args, *url, cwd=tmp_path, env={"PGFLOWD_CONFIG": ""}))
         return begun[-1]
 
     yield follow
@@ -110,7 +82,7 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
     (tmp_path / "gate").touch()
 
     assert follower.ended() == 0
-    heard = [one for one in follower.told if one["event"] == "task:output"]
+    heard = [one for one in follower.events if one["event"] == "task:output"]
     assert {(one["stream"], one["level"], one["text"]) for one in heard[:3]} == {
         ("stdout", "info", "one \x1b[31mred\x1b[0m"),
         ("stderr", "info", "said aloud"),
@@ -119,7 +91,7 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
     assert [one["text"] for one in heard[3:]] == ["the same"] * 3 + ["last words"]
     assert {(one["step"], one["task"], one["attempt"]) for one in heard} == {("speak", 0, 1)}
     assert "hunter2" not in str(heard)
-    assert follower.told[-1]["event"] == "run:completed"
+    assert follower.events[-1]["event"] == "run:completed"
 
 
 def test_two_follow_a_run_that_goes_on_and_a_third_who_listens_gets_harmless_payloads(
@@ -128,11 +100,11 @@ def test_two_follow_a_run_that_goes_on_and_a_third_who_listens_gets_harmless_pay
     serve(house)
     first = start(house, tmp_path, following)
     until(lambda: len(first.texts()) == 3, within_s=20)
-    run_id = first.told[0]["run_id"]
+    run_id = first.events[0]["run_id"]
     with psycopg.connect(house.dsn, autocommit=True) as stranger:
         stranger.execute(f'listen "pgflow:run:{run_id}"')
         second = following("runs", "follow", "@last", "--json")
-        until(lambda: second.told, within_s=20)
+        until(lambda: second.events, within_s=20)
         (tmp_path / "gate").touch()
 
         assert first.ended() == second.ended() == 0
@@ -162,7 +134,7 @@ def test_nothing_is_sent_that_is_not_captured(house, tmp_path, following):
     (tmp_path / "gate").touch()
 
     assert follower.ended() == 0
-    assert [one["stream"] for one in follower.told if one["event"] == "task:output"] == ["log"]
+    assert [one["stream"] for one in follower.events if one["event"] == "task:output"] == ["log"]
 
 
 def test_while_nobody_follows_nothing_is_sent(house, tmp_path):
