@@ -23,7 +23,7 @@ from pgflowd.core.mind import (
 )
 from pgflowd.core.thought import Thought
 
-MOST_REPORTS = 200  # of one turn
+MOST_REPORTS = 200  # of one turn, and all that one call of the database takes
 BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
 # A worker without a lease has nothing to renew but its row, which counts as alive for 30 s. So it
 # beats three intervals apart, 15 s at most: idle it asks at most once in 10 s, fallback included.

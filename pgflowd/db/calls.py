@@ -21,7 +21,6 @@ from psycopg.rows import tuple_row
 from pgflowd.db.connection import translated
 
 A = TypeVar("A")
-B = TypeVar("B")
 Rows = Sequence[tuple[Any, ...]]
 SyncConnection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -51,18 +50,6 @@ async def run_async(conn: AsyncConnection, call: Call[A]) -> A:
             _leave_json_alone(cursor)
             await cursor.execute(call.sql.encode(), call.params)
             return call.read(await cursor.fetchall())
-
-
-def together(conn: SyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
-    """Perform both, in this order, in one round trip and one transaction."""
-    one, two = all_together(conn, [first, second])
-    return one, two
-
-
-async def together_async(conn: AsyncConnection, first: Call[A], second: Call[B]) -> tuple[A, B]:
-    """Do what `together` does, for those who await."""
-    one, two = await all_together_async(conn, [first, second])
-    return one, two
 
 
 def all_together(conn: SyncConnection, calls: Sequence[Call[Any]]) -> list[Any]:

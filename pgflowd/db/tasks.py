@@ -2,7 +2,7 @@
 Tasks: claiming work, keeping it, and reporting it, as calls of the functions in `pgflowd`.
 
 Each function here returns a `Call`, which `db.calls` performs: a worker reports what it
-finished and claims what is free by `together(conn, report(…), claim(…))`, one round trip and
+finished and claims what is free by `all_together(conn, [report(…), claim(…)])`, one round trip and
 one commit. A claim returns a token for each task, and every report must show it: whoever
 lost a task cannot finish it. Inputs and outputs are JSON as bytes, never parsed here.
 """

@@ -142,10 +142,9 @@ class Lines:
 
     async def _turn(self, action: on.Turn) -> on.Turned:
         conn = self._conns[on.MAIN]
-        calls: list[Call[Any]] = [
-            tasks.report([_said(each) for each in action.reports[at : at + tasks.MAX_REPORTS]])
-            for at in range(0, len(action.reports), tasks.MAX_REPORTS)
-        ]
+        calls: list[Call[Any]] = []
+        if action.reports:
+            calls.append(tasks.report([_said(each) for each in action.reports]))
         if action.about:
             calls.append(tasks.news(action.about))
         if action.wanted:
@@ -153,7 +152,7 @@ class Lines:
         answers = await all_together_async(conn, calls)
         taken = answers.pop() if action.wanted else []
         news = answers.pop() if action.about else []
-        return _turned([each for some in answers for each in some], taken, news)
+        return _turned(answers.pop() if action.reports else [], taken, news)
 
     async def _ask_due(self) -> on.NextDue:
         return on.NextDue(*await run_async(self._conns[on.MAIN], workers.next_due(self._queue)))

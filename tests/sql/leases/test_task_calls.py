@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from lease_house import House
 
-from pgflowd.db.calls import all_together, run, run_async, together, together_async
+from pgflowd.db.calls import all_together, all_together_async, run, run_async
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.tasks import (
     MAX_REPORTS,
@@ -57,7 +57,9 @@ def test_outputs_arrive_unchanged(own: House, output: bytes) -> None:
     worker = own.worker(flow)
     tasks = run(conn, claim(flow, worker, 5))
 
-    answers, (then,) = together(conn, report([done(tasks[0], output)]), claim(flow, worker, 5))
+    answers, (then,) = all_together(
+        conn, [report([done(tasks[0], output)]), claim(flow, worker, 5)]
+    )
 
     assert [answer.verdict for answer in answers] == ["completed"]
     assert then.input == b'{"a": ' + output + b"}"
@@ -70,7 +72,7 @@ def test_report_and_claim_are_one_transaction(own: House) -> None:
     (task,) = run(conn, claim(flow, own.worker(flow), 5))
 
     with pytest.raises(NotFound, match="there is no flow 'nobody_knows'"):
-        together(conn, report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5))
+        all_together(conn, [report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5)])
 
     assert own.task(run_id).status == "started"
     assert run(conn, complete(run_id, "a", 0, task.token, b"1")) == "completed"
@@ -161,7 +163,9 @@ def test_whoever_awaits_gets_the_same(own: House) -> None:
         conn = await connect_async(own.dsn)
         async with conn:
             (task,) = await run_async(conn, claim(flow, worker, 5))
-            answers, then = await together_async(conn, report([done(task)]), claim(flow, worker, 5))
+            answers, then = await all_together_async(
+                conn, [report([done(task)]), claim(flow, worker, 5)]
+            )
             return [answer.verdict for answer in answers], then
 
     verdicts, then = asyncio.run(work())
