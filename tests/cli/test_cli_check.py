@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from shop import MODULE, Background, on_a_terminal
+from background import Background
+from shop import MODULE, on_a_terminal
 
 from pgflowd.testing.until import until
 
