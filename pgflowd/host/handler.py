@@ -14,6 +14,7 @@ import faulthandler
 import inspect
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -51,12 +52,32 @@ class Caller:
         self._stop: Stop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._forking = threading.local()
 
     def catch_sigterm(self) -> None:
         """Be told of SIGTERM, after the stack was written to stderr."""
         signal.signal(signal.SIGTERM, self._terminated)
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             faulthandler.register(signal.SIGTERM, file=2, all_threads=True, chain=True)
+        os.register_at_fork(
+            before=self._hold_sigterm,
+            after_in_parent=self._release_sigterm,
+            after_in_child=self._leave_sigterm,
+        )
+
+    def _hold_sigterm(self) -> None:
+        """Python forgets the signals that a new process gets before it is itself."""
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+    def _release_sigterm(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+
+    def _leave_sigterm(self) -> None:
+        """What a handler forks can be terminated as any process, by a pool that it made for one."""
+        if signal.getsignal(signal.SIGTERM) == self._terminated:
+            faulthandler.unregister(signal.SIGTERM)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._release_sigterm()
 
     def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: Stop) -> Any:
         """Return what the handler returns, or raise what it raises."""

@@ -69,6 +69,7 @@ def _rage(world: World, seconds: float) -> None:
     end, next_fault, next_look = now() + seconds, now() + 1, now() + LOOK_S
     while now() < end:
         world.mend()
+        world.look_after_server()
         world.look_after_daemons()
         world.start_runs()
         if now() >= next_fault:
@@ -116,6 +117,7 @@ def _settle(world: World) -> None:
     world.look_after_daemons()
 
     def settled() -> bool:
+        world.look_after_server()
         world.look_after_daemons()
         try:
             return world.count_open() == 0

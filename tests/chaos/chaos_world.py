@@ -156,8 +156,7 @@ class World:
         self._next_start = 0.0
         self.disk: Path | None = None
         self.places: list[Place] = []
-        self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
-        self.server.__enter__()
+        self._start_server()
 
     def create(self, daemons: int) -> None:
         """Make the database, and start the daemons."""
@@ -250,14 +249,26 @@ class World:
         self.drop_line()
         if self.disk:
             self.resize(ROOM)  # recovery needs some
-        began, postmaster = now(), look(self.server.pid)
-        os.kill(self.server.pid, number)
-        until(lambda: is_gone(postmaster), 30)
+        began = now()
+        signalled(self._postmaster, number)
+        until(lambda: is_gone(self._postmaster), 30)
         rest(down_s)
         self.server.__exit__(None, None, None)
+        self._start_server()
+        self.windows.append(Window("", began, now() + 3))
+
+    def look_after_server(self) -> None:
+        """Start it again when it has given up: it cannot recover from a crash on a full disk."""
+        if is_gone(self._postmaster):
+            self.say("the server has ended by itself and is started again")
+            self.restart_server(signal.SIGQUIT, 0)
+
+    def _start_server(self) -> None:
         self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
         self.server.__enter__()
-        self.windows.append(Window("", began, now() + 3))
+        postmaster = look(self.server.pid)
+        assert postmaster is not None
+        self._postmaster = postmaster
 
     def crash_server(self) -> bool:
         """Kill a session of ours on the server, which then starts all over by itself."""

@@ -132,6 +132,7 @@ class RunningWorker:
     def output(self, run: str, within_s: float = 10.0) -> Any:
         """The output of a run once it has completed."""
         until(lambda: self.status(run) != "started", within_s)
+        assert self.status(run) == "completed", self.attempts(run)
         query = "select output from pgflow.runs where run_id = %s"
         return self.value(query, run)
 

@@ -331,6 +331,20 @@ def test_row_58_handlers_may_use_threads_processes_and_loops(start_worker):
     assert worker.output(run) == {"after": [2, 3, 4, 5, 6]}
 
 
+def test_a_process_that_a_handler_forks_is_terminated_as_any_other(start_worker):
+    body = """
+        import multiprocessing
+        sleeper = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        sleeper.start(); sleeper.terminate(); sleeper.join()
+        return sleeper.exitcode
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": -15}
+
+
 def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
     """Row 59."""
     body = """
