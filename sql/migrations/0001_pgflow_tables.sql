@@ -99,7 +99,7 @@ create table if not exists pgflow.runs (
   constraint failed_at_is_after_started_at check (failed_at is null or failed_at >= started_at),
   constraint completed_at_or_failed_at
     check (not (completed_at is not null and failed_at is not null))
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_runs_flow_slug on pgflow.runs (flow_slug, started_at desc);
 create index if not exists idx_runs_started_at on pgflow.runs (started_at desc);
@@ -152,7 +152,7 @@ create table if not exists pgflow.step_states (
     check ((case when completed_at is not null then 1 else 0 end
             + case when failed_at is not null then 1 else 0 end
             + case when skipped_at is not null then 1 else 0 end) <= 1)
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_step_states_flow_slug on pgflow.step_states (flow_slug, step_slug);
 
@@ -217,7 +217,7 @@ create table if not exists pgflow.step_tasks (
     check (failed_at is null or started_at is null or failed_at >= started_at),
   constraint completed_at_or_failed_at
     check (not (completed_at is not null and failed_at is not null))
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_step_tasks_message_id
   on pgflow.step_tasks (flow_slug, message_id);

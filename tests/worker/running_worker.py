@@ -139,6 +139,9 @@ class RunningWorker:
     def completed(self, run: str, within_s: float = 10.0) -> bool:
         return bool(until(lambda: self.status(run) == "completed", within_s))
 
+    def failed(self, run: str, within_s: float = 10.0) -> bool:
+        return bool(until(lambda: self.status(run) == "failed", within_s))
+
     def attempts(self, run: str) -> list[tuple[Any, ...]]:
         """Step, outcome, error_message of each attempt, the oldest first."""
         query = """

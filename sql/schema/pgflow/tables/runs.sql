@@ -21,7 +21,7 @@ create table if not exists pgflow.runs (
   constraint failed_at_is_after_started_at check (failed_at is null or failed_at >= started_at),
   constraint completed_at_or_failed_at
     check (not (completed_at is not null and failed_at is not null))
-) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_runs_flow_slug on pgflow.runs (flow_slug, started_at desc);
 create index if not exists idx_runs_started_at on pgflow.runs (started_at desc);

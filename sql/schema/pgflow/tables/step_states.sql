@@ -46,6 +46,6 @@ create table if not exists pgflow.step_states (
     check ((case when completed_at is not null then 1 else 0 end
             + case when failed_at is not null then 1 else 0 end
             + case when skipped_at is not null then 1 else 0 end) <= 1)
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_step_states_flow_slug on pgflow.step_states (flow_slug, step_slug);

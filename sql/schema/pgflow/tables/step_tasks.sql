@@ -45,7 +45,7 @@ create table if not exists pgflow.step_tasks (
     check (failed_at is null or started_at is null or failed_at >= started_at),
   constraint completed_at_or_failed_at
     check (not (completed_at is not null and failed_at is not null))
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05,
+) with (fillfactor = 35, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_step_tasks_message_id
   on pgflow.step_tasks (flow_slug, message_id);
