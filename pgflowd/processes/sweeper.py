@@ -2,19 +2,23 @@
 Sweeper: hands stalled tasks back to the queue, and gives up those that stalled too often.
 
 A task is stalled when its worker vanished without reporting an outcome. Every
-`recovery_interval` the sweeper asks the database to recover such tasks, and logs them. The
-tasks of a worker that the supervisor has buried are given back at once, and it is told when.
-After each connect it waits one `heartbeat_interval` first, so that living workers deliver what
-they kept. It keeps no state, so restarting it loses nothing; a database that is not there is no
-reason to end. Talks to `db.tasks`.
+`recovery_interval` the sweeper asks the database to recover such tasks, and logs them, and the
+runs that failed by it, of which notices tell. The tasks of a worker that the supervisor has
+buried are given back at once, and it is told when. After each connect it waits one
+`heartbeat_interval` first, so that living workers deliver what they kept. It keeps no state, so
+restarting it loses nothing; a database that is not there is no reason to end. Talks to `db.tasks`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections import deque
+from typing import Any
 from uuid import UUID
+
+import psycopg
 
 from pgflowd.core.messages import Dead, Ready, Released
 from pgflowd.core.settings import Settings
@@ -31,6 +35,7 @@ MOST = 500  # tasks per call
 MOST_ROUNDS = 20
 LOOK_AGAIN_S = (0.0, 1.2, 3.0)  # a dead worker's last statement may still hold its locks
 DAY_S = 86400.0
+FAILED = "PF011"  # the notice that a run has failed, since a task of it was given up
 
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
@@ -54,6 +59,7 @@ class Sweeper:
         self._is_ready = False
         self._pulse = Pulse()
         self._warned: set[str] = set()
+        self._failed: list[dict[str, Any]] = []  # runs, by the call under way
         post.numbers["interval_s"] = settings.recovery.recovery_interval_s
         post.numbers["recovered_24h"] = 0
         post.numbers["given_up_24h"] = 0
@@ -61,7 +67,7 @@ class Sweeper:
     def live(self) -> None:
         """Connect, sweep, and begin again when the connection is lost."""
         while True:
-            self._line.connected(self._pulse.look)
+            self._line.connected(self._prepare)
             if not self._is_ready:
                 self._post.say(Ready())
                 self._is_ready = True
@@ -70,6 +76,14 @@ class Sweeper:
                 self._work(time.monotonic() + self._settings.worker.heartbeat_interval_s)
             except LOST as error:
                 self._line.lost(error)
+
+    def _prepare(self, conn: psycopg.Connection[Any]) -> None:
+        conn.add_notice_handler(self._noticed)
+        self._pulse.look(conn)
+
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == FAILED:
+            self._failed.append(json.loads(notice.message_detail or "{}"))
 
     def _work(self, sweep_at: float) -> None:
         while True:
@@ -127,6 +141,7 @@ class Sweeper:
     def _ask(self, call: Call[Swept]) -> Swept:
         conn = self._line.conn
         assert conn is not None
+        self._failed.clear()  # what a call said that was rolled back did not happen
         with self._line.limited(conn):
             return run(conn, call)
 
@@ -137,6 +152,8 @@ class Sweeper:
             self._log.warning("sweeper.recovered", count=swept.recovered, **said)
         if swept.given_up:
             self._log.warning("sweeper.given_up", count=swept.given_up, code="E408", **said)
+        for failed in self._failed:
+            self._log.warning("run.failed", code="E408", **failed)
         now = time.monotonic()
         stalled = swept.recovered + swept.given_up
         if stalled:

@@ -86,10 +86,13 @@ def test_p20_what_was_given_back_three_times_is_failed_and_told(house, conn):
     daemon = serve(house)
 
     (record,) = daemon.until("sweeper.given_up")
+    (failed,) = daemon.until("run.failed")
 
     assert run_status(conn, given_up) == "failed"
     assert task(conn, given_up) == ("failed", "stalled, and was given back 3 times before")
     assert (record["level"], record["count"], record["code"]) == ("warning", 1, "E408")
+    assert (failed["level"], failed["run"], failed["flow"]) == ("warning", str(given_up), "short")
+    assert (failed["step"], failed["error"]) == ("work", task(conn, given_up)[1])
     until(lambda: daemon.ask()["sweeper"]["given_up_24h"] == 1)
     assert daemon.ask()["sweeper"]["recovered_24h"] == 0
 

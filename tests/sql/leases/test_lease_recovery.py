@@ -4,10 +4,11 @@ Recovery: what nobody works on any more is given back, unspent, and not for ever
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lease_house import House
+from lease_house import Connection, House
 
 
 def test_a_release_gives_the_attempt_back(house: House) -> None:
@@ -265,6 +266,43 @@ def test_a_sweep_of_the_dead_tells_what_it_gave_up(any_core: House) -> None:
         assert house.row("select * from pgflowd.sweep_dead(%s, 'killed')", worker) == expected
 
     assert house.run_status(run) == "failed"
+
+
+def notices(conn: Connection) -> list[tuple[str, str]]:
+    """What sweeps on this connection will say: state and detail."""
+    said: list[tuple[str, str]] = []
+    conn.add_notice_handler(lambda notice: said.append((notice.sqlstate, notice.message_detail)))
+    return said
+
+
+def test_a_notice_tells_which_run_a_sweep_has_failed(any_core: House) -> None:
+    house = any_core
+    house.set("crash_limit", 1)
+    flow = house.flow()
+    run = house.start(flow)
+    house.lapse(house.claim_one(flow, house.worker(flow)))
+    said = notices(house.conn)
+
+    assert house.sweep() == (0, 1)
+
+    ((state, detail),) = said
+    error = "stalled 1 times in a row, the last time because its lease lapsed"
+    told = {"run": str(run), "flow": flow, "step": "a", "error": error}
+    assert (state, json.loads(detail)) == ("PF011", told)
+
+
+def test_a_run_that_goes_on_without_what_was_given_up_is_not_told(own: House) -> None:
+    own.set("crash_limit", 1)
+    flow = own.flow()
+    own.do("update pgflow.steps set when_exhausted = 'skip' where flow_slug = %s", flow)
+    run = own.start(flow)
+    own.lapse(own.claim_one(flow, own.worker(flow)))
+    said = notices(own.conn)
+
+    assert own.sweep() == (0, 1)
+
+    assert own.run_status(run) == "completed"
+    assert said == []
 
 
 def test_what_upstreams_recovery_gave_up_is_failed(any_core: House) -> None:

@@ -1,11 +1,14 @@
 -- _give_up(run_id, step_slug, task_index, error_message): fail a started task for good, as if
 -- its last attempt had failed, and close its attempt as stalled (E408). False, and nothing
 -- done, when the run or one of its tasks is locked by somebody: the next sweep comes by.
--- The caller holds the lock of the task.
+-- The caller holds the lock of the task. If the run has failed by it, a notice, PF011, says which:
+-- its detail is an object with run, flow, step and error.
 -- Called by: _sweep_leased, _sweep_one.   Locks: see _hold_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
 returns boolean language plpgsql set search_path = '' as $$
+declare
+  failed pgflow.runs;
 begin
   if not pgflowd._hold_run(_give_up.run_id, 'started') then
     return false;
@@ -27,5 +30,13 @@ begin
    where attempt.run_id = _give_up.run_id and attempt.step_slug = _give_up.step_slug
      and attempt.task_index = _give_up.task_index and attempt.ended_at is null;
   perform pgflowd._forget(_give_up.run_id, _give_up.step_slug, _give_up.task_index);
+  select run.* into failed from pgflow.runs as run
+   where run.run_id = _give_up.run_id and run.status = 'failed';
+  if found then
+    raise notice 'a run has failed, since a task of it was given up'
+      using errcode = 'PF011', detail = jsonb_build_object(
+        'run', failed.run_id, 'flow', failed.flow_slug,
+        'step', _give_up.step_slug, 'error', _give_up.error_message)::text;
+  end if;
   return true;
 end $$;
