@@ -6,7 +6,8 @@ Errors: every one has a code, and says what happened, to which thing, and what t
     ├── FlowError        E2xx    a flow's definition is wrong
     ├── DatabaseError    E3xx    the database cannot be used as it is
     │   ├── Unreachable  E301    nobody answers
-    │   └── AccessDenied E305    a permission is missing
+    │   ├── AccessDenied E305    a permission is missing
+    │   └── OutOfReach   E302    no such version of the schema, or an older one
     ├── RunError         E4xx    something about a run or a task
     │   ├── OutputError  E403/4  a handler returned what cannot be stored
     │   ├── LeaseLost    E407    PF001: somebody else has the task now
@@ -186,6 +187,10 @@ class Unreachable(DatabaseError):
 
 class AccessDenied(DatabaseError):
     default_code = "E305"
+
+
+class OutOfReach(DatabaseError):
+    pass
 
 
 class RunError(PgflowdError):

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import click
 
-from pgflowd.errors import AccessDenied, Bug, PgflowdError, WaitTimeout
+from pgflowd.errors import AccessDenied, Bug, OutOfReach, PgflowdError, WaitTimeout
 
 
 class Exit(IntEnum):
@@ -57,6 +57,8 @@ def exit_for(error: PgflowdError) -> Exit:
     """Return the exit code that an error of ours leads to."""
     if isinstance(error, WaitTimeout):
         return Exit.TIMED_OUT
+    if isinstance(error, OutOfReach):
+        return Exit.USAGE
     if isinstance(error, AccessDenied):
         return Exit.DENIED
     if isinstance(error, Bug):

@@ -125,7 +125,7 @@ def test_wrong_usage_is_told(pgflowd, args):
 def test_a_version_that_is_not_there_is_told(pgflowd):
     ended = pgflowd("db", "sql", "--from", "99")
 
-    assert ended.code == 78
+    assert ended.code == 2
     assert "schema version 99 is out of reach" in ended.err
 
 

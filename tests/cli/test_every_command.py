@@ -127,7 +127,7 @@ FORMS = {
                           "stalled fail @last/website", "RUN/STEP#INDEX", on="stalled"),
     "db status": Forms("db status", "PostgreSQL", "server version needed", "db stats", "'status'"),
     "db migrate": Forms("db migrate --dry-run", "nothing was changed", "before after dry_run",
-                        "db migrate --to 99", "out of reach", 78),
+                        "db migrate --to 99", "out of reach"),
     "db sql": Forms("db sql", "create schema", "sql", "db sql rolls", "roles", on=""),
     "db verify": Forms("db verify", "as the last migrate left it", "problems",
                        "db verify x", "unexpected"),

@@ -18,7 +18,7 @@ from pgflowd.db.schema.judge import refuse_to_migrate
 from pgflowd.db.schema.plan import Plan
 from pgflowd.db.schema.state import Connection, State, read_state
 from pgflowd.db.sqlstate import NOT_THERE
-from pgflowd.errors import DatabaseError
+from pgflowd.errors import DatabaseError, OutOfReach
 
 NOT_NOW = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
 IN_THE_WAY = {"42P06", "42P07", "42710", "42723", "2BP01"}  # objects of others
@@ -97,7 +97,7 @@ def _plan(state: State, to: int | None) -> Plan:
 
 def _check_target(version: int, lowest: int) -> None:
     if not lowest <= version <= newest_version():
-        raise DatabaseError(
+        raise OutOfReach(
             f"schema version {version} is out of reach, which is {lowest} to {newest_version()}",
             next="pgflowd db status shows where the database is",
         )
