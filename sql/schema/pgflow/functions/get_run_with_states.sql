@@ -4,12 +4,14 @@
 -- so that a role which may read no table can follow its runs.
 -- Called by: clients, start_flow_with_states.   Locks: nothing.
 create or replace function pgflow.get_run_with_states(run_id uuid)
-returns jsonb language sql volatile security definer set search_path = '', pg_temp as $$
-  select jsonb_build_object(
-           'run', to_jsonb(run),
-           'steps', (select coalesce(jsonb_agg(to_jsonb(state)), '[]')
-                       from pgflow.step_states as state
-                      where state.run_id = run.run_id))
-    from pgflow.runs as run
-   where run.run_id = get_run_with_states.run_id;
-$$;
+returns jsonb language plpgsql volatile security definer set search_path = '', pg_temp as $$
+begin
+  return (
+    select jsonb_build_object(
+             'run', to_jsonb(run),
+             'steps', (select coalesce(jsonb_agg(to_jsonb(state)), '[]')
+                         from pgflow.step_states as state
+                        where state.run_id = run.run_id))
+      from pgflow.runs as run
+     where run.run_id = get_run_with_states.run_id);
+end $$;

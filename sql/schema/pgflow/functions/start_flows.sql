@@ -22,6 +22,7 @@ begin
          array_agg(step.deps_count order by step.step_index) as deps,
          array_agg(step.step_type order by step.step_index) as types,
          bool_or(step.deps_count = 0 and step.step_type = 'map') as root_maps,
+         bool_or(step.deps_count = 0 and step.opt_start_delay > 0) as delays,
          coalesce(bool_or(step.deps_count = 0
                           and (step.required_input_pattern is not null
                                or step.forbidden_input_pattern is not null)), false) as conditions
@@ -70,7 +71,12 @@ begin
   perform pgflow._send_run_events(new_ids);
   if started_runs is not null then
     perform pgflow._send_step_events(started_runs, started_steps);
-    perform pgflow._create_tasks(started_runs, started_steps);
+    if the.root_maps or the.delays then
+      perform pgflow._create_tasks(started_runs, started_steps);
+    else
+      perform pgflow._send_tasks(start_flows.flow_slug, 0, started_runs, started_steps,
+                                 array_fill(0, array[cardinality(started_runs)]));
+    end if;
   end if;
   foreach an_id in array coalesce(unsettled, '{}') loop
     if pgflow._settle_steps(an_id) then
