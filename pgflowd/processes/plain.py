@@ -127,19 +127,20 @@ class Line:
         self._url = url
         self._failures = 0
         self._was_up = False
+        self._was_refused = False  # what we asked for last; no reconnect mends that
 
     def connected(self, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         """Connect, however long it takes; say so when it does not work at once."""
+        if self._was_refused:
+            self._rest()
         while self.conn is None:
             try:
-                conn = self._connect()
-                with self.limited(conn):
-                    prepare(conn)
+                self.conn = self._connect()
+                with self.limited(self.conn):
+                    prepare(self.conn)
             except LOST as error:
                 self.lost(error)
                 self._rest()
-            else:
-                self.conn = conn
         server = self.conn.info.parameter_status("server_version") or ""
         self._tell("up", server=server.partition(" ")[0])
         if self._failures:
@@ -153,6 +154,7 @@ class Line:
         self.drop()
         self._failures += 1
         meaning, text = meaning_of(error)
+        self._was_refused = meaning not in ("again", "loud")
         self._tell("down", error=text)
         errors = self._post.numbers.setdefault("database_errors", {})
         errors[meaning] = errors.get(meaning, 0) + 1
@@ -194,8 +196,10 @@ class Line:
             return connect(url, name=self._name, limits=limits)
 
     def _rest(self) -> None:
+        """Wait before another try: longer and longer; long at once where a person has to act."""
         database = self._settings.database
-        least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
+        most_s = database.reconnect_max_s
+        least_s = most_s if self._was_refused else database.reconnect_min_s
         nap_s = reconnect_delay_s(self._failures, least_s, most_s, random.random())
         self._post.rest(time.monotonic() + nap_s)
 

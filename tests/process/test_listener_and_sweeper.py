@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 from daemon_house import marks
 from test_stop_and_reload import (  # noqa: F401  a fixture
@@ -162,6 +164,23 @@ def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(house, da
         until(lambda: connected(database) >= 4)
 
     assert daemon.pid_of("sweeper") == pid
+
+
+def test_a_sweeper_whose_calls_are_refused_tries_slowly(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    conn = database.connect()
+    conn.execute("alter function pgflowd.sweep_dead rename to not_here")
+    run_id = start_marked(house, database, s=0.5)
+    daemon.kill("alpha")
+
+    lost = daemon.until("sweeper.lost", count=4, level="error")
+    conn.execute("alter function pgflowd.not_here rename to sweep_dead")
+
+    times = [datetime.fromisoformat(record["time"]) for record in lost]
+    assert all(later - sooner > timedelta(seconds=0.4) for sooner, later in pairwise(times))
+    until(lambda: is_completed(database, run_id), 5 * 2)
+    assert daemon.events("child.restarted", child="sweeper") == []
 
 
 def test_the_sweeper_tells_how_the_database_is(house, database):
