@@ -109,7 +109,7 @@ def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
         reports = [
             tasks.Report(
                 task.run_id,
-                task.step_slug,
+                task.step,
                 task.task_index,
                 task.token,
                 "completed",

@@ -31,7 +31,3 @@ class Budget:
         """Return the budget after one more restart, and whether that one is allowed."""
         recent = tuple(at for at in self.spent if now - at <= self.period_s)
         return replace(self, spent=(*recent, now)), len(recent) < self.most
-
-    def renewed(self) -> Budget:
-        """Return the budget with nothing spent."""
-        return replace(self, spent=())

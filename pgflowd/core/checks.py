@@ -7,7 +7,7 @@ Nothing here raises: the findings are `Problem` values with the codes E2xx and W
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from pgflowd.core.dag import cycles
 from pgflowd.core.options import option_problems
@@ -37,23 +37,6 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *(problem for step in flow.steps for problem in _step_problems(flow, step)),
         *_repeated_steps(flow),
     ]
-
-
-def problems_among(flows: Iterable[FlowSpec]) -> list[Problem]:
-    """What is wrong between flows: the same slug twice, or equal but for case."""
-    seen: dict[str, FlowSpec] = {}
-    found = []
-    for flow in flows:
-        first = seen.setdefault(flow.slug.casefold(), flow)
-        if first is flow:
-            continue
-        if first.slug == flow.slug:
-            text = f"flow {flow.slug} is defined twice, first at {first.place}"
-            found.append(Problem("E213", text, flow.place))
-        else:
-            text = f"flows {first.slug} and {flow.slug} are equal but for case: one queue for two"
-            found.append(Problem("E207", text, flow.place, "rename one"))
-    return found
 
 
 def _step_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:

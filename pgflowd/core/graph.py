@@ -1,17 +1,16 @@
 """
 Graph: a flow, or a run of it, as a picture: for terminals, for mermaid, and as JSON.
 
-A graph is made of a shape (`graph_of`), dressed with the states of a run (`with_states`) and
-drawn. All forms go by one layout: a step stands in the column after its farthest dep. Where the
-picture is too wide for the terminal, `draw` lists the steps instead, one per line with its
-deps. No colour and no clock: whoever draws says how long things took.
+A graph is made of a shape (`graph_of`) or, with its states, of a run, and drawn. All forms go by
+one layout: a step stands in the column after its farthest dep. Where the picture is too wide for
+the terminal, `draw` lists the steps instead, one per line with its deps. No colour and no
+clock: whoever draws says how long things took.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.canvas import picture
@@ -67,11 +66,6 @@ def graph_of(shape: Mapping[str, Any]) -> Graph:
     )
 
 
-def with_states(graph: Graph, states: Mapping[str, Mapping[str, str]]) -> Graph:
-    """The graph with `status`, `detail` and `note` of the steps that have some."""
-    return Graph(tuple(_dressed(node, states.get(node.slug, {})) for node in graph.nodes))
-
-
 def draw(graph: Graph, *, width: int | None = None, utf8: bool = True) -> str:
     """Boxes and arrows; a list where `width` columns are too few."""
     boxes = [Box(node.slug, node.deps, _lines(node), node.note) for node in graph.nodes]
@@ -106,19 +100,6 @@ def as_json(graph: Graph) -> dict[str, Any]:
             entry["status"] = node.status
         nodes.append(entry)
     return {"nodes": nodes, "edges": [{"from": a, "to": b} for a, b in graph.edges]}
-
-
-def as_json_text(graph: Graph) -> str:
-    return json.dumps(as_json(graph), ensure_ascii=False)
-
-
-def _dressed(node: Node, state: Mapping[str, str]) -> Node:
-    return replace(
-        node,
-        status=state.get("status", node.status),
-        detail=state.get("detail", node.detail),
-        note=state.get("note", node.note),
-    )
 
 
 def _lines(node: Node) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ MOST_SIZE = "1GiB"  # PostgreSQL takes no larger value
 class Kind(Enum):
     """What a key holds."""
 
-    TEXT = "text"
     NAME = "name"
     PATH = "path"
     SECRET = "secret"
@@ -42,7 +41,7 @@ class Kind(Enum):
     @property
     def is_text(self) -> bool:
         """Whether env:, file: and cred: may stand for the value."""
-        return self in {Kind.TEXT, Kind.NAME, Kind.PATH, Kind.SECRET, Kind.CHOICE}
+        return self in {Kind.NAME, Kind.PATH, Kind.SECRET, Kind.CHOICE}
 
     @property
     def is_list(self) -> bool:
@@ -61,10 +60,6 @@ class Key:
     limits: tuple[str, str] = ("", "")  # low and high in words
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
-
-
-def text(default: str, doc: str) -> Any:
-    return _field(Key(Kind.TEXT, default, doc, may_be_empty=True), default)
 
 
 def name(default: str, doc: str) -> Any:

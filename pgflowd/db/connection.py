@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -26,7 +26,7 @@ from pgflowd.db.sqlstate import error_for
 from pgflowd.errors import Unreachable
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
-PREPARE_AFTER = 5
+Guard = Callable[[psycopg.Connection[Any]], AbstractContextManager[object]]
 _NAMES_A_SERVER = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # variables of libpq
 _FAILED = re.compile(r"\A(connection (failed|is bad): )+")
 
@@ -53,16 +53,20 @@ def connect(
     limits: Limits = DEFAULT_LIMITS,
     pooled: bool = False,
     autocommit: bool = True,
+    guard: Guard = nullcontext,
 ) -> psycopg.Connection[Any]:
     """Open a connection; raise Unreachable when nobody answers.
 
     An empty URL means the libpq environment. `pooled` says that a transaction pooler stands
     between, where session settings and prepared statements would end up with others. One that
     nobody told of is noticed: it gives its clients another process id than the server has.
+    `guard` ends our first question when it takes too long, as at a pooler without a server.
     """
     with _reaching(url):
         conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)
-        if pooled or not conn.execute(_SETTINGS, _settings(limits, conn)).fetchone():
+        with guard(conn):
+            is_direct = not pooled and conn.execute(_SETTINGS, _settings(limits, conn)).fetchone()
+        if not is_direct:
             conn.prepare_threshold = None
         conn.autocommit = autocommit
     return conn

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -23,31 +22,10 @@ MAX_REPORTS = 200  # in one call
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedTask:
-    """A task in our hands: where it belongs, its input, and the lease on it."""
-
-    flow_slug: str
-    run_id: UUID
-    step_slug: str
-    task_index: int
-    token: int
-    attempt: int
-    max_attempts: int
-    timeout_s: int
-    lease_until: datetime
-    msg_id: int
-    input: bytes
-    flow_input: bytes | None  # the run's, for a root step that is no map
-    waited_s: (
-        float | None
-    )  # since it could be claimed; None of later attempts, and on foreign cores
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """What became of an attempt. `outcome`: completed, failed, timed_out, crashed, released."""
 
-    run_id: UUID
+    run_id: str
     step_slug: str
     task_index: int
     token: int
@@ -115,17 +93,10 @@ class Swept:
 
 def claim(
     flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
-) -> Call[list[ClaimedTask]]:
-    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not beat."""
-    return Call(_CLAIM, (flow_slug, worker_id, max_tasks, lease_s), _claimed)
-
-
-def take(
-    flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
 ) -> Call[list[Task]]:
-    """Do what `claim` does, and return no more than a worker's loop needs."""
+    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not beat."""
     params = (flow_slug, worker_id, max_tasks, lease_s)
-    return Call(_TAKE, params, lambda rows: [Task(*row) for row in rows])
+    return Call(_CLAIM, params, lambda rows: [Task(*row) for row in rows])
 
 
 def report(reports: Sequence[Report]) -> Call[list[Answer]]:
@@ -168,33 +139,9 @@ def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Call[Swept]:
     return Call(_SWEEP, (stale_threshold_s, max_tasks), _swept)
 
 
-def complete(run_id: UUID, step_slug: str, task_index: int, token: int, output: bytes) -> Call[str]:
-    """Report one task completed; returns the verdict, raises LeaseLost."""
-    params = (run_id, step_slug, task_index, token, output.decode())
-    return Call("select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)", params, only)
-
-
-def fail(
-    run_id: UUID, step_slug: str, task_index: int, token: int, error_message: str
-) -> Call[str]:
-    """Report one attempt failed; returns the verdict, raises LeaseLost."""
-    params = (run_id, step_slug, task_index, token, error_message)
-    return Call("select pgflowd.fail(%s, %s, %s, %s, %s)", params, only)
-
-
-def release(run_id: UUID, step_slug: str, task_index: int, token: int) -> Call[str]:
-    """Give one task back unspent; returns the verdict, raises LeaseLost."""
-    params = (run_id, step_slug, task_index, token)
-    return Call("select pgflowd.release(%s, %s, %s, %s)", params, only)
-
-
 def _array(ids: Sequence[str]) -> str:
     """Write ids as an array at once; there may be thousands."""
     return f"{{{','.join(ids)}}}"
-
-
-def _claimed(rows: Rows) -> list[ClaimedTask]:
-    return [ClaimedTask(*row) for row in rows]
 
 
 def _swept(rows: Rows) -> Swept:
@@ -210,7 +157,7 @@ def _element(one: Report) -> dict[str, Any]:
         "exit_signal": one.exit_signal,
     }
     said = {
-        "run_id": str(one.run_id),
+        "run_id": one.run_id,
         "step_slug": one.step_slug,
         "task_index": one.task_index,
         "token": one.token,
@@ -226,11 +173,6 @@ def _element(one: Report) -> dict[str, Any]:
 
 
 _CLAIM = """
-select flow_slug, run_id, step_slug, task_index, token, attempt, max_attempts, timeout,
-       lease_until, msg_id, input, flow_input, waited_s
-  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
-"""
-_TAKE = """
 select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input,
        flow_input, waited_s
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))

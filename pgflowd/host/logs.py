@@ -36,7 +36,6 @@ class Sink:
     number: int  # the descriptor that children must keep
     level: int
     keys: tuple[str, ...]
-    payloads: bool
     secrets: set[str] = field(default_factory=set)
     dropped: int = 0
 
@@ -56,11 +55,6 @@ class Log:
         return self._sink.number
 
     @property
-    def shows_payloads(self) -> bool:
-        """Whether inputs and outputs may be logged."""
-        return self._sink.payloads
-
-    @property
     def dropped(self) -> int:
         """How many records found no room and have not been told of yet."""
         return self._sink.dropped
@@ -69,14 +63,10 @@ class Log:
         """Follow other settings; the format stays."""
         self._sink.level = LEVELS[settings.level]
         self._sink.keys = settings.redact
-        self._sink.payloads = settings.payloads
 
     def hide(self, secrets: Iterable[str]) -> None:
         """Never show these texts."""
         self._sink.secrets.update(secret for secret in secrets if secret)
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self.write("debug", event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:
         self.write("info", event, **fields)
@@ -120,7 +110,7 @@ def open_log(settings: Logging, *, process: str, **fields: Any) -> Log:
         write, number = _to_descriptor(2)
         render = as_text if form == "text" else as_json
     level = LEVELS[settings.level]
-    sink = Sink(write, render, number, level, settings.redact, settings.payloads)
+    sink = Sink(write, render, number, level, settings.redact)
     return Log(sink, {"process": process, **fields})
 
 

@@ -46,7 +46,7 @@ from pgflowd.host.mailbox import Mailbox
 from pgflowd.host.runner_link import RunnerLink
 from pgflowd.host.spawn import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.tree import children, kill_tree, reap
-from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT
+from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
 from pgflowd.processes.worker_audience import Audience
 from pgflowd.processes.worker_entrance import Entrance
 from pgflowd.processes.worker_lines import Lines
@@ -228,7 +228,7 @@ class _Worker:
         self._left = action
         if action.failure is not None:
             self._send(Failed(*action.failure))
-        elif action.code == 10:
+        elif action.code == EXIT_REPLACE:
             self._send(Leaving(action.why))
         self._log.info("worker.stopped", code=action.code, reason=action.why or None)
 

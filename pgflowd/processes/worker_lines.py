@@ -15,7 +15,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -148,7 +148,7 @@ class Lines:
         if action.about:
             calls.append(tasks.news(action.about))
         if action.wanted:
-            calls.append(tasks.take(self._flow, self._worker_id, action.wanted, self._lease_s))
+            calls.append(tasks.claim(self._flow, self._worker_id, action.wanted, self._lease_s))
         answers = await all_together_async(conn, calls)
         taken = answers.pop() if action.wanted else []
         news = answers.pop() if action.about else []
@@ -219,7 +219,7 @@ class Lines:
 def _said(report: Report) -> tasks.Report:
     task = report.task
     return tasks.Report(
-        cast(UUID, task.run_id),  # its text will do, and is there already
+        task.run_id,
         task.step,
         task.task_index,
         task.token,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Graph, Node, as_json, draw, mermaid, with_states
+from pgflowd.core.graph import Graph, Node, as_json, draw, mermaid
 from pgflowd.core.layout import Cell, Net
 
 WAYS = {  # from a sign, where a line may go on
@@ -26,15 +26,14 @@ def graph(*steps: str) -> Graph:
 
 
 def dressed() -> Graph:
-    flow = graph("website", "sentiment < website", "summary < website", "save < sentiment summary")
-    return with_states(
-        flow,
-        {
-            "website": {"status": "completed", "detail": "0.30s"},
-            "sentiment": {"status": "completed", "detail": "0.09s"},
-            "summary": {"status": "started", "detail": "1s  2/3", "note": "attempt 2 of 3"},
-            "save": {"status": "created"},
-        },
+    both = ("sentiment", "summary")
+    return Graph(
+        (
+            Node("website", status="completed", detail="0.30s"),
+            Node("sentiment", ("website",), status="completed", detail="0.09s"),
+            Node("summary", ("website",), False, "started", "1s  2/3", "attempt 2 of 3"),
+            Node("save", both, status="created"),
+        )
     )
 
 

@@ -11,28 +11,25 @@ from collections.abc import Callable
 import pytest
 from lease_house import House
 
+from pgflowd.core.mind import Task
 from pgflowd.db.calls import all_together, all_together_async, run, run_async
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.tasks import (
     MAX_REPORTS,
-    ClaimedTask,
     Report,
     Swept,
     claim,
-    complete,
-    fail,
     heartbeat,
-    release,
     report,
     sweep,
     sweep_dead,
 )
-from pgflowd.errors import LeaseLost, NotFound
+from pgflowd.errors import NotFound
 
 
-def done(task: ClaimedTask, output: bytes = b"1") -> Report:
+def done(task: Task, output: bytes = b"1") -> Report:
     return Report(
-        task.run_id, task.step_slug, task.task_index, task.token, "completed", output, cpu_s=0.5
+        task.run_id, task.step, task.task_index, task.token, "completed", output, cpu_s=0.5
     )
 
 
@@ -75,7 +72,7 @@ def test_report_and_claim_are_one_transaction(own: House) -> None:
         all_together(conn, [report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5)])
 
     assert own.task(run_id).status == "started"
-    assert run(conn, complete(run_id, "a", 0, task.token, b"1")) == "completed"
+    assert [answer.verdict for answer in run(conn, report([done(task)]))] == ["completed"]
 
 
 def test_many_reports_go_in_one_trip(own: House) -> None:
@@ -107,11 +104,11 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
     ]
 
     reports = [
-        one(task.run_id, task.step_slug, task.task_index, task.token)
+        one(task.run_id, task.step, task.task_index, task.token)
         for one, task in zip(make[1:], tasks[1:], strict=True)
     ]
     first = tasks[0]
-    last = make[0](first.run_id, first.step_slug, first.task_index, first.token)
+    last = make[0](first.run_id, first.step, first.task_index, first.token)
 
     assert [answer.verdict for answer in run(conn, report(reports))] == ["queued"] * 3
     assert [answer.verdict for answer in run(conn, report([last]))] == ["failed"]
@@ -122,22 +119,6 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
         ("crashed", 9, 7),
         ("released", None, None),
     ]
-
-
-def test_single_reports_raise_what_has_a_meaning(own: House) -> None:
-    flow = own.flow()
-    run_id = own.start(flow)
-    conn = connect(own.dsn)
-    worker = own.worker(flow)
-    (task,) = run(conn, claim(flow, worker, 1))
-
-    assert run(conn, release(run_id, "a", 0, task.token)) == "queued"
-    with pytest.raises(LeaseLost, match=f"token {task.token} holds no live lease"):
-        run(conn, complete(run_id, "a", 0, task.token, b"1"))
-    (task,) = run(conn, claim(flow, worker, 1))
-    assert run(conn, fail(run_id, "a", 0, task.token, "boom")) == "queued"
-    with pytest.raises(NotFound, match="there is no task x#0"):
-        run(conn, release(run_id, "x", 0, task.token))
 
 
 def test_beats_and_recoveries(own: House) -> None:
@@ -159,7 +140,7 @@ def test_whoever_awaits_gets_the_same(own: House) -> None:
     own.start(flow)
     worker = own.worker(flow)
 
-    async def work() -> tuple[list[str], list[ClaimedTask]]:
+    async def work() -> tuple[list[str], list[Task]]:
         conn = await connect_async(own.dsn)
         async with conn:
             (task,) = await run_async(conn, claim(flow, worker, 5))

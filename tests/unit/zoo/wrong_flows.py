@@ -143,10 +143,6 @@ def reserved(run): ...
 def send(item): ...
 
 
-analyze = Flow("Analyze")
-analyse_again = Flow("analyze")
-analyse_once_more = Flow("Analyze")
-
 habits = Flow("import-orders")  # what one writes who comes from elsewhere
 
 
@@ -196,4 +192,3 @@ last_reminder = job("last_reminder")(reminder)
 
 FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow]
 FLOWS += [last_reminder.flow]
-TWINS = [analyze, analyse_again, analyse_once_more]
