@@ -122,8 +122,9 @@ def test_row_43_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(star
 
 
 STACK_OVERFLOW = """
-        import ctypes
-        sys.setrecursionlimit(10**9)
+        import ctypes, resource
+        most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        resource.setrlimit(resource.RLIMIT_STACK, (2**16, most))  # before Python would notice
         deeper = ctypes.CFUNCTYPE(None)(lambda: deeper())
         deeper()
 """
