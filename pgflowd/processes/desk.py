@@ -107,8 +107,8 @@ class Desk:
         vitals = self._supervisor.vitals
         vitals.reloads["done"] = vitals.reloads.get("done", 0) + 1
         self._log.info("supervisor.reloaded", **said)
-        warnings = [shown(problem) for problem in vitals.warnings]
-        self._supervisor.reception.answer_reload({**said, "problems": warnings})
+        problems = [shown(problem) for problem in vitals.answer]
+        self._supervisor.reception.answer_reload({**said, "problems": problems})
         self._reload_is_over()
 
     def refused(self, problems: Sequence[Problem]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pgflowd.core.lifecycle import Phase
+from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.messages import Found
 from pgflowd.core.reloading import (
     Broken,
@@ -24,6 +24,7 @@ from pgflowd.core.reloading import (
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.tree import Tree
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes.children import policy_of, root_specs, worker_spec
 from pgflowd.processes.offspring import Process
@@ -46,6 +47,7 @@ class Renewal:
         self._only = only
         self._survey: Survey | None = None
         self._next_settings = supervisor.settings
+        self._warnings: list[Problem] = []  # of the file that was read last
 
     @property
     def due(self) -> float | None:
@@ -93,7 +95,7 @@ class Renewal:
         old = self._supervisor.settings
         text = "changed, and needs a restart of the daemon"
         changed = needs_restart(old, new)
-        self._supervisor.vitals.warnings = [Problem("E113", f"{key} {text}") for key in changed]
+        self._warnings = [Problem("E113", f"{key} {text}") for key in changed]
         return replace(
             new,
             database=old.database,
@@ -115,6 +117,10 @@ class Renewal:
             return
         for problem in problems:
             self._supervisor.desk.complain(problem)
+        errors = [problem for problem in problems if not problem.is_warning]
+        vitals = self._supervisor.vitals
+        vitals.warnings = self._warnings + _kept_as_they_were(self._supervisor.tree, broken)
+        vitals.answer = self._warnings + errors
         self._apply(self._next_settings, flows, broken)
 
     def _apply(self, settings: Settings, flows: Sequence[Served], broken: Sequence[Broken]) -> None:
@@ -133,10 +139,29 @@ class Renewal:
         for problem in problems:
             supervisor.desk.complain(problem)
         supervisor.desk.refused(problems)
+        supervisor.vitals.warnings = [_refused(problem) for problem in problems]
         if supervisor.tree.phase is Phase.DISCOVERING:
             supervisor.code = CANNOT
         else:
             supervisor.do(on_reload_refused(supervisor.tree, supervisor.now()))
+
+
+def _refused(problem: Problem) -> Problem:
+    """What the status says of a reload that changed nothing."""
+    text = f"a reload was refused: {problem.place or ''} {problem.text}".replace("  ", " ")
+    return Problem(problem.code, text, None, problem.next or "pgflowd reload")
+
+
+def _kept_as_they_were(tree: Tree, broken: Sequence[Broken]) -> list[Problem]:
+    """Entries whose worker runs on, with code that is no more; the others' are parked."""
+    idle = {State.PARKED, State.DISABLED}
+    running = {each.spec.entry for each in tree.workers if each.state not in idle}
+    text = "is broken, and its worker has the old code until it ends"
+    return [
+        Problem(each.code, f"{each.entry} {text}: {each.text}", None, "pgflowd reload")
+        for each in broken
+        if each.entry in running
+    ]
 
 
 def _strangers(

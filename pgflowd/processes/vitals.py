@@ -26,7 +26,8 @@ class Vitals:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self.started = time.time()
-        self.warnings: list[Problem] = []
+        self.warnings: list[Problem] = []  # of the last reload, until the next
+        self.answer: list[Problem] = []  # to who asked for it: what was wrong then
         self.restarts: dict[tuple[str, str], int] = {}  # by child and kind of reason
         self.reloads: dict[str, int] = {}
         self._supervisor = supervisor

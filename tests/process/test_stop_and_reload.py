@@ -530,15 +530,34 @@ def test_rule_43_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker
 
     daemon.config.write_text(good.replace("[worker]", "[worker]\nmax_concurency = 3"))
     refused = daemon.ask("reload")
+    after_refusal = daemon.ask()["problems"][-1]
     daemon.config.write_text(good)
     house.module("flow_alpha", "import no_such_module\n")
     daemon.send(signal.SIGHUP)
     reloaded = daemon.until("supervisor.reloaded")
+    after_break = daemon.ask()["problems"][-1]
 
     assert [problem["code"] for problem in refused["problems"]] == ["E102"]
     assert daemon.events("supervisor.problem", code="E102")
+    assert after_refusal["code"] == "E102" and ".toml:" in after_refusal["text"]
     assert reloaded[0]["broken"] == ["flow_alpha"]
+    assert after_break["code"] == "E210" and "the old code until it ends" in after_break["text"]
     assert daemon.pids() == before
+
+
+def test_rule_43_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, database):
+    house.flow("alpha")
+    daemon = house.serve()
+    good = (house.directory / "flow_alpha.py").read_text()
+    house.module("flow_alpha", "import no_such_module\n")
+
+    told = daemon.command("reload")
+    house.module("flow_alpha", good)
+    mended = daemon.command("reload")
+
+    assert told.returncode == 1 and mended.returncode == 0
+    assert "E210" in told.stderr and "no_such_module" in told.stderr
+    assert "E210" not in [problem["code"] for problem in daemon.ask()["problems"]]
 
 
 def test_rule_44_what_needs_a_restart_is_told(house, database):
