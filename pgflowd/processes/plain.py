@@ -193,7 +193,7 @@ class Line:
             tcp_user_s=database.tcp_user_timeout_s,
         )
         with self._post.interruptible():
-            return connect(url, name=self._name, limits=limits)
+            return connect(url, name=self._name, limits=limits, guard=self.limited)
 
     def _rest(self) -> None:
         """Wait before another try: longer and longer; long at once where a person has to act."""

@@ -39,6 +39,8 @@ class Entrance:
         self._served, self._hatched, self._worker_id = served, hatched, worker_id
         self.warnings: tuple[Problem, ...] = ()
         self._stop = asyncio.Event()
+        database = settings.database
+        self._limit_s = database.connect_timeout_s + database.statement_timeout_s + CALL_EXTRA_S
 
     def stop(self) -> None:
         """End the waiting, if there is any."""
@@ -70,7 +72,8 @@ class Entrance:
     async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> Entered:
         loop = asyncio.get_running_loop()
         arguments = (self._served, self._hatched.shape, self._worker_id)
-        entered = await loop.run_in_executor(helper, enter, self._settings, *arguments)
+        entering = loop.run_in_executor(helper, enter, self._settings, *arguments)
+        entered = await asyncio.wait_for(entering, self._limit_s)
         await lines.open()
         return entered
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from test_supervisor import is_completed, start_run
 from transaction_pooler import TransactionPooler
@@ -42,3 +43,24 @@ def test_a_listener_behind_a_transaction_pooler_says_so_and_polls(house, databas
     assert daemon.events("listener.deaf", code="W314")
     assert daemon.events("worker.error") == []
     assert daemon.events("child.restarted") == []
+
+
+@pytest.mark.parametrize("who", ["listener", "worker"])
+def test_rule_5_a_pooler_that_has_no_session_for_us_is_waited_for(house, database, pooler, who):
+    """Row 82."""
+    house.flow("alpha", attempts=1)
+    holders = [psycopg.connect(pooler.url) for _ in range(pooler.sessions)]
+    for holder in holders:
+        holder.execute("select 1")  # and no commit
+    limits = {"connect_timeout": "1s", "statement_timeout": "1s"}
+    past = {"listen_url": database.dsn} if who == "worker" else {}
+    daemon = house.start(
+        database={"url": pooler.url, **past, **limits}, supervisor={"start_timeout": "6s"}
+    )
+
+    daemon.until("listener.lost" if who == "listener" else "worker.error", within_s=12)
+    for holder in holders:
+        holder.close()
+
+    daemon.until("supervisor.ready", within_s=12)
+    assert daemon.events("child.restarted") == daemon.events("child.killed") == []

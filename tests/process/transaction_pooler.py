@@ -34,7 +34,7 @@ class TransactionPooler:
         self._parts = conninfo_to_dict(dsn)
         self._free: queue.Queue[Messages] = queue.Queue()
         self._everybody: list[socket.socket] = []
-        self.turns = 0
+        self.sessions, self.turns = sessions, 0
         for _ in range(sessions):
             self._greeting = self._log_in()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -95,7 +95,11 @@ class TransactionPooler:
                     break
                 server = self._free.get(timeout=30)
                 self.turns += 1
-                Turn(client, server).play(first)
+                try:
+                    Turn(client, server).play(first)
+                except (OSError, EOFError):  # the client has gone in the middle of its turn
+                    self._log_in()
+                    raise
                 self._free.put(server)
         client.line.close()
 
