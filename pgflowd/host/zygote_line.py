@@ -25,7 +25,7 @@ from pgflowd.core.plainjson import dumps, loads
 from pgflowd.host.spawn import close_all_but, hide_memory, reset_handlers, set_death_signal
 
 LARGEST = 64 * 1024
-PART = 32 * 1024  # of a text that may be longer than a message
+PART = LARGEST // 5  # characters, up to four bytes each, of a text that may be longer
 MOST_DESCRIPTORS = 3
 
 _fork = multiprocess.get_context("fork")

@@ -3,23 +3,28 @@ Discovery: imports one entry of the config, tells which flows are in it, and end
 
 The supervisor, which never imports user code, starts one for each entry, so no module can hide
 the others or spoil their imports (rule 3). It says one Found for each flow, or one with all
-errors, each with file and line. It never asks the database. A module that dies or takes too
-long is the supervisor's business.
+errors, each with file and line, as many as a message holds. It never asks the database. A module
+that dies or takes too long is the supervisor's business.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
-from pgflowd.core.messages import Found
+from pgflowd.core.brief import cut
+from pgflowd.core.messages import LARGEST, Found, encode
 from pgflowd.core.settings import Settings
 from pgflowd.errors import FlowError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.loading import fingerprint, load, prepare, secret_variables
+
+MOST_TOLD = 40  # problems of a flow, or of an entry; `pgflowd check` tells them all
+MOST_CHARS = 1000  # of the text of one
 
 
 def main(channel: Channel, settings: Settings, log: Log, entry: str) -> int:
@@ -43,16 +48,23 @@ def look_into(entry: str) -> list[Found]:
         return [_wrong(entry, problems)]
     module = entry.partition(":")[0]
     return [
-        Found(
-            entry,
-            slug=flow.slug,
-            module=module,
-            fingerprint=fingerprint(flow, before),
-            problems=[asdict(problem) for problem in flow.check()],
-        )
+        _fitting(Found(entry, flow.slug, module, fingerprint(flow, before), _told(flow.check())))
         for flow in flows
     ]
 
 
 def _wrong(entry: str, problems: Iterable[Problem]) -> Found:
-    return Found(entry, problems=[asdict(problem) for problem in problems][:40])
+    return _fitting(Found(entry, problems=_told(problems)))
+
+
+def _told(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    """The problems as a message has them, errors first."""
+    listed = sorted(problems, key=lambda problem: problem.is_warning)[:MOST_TOLD]
+    return [asdict(replace(each, text=cut(each.text, MOST_CHARS))) for each in listed]
+
+
+def _fitting(found: Found) -> Found:
+    """The finding with no more problems than there is room for in a message."""
+    while len(encode(found)) > LARGEST:
+        found = replace(found, problems=found.problems[: len(found.problems) // 2])
+    return found

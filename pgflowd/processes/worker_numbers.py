@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pgflowd.core import happenings as on
+from pgflowd.core.brief import cut
 from pgflowd.core.mind import Mind, Phase
 from pgflowd.core.numbers import MINUTE_S, LastMinute, observe
 from pgflowd.db.workers import Standing
@@ -21,6 +22,8 @@ from pgflowd.errors import Problem
 
 MOST_KEPT = 5000
 MOST_BUSY = 50
+MOST_PROBLEMS = 20  # the log has them all; a beat that is too large would be no beat
+MOST_CHARS = 300  # of the text of one
 
 
 class Numbers:
@@ -106,7 +109,10 @@ class Numbers:
             "wakes_1m": dict(self._wakes_1m.counts(now)),
             "wakes": dict(self._wakes),
             "busy": _busy(mind),
-            "problems": [{"code": each.code, "text": each.text} for each in self.problems],
+            "problems": [
+                {"code": each.code, "text": cut(each.text, MOST_CHARS)}
+                for each in self.problems[:MOST_PROBLEMS]
+            ],
             "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
             "tasks": {step: dict(counts) for step, counts in self._tasks.items()},
             "task_seconds": self._seconds,

@@ -33,6 +33,8 @@ from pgflowd.host.zygote_line import Told, ZygoteLine
 from pgflowd.processes.loading import load_flow, prepare
 from pgflowd.processes.runner import Runner
 
+MOST_SAID = 5000  # characters, of which JSON may make twelve times as many bytes
+
 
 @dataclass(frozen=True)
 class Brood:
@@ -61,7 +63,7 @@ def main(line: ZygoteLine, brood: Brood) -> int:
         except FlowError as error:
             first = error.problems[0]
             text = "; ".join(f"{p.place}: {p.text}" if p.place else p.text for p in error.problems)
-            line.send({"say": "failed", "code": first.code, "text": text[:20_000]})
+            line.send({"say": "failed", "code": first.code, "text": text[:MOST_SAID]})
             return 1
         if _threads():
             return 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from daemon_house import FLOW
 
+from pgflowd.testing.until import until
+
 BETA = FLOW.format(slug="beta", attempts=3).replace("flow =", "other =")
 TWO = FLOW.format(slug="alpha", attempts=3) + BETA.replace("@flow", "@other")
 
@@ -48,6 +50,24 @@ def two(run, neither): ...
     problems = daemon.events("supervisor.problem")
     assert [record["code"] for record in problems] == ["E201", "E201"]
     assert [record["place"] for record in problems] == ["wrong.py:5", "wrong.py:8"]
+
+
+def test_a_flow_with_more_warnings_than_a_message_holds_is_served(house, database):
+    source = """
+from pgflowd import Flow
+flow = Flow("many")
+
+for number in range(400):
+    @flow.step(slug=f"step__with_a_long_name_that_newer_releases_of_pgflow_refuse_{number}")
+    def work(run): ...
+"""
+    house.module("many", source)
+    daemon = house.serve()
+
+    until(lambda: "W221" in [each["code"] for each in daemon.ask()["problems"]], 7)
+
+    assert daemon.state_of("many") == "up"
+    assert len(daemon.events("worker.warning", code="W221")) == 400
 
 
 def test_one_flow_of_a_module_can_be_served_alone(house, database):
