@@ -78,10 +78,11 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
     if event in _AGAIN or record.get("level") not in {"warning", "error"}:
         return None
     where = f"{record['place']}  " if record.get("place") else ""
-    code = "" if str(record.get("error", "")).startswith(str(record.get("code"))) else "code"
-    words = [record.get(code), record.get("error") or record.get("reason") or event]
+    text = str(next(filter(None, map(record.get, ("error", "text", "reason"))), event))
+    code = record.get("code")
+    words = f"{code} {text}" if code and not text.startswith(str(code)) else text
     remedy = f"; {record['next']}" if record.get("next") else ""
-    return where + " ".join(str(word) for word in words if word) + remedy
+    return where + words + remedy
 
 
 def _error(record: dict[str, Any]) -> str:

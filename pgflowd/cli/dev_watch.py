@@ -1,5 +1,7 @@
 """
 Dev watch: looks at a project's files, reloads the daemon, and says what that changed.
+
+What is wrong is told by the daemon's log, which the same terminal shows.
 """
 
 from __future__ import annotations
@@ -38,16 +40,15 @@ class Project:
         self.dsn = dsn
         self.slugs: list[str] = []
         self._shapes: dict[str, Any] = {}
-        self._runs: dict[str, int] = {}
+        self._broken: list[str] = []
 
     def show(self, told: dict[str, Any]) -> None:
-        """Say which flows there are, and what is wrong with the others."""
+        """Say which flows there are; what is wrong with the others is in the log."""
         self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
         for number, slug in enumerate(self.slugs):
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
             self.app.say(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
-        self._complain(told["problems"])
         sys.stdout.flush()
 
     def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
@@ -57,23 +58,23 @@ class Project:
         said = ask(self.app, "reload", RELOAD_TIMEOUT_S)
         if said.get("error"):
             self._say(f"{_listed(changed)} changed: not reloaded, {said['error']}")
-            self._complain(said.get("problems", []))
             return
         told = wait_until_settled(process, socket_path(self.app))
         took_s = time.monotonic() - began
         self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
-        news = [f"{name} {word}" for word, name in _news(said)] or ["nothing to do"]
+        news = [f"{name} {word}" for word, name in _news(said)]
+        whole = [name for name in self._broken if name not in said["broken"]]
+        news += [f"{name} is no longer broken" for name in whole]
+        self._broken = said["broken"]
+        news = news or ["nothing to do"]
         self._say(f"{_listed(changed)} changed: {', '.join(news)} ({took_s:.1f} s)")
         for slug in self.slugs:
             if slug in before and before[slug] != self._shapes[slug]:
                 self._say_recreated(slug, before[slug], runs.get(slug, 0))
-        self._complain(told["problems"])
 
     def wait_for_better(self, changes: Changes) -> None:
-        """Nothing can be served: say what is wrong, and wait for a change and a sound config."""
-        from pgflowd.cli.inspection import inspect
-
-        problems = inspect(self.app.settings).problems
+        """Nothing can be served, as the log has told; wait for a change and a sound config."""
+        problems: list[Problem] = []
         while True:
             self.complain(problems)
             self._say("nothing can be served; waiting for a change")
@@ -107,11 +108,6 @@ class Project:
         for row in rows:
             counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1
         return counted
-
-    def _complain(self, problems: list[dict[str, Any]]) -> None:
-        self.complain(
-            Problem(one["code"], one["text"], one.get("place"), one.get("next")) for one in problems
-        )
 
     def complain(self, problems: Iterable[Problem]) -> None:
         if found := list(problems):

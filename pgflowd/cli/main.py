@@ -109,6 +109,8 @@ def run(args: Sequence[str]) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None:
+                raise BrokenPipeError from error  # the terminal was closed
             app.json = app.json or "--json" in args
             return _complain(app, error, args)
     except BrokenPipeError:

@@ -93,12 +93,16 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
 
 @contextlib.contextmanager
 def interrupted_by_term() -> Iterator[None]:
-    """Let SIGTERM mean Ctrl-C."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Let SIGTERM mean Ctrl-C, and SIGHUP, when the terminal is closed and nobody wants us to stay."""
+    signals = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as below nohup
+        signals.append(signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end_with_us() -> None:

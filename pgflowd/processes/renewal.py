@@ -115,7 +115,7 @@ class Renewal:
         if fatal:
             self._refuse(fatal)
             return
-        for problem in problems:
+        for problem in self._warnings + problems:
             self._supervisor.desk.complain(problem)
         errors = [problem for problem in problems if not problem.is_warning]
         vitals = self._supervisor.vitals

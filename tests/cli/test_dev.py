@@ -44,7 +44,12 @@ class Dev:
         self._environ = {**os.environ, **control, **environ}
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [COMMAND, "dev", *flags], cwd=project, env=self._environ, stdout=log, stderr=log
+                [COMMAND, "dev", *flags],
+                cwd=project,
+                env=self._environ,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_as_from_a_terminal,
             )
 
     @property
@@ -71,6 +76,11 @@ class Dev:
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(timeout=60)
+
+
+def _as_from_a_terminal() -> None:
+    """Whoever runs the tests may have ignored what a closed terminal sends."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
@@ -162,6 +172,34 @@ def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(proje
     finally:
         code = dev.stop()
     assert code == 0
+
+
+def test_what_is_wrong_is_told_once_and_when_it_no_longer_is(project: Path):
+    dev = Dev(project)
+    try:
+        dev.says("ready in")
+        (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
+        dev.says("double.py changed: double is broken")
+        (project / "double.py").write_text(FLOW)
+        dev.says("double.py changed: double is no longer broken")
+        (project / "double.py").write_text(FLOW.replace("step\n", "step(timeout=7)\n"))
+        dev.says("double.py changed: double reloaded")
+    finally:
+        code = dev.stop()
+    assert code == 0
+    assert dev.said.count("E201") == 1
+    assert dev.said.count("W310") == 1 and "timeout is 7 in the code" in dev.said
+
+
+def test_a_closed_terminal_ends_it_like_ctrl_c(project: Path):
+    dev = Dev(project, "--ephemeral")
+    dev.says("ready in")
+
+    dev.process.send_signal(signal.SIGHUP)
+
+    assert dev.process.wait(timeout=60) == 0
+    assert "stopped" in dev.said
+    assert list((project / ".pgflowd").glob("pg-*")) == []
 
 
 def test_it_ends_well_when_its_daemon_is_stopped_as_asked(project: Path):

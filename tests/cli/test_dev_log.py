@@ -53,6 +53,10 @@ def shown(event: str, level: str = "info", **fields: Any) -> str | None:
             {"event": "listener.lost", "level": "warning", "code": "E301", "error": "E301 gone"},
             "E301 gone",
         ),
+        (
+            {"event": "worker.warning", "level": "warning", "code": "W310", "text": "W310 it is 7"},
+            "W310 it is 7",
+        ),
         ({"event": "listener.regained", "attempts": 2}, "the database is back"),
     ],
 )  # fmt: skip
