@@ -93,7 +93,7 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
 
 @contextlib.contextmanager
 def interrupted_by_term() -> Iterator[None]:
-    """Let SIGTERM mean Ctrl-C, and SIGHUP, when the terminal is closed and nobody wants us to stay."""
+    """Let SIGTERM mean Ctrl-C, and so SIGHUP, which a closed terminal sends."""
     signals = [signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as below nohup
         signals.append(signal.SIGHUP)
