@@ -8,8 +8,9 @@ Spawn: forks a child of the supervisor, and prepares it.
 so no library's exit function holds it up. Its first acts, with signals blocked: no wakeup
 pipe, no inherited handlers, a death signal, a look whether the parent still lives, a Unix
 session of its own, foreign descriptors closed, a title. It ignores SIGINT and SIGTERM, since
-orders come by the channel; a worker, whose death signal is SIGTERM, sets a handler for it and
-then compares `os.getppid()` with `parent_pid()`. Nothing is pickled.
+orders come by the channel, and SIGUSR1, unless it has something to say; a worker, whose death
+signal is SIGTERM, sets a handler for it and then compares `os.getppid()` with `parent_pid()`.
+Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _first_acts(keep: set[int], title: str, death_signal: signal.Signals, parent
     os.setsid()
     close_all_but(keep)
     setproctitle.setproctitle(title)
-    for ignored in (signal.SIGINT, signal.SIGTERM):
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(ignored, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

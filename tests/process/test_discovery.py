@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from daemon_house import FLOW
 
 from pgflowd.testing.until import until
@@ -68,6 +70,22 @@ for number in range(400):
 
     assert daemon.state_of("many") == "up"
     assert len(daemon.events("worker.warning", code="W221")) == 400
+
+
+def test_a_dump_asked_for_during_discovery_disturbs_no_import(house, database):
+    gate = house.directory / "gate"
+    wait = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    house.module("slow", wait + FLOW.format(slug="alpha", attempts=3))
+    daemon = house.start()
+    until(lambda: any("discovery slow" in title for title in daemon.titles()), 10)
+
+    daemon.send(signal.SIGUSR1)
+    daemon.until("supervisor.dump")
+    daemon.ask()  # it has done with the signal
+    gate.touch()
+
+    daemon.until("supervisor.ready")
+    assert daemon.state_of("alpha") == "up"
 
 
 def test_one_flow_of_a_module_can_be_served_alone(house, database):
