@@ -153,7 +153,7 @@ class Daemon:
     def events(self, event: str | None = None, **fields: Any) -> list[dict[str, Any]]:
         """The log records so far, of this event and with these fields."""
         found = []
-        for line in self.log.read_text(errors="replace").splitlines():
+        for line in whole_lines(self.log):
             if line.startswith("{"):
                 record = json.loads(line)
                 wanted = {**({"event": event} if event else {}), **fields}
@@ -240,11 +240,16 @@ def is_gone(seen: Seen) -> bool:
     return now is None or now.born != seen.born or now.is_zombie
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that grows, but for one of which only a part is there."""
+    return path.read_text(errors="replace").rpartition("\n")[0].splitlines()
+
+
 def marks(path: Path) -> list[tuple[str, int, float]]:
     """What handlers have written down: what, pid, when."""
     if not path.exists():
         return []
-    lines = [line.split() for line in path.read_text().splitlines()]
+    lines = [line.split() for line in whole_lines(path)]
     return [(what, int(pid), float(at)) for what, pid, at in lines]
 
 

@@ -10,6 +10,7 @@ Times are those of profile T (failures.md, section 2). At the end nothing of it 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -164,7 +165,7 @@ class RunningWorker:
     # the log
 
     def records(self, event: str = "") -> list[dict[str, Any]]:
-        lines = self._log.read_text().splitlines()
+        lines = self._log.read_text().rpartition("\n")[0].splitlines()  # all that are whole
         said = [json.loads(line) for line in lines if line.startswith("{")]
         return [record for record in said if record["event"].startswith(event)]
 
@@ -196,6 +197,7 @@ def fork_worker(
     def main(channel: Any) -> int:
         with log_file.open("ab") as file:
             os.dup2(file.fileno(), 2)
+        logging.root.handlers.clear()  # pytest's, whose files are closed and numbers used anew
         log = open_log(settings.logging, process="worker", flow=served.slug)
         before()
         return worker.main(channel, settings, log, served)
