@@ -3,13 +3,15 @@ Failure: what an exception of a handler becomes in a report.
 
 An ordinary exception is a failed attempt, and the step's options say what follows. `Fail` and
 E405 (a skipped dep without default) want no retry, `RetryAfter` wants the next attempt at a time
-of its own. Texts are cleaned of secrets and of what PostgreSQL cannot store, and cut.
+of its own; so do they in an exception group, as a `TaskGroup` raises one, whose text names what
+is in it. Texts are cleaned of secrets and of what PostgreSQL cannot store, and cut.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -53,6 +55,8 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """Describe an exception that a handler raised."""
+    if isinstance(error, BaseExceptionGroup):
+        return _failure_of_group(error)
     name = type(error).__name__
     text = _text_of(error)
     if isinstance(error, PgflowdError):
@@ -63,6 +67,24 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(name, clean(text, LONGEST_MESSAGE), delay_s=error.delay_s)
     message = f"{name}: {text}" if text else name
     return Failure(clean(name, LONGEST_TYPE), clean(message, LONGEST_MESSAGE))
+
+
+def _failure_of_group(group: BaseExceptionGroup[BaseException]) -> Failure:
+    """The first `Fail` in it decides, or the first `RetryAfter`; else it is an ordinary one."""
+    inside = [failure_of(error) for error in _leaves(group)]
+    name = clean(type(group).__name__, LONGEST_TYPE)
+    text = f"{name}: {group.message}: " + "; ".join(failure.message for failure in inside)
+    first = min(inside, key=lambda failure: (failure.retry, failure.delay_s is None))
+    return Failure(name, clean(text, LONGEST_MESSAGE), first.retry, first.delay_s)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    pending = list(group.exceptions)
+    for error in pending:  # to which groups within add theirs
+        if isinstance(error, BaseExceptionGroup):
+            pending += error.exceptions
+        else:
+            yield error
 
 
 def clean(text: str, longest: int) -> str:

@@ -10,6 +10,7 @@ suspicious is walked in Python, to find what is wrong with it and where.
 
 from __future__ import annotations
 
+import builtins
 import math
 import re
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
@@ -36,6 +37,7 @@ _REMEDIES = {
     "timedelta": "return its total_seconds()",
     "UUID": "return str(…)",
 }
+_METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
 
 
 def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) -> str:
@@ -180,18 +182,23 @@ def _scalar_fault(value: Any) -> str | None:
         return None if value.bit_length() < 14_000 else "is an integer of over 4,000 digits"
     if isinstance(value, float):
         return _float_fault(value)
-    return f"is {_article(type(value).__name__)}, which JSON does not know"
+    kind = type(value)
+    name = kind.__name__
+    if name in vars(builtins) and vars(builtins)[name] is not kind:  # numpy has a bool, too
+        name = f"{kind.__module__}.{name}"
+    return f"is {_article(name)}, which JSON does not know"
 
 
 def _remedy(value: Any) -> str | None:
     """What its author may return instead, if that can be told."""
     if isinstance(value, str | float | int):
         return None
-    if (name := type(value).__name__) in _REMEDIES:
-        return _REMEDIES[name]
-    for method in ("model_dump", "tolist"):  # of pydantic, and of numpy
+    for kind in type(value).__mro__:  # the Timestamp of pandas is a datetime
+        if kind.__name__ in _REMEDIES:
+            return _REMEDIES[kind.__name__]
+    for method, call in _METHODS.items():
         if hasattr(type(value), method):
-            return f"return its {method}()"
+            return f"return its {call}"
     if isinstance(value, Enum):
         return "return its value"
     if is_dataclass(value):

@@ -123,6 +123,18 @@ def test_wishes_of_handlers_are_kept():
         RetryAfter(-1)
 
 
+def test_a_group_is_told_with_what_is_in_it_and_keeps_the_wishes():
+    inner = ExceptionGroup("inner", [RetryAfter(30, "busy"), TypeError("b")])
+    group = ExceptionGroup("outer", [ValueError("a"), inner])
+
+    failure = failure_of(group)
+    final = failure_of(ExceptionGroup("outer", [group, Fail("never")]))
+
+    assert failure.message == "ExceptionGroup: outer: ValueError: a; busy; TypeError: b"
+    assert (failure.retry, failure.delay_s) == (True, 30)
+    assert not final.retry
+
+
 def test_what_cannot_be_stored_in_an_error_is_cleaned_and_cut():
     assert failure_of(ValueError("a\0b\ud800c")).message == "ValueError: a\ufffdb\ufffdc"
     assert len(failure_of(ValueError("x" * 20_000_000)).message) == 4000

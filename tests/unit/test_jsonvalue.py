@@ -71,6 +71,12 @@ class Model:  # as pydantic's
     def model_dump(self): ...
 
 
+class Moment(datetime.datetime):  # as the Timestamp of pandas
+    pass
+
+
+OtherBool = type("bool", (), {"__module__": "numpy", "tolist": lambda self: True})
+
 loop: list = [1]
 loop.append({"again": loop})
 
@@ -93,7 +99,9 @@ REFUSED = [
     (Colour.RED, "output is a Colour, which JSON does not know; return its value"),
     (object(), "output is an object, which JSON does not know"),
     (Point(1), "output is a Point, which JSON does not know; return dataclasses.asdict(…)"),
-    (Model(), "output is a Model, which JSON does not know; return its model_dump()"),
+    (Model(), "output is a Model, which JSON does not know; return its model_dump(mode='json')"),
+    (Moment(2026, 1, 1), "output is a Moment, which JSON does not know; return its isoformat()"),
+    (OtherBool(), "output is a numpy.bool, which JSON does not know; return its tolist()"),
     (MagicMock(), "output is a MagicMock, which JSON does not know"),
     (pathlib.Path("x"), "Path, which JSON does not know; return str(…)"),
     (types.MappingProxyType({}), "which JSON does not know; return dict(…)"),
