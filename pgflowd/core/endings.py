@@ -3,7 +3,8 @@ Endings: what a person reads of a task whose runner was killed or died.
 
 It says where the handler was, which signal or exit code, and how much memory, as far as these
 are known: `timed out after 5 s; it was at flows/analyze.py:31 in summary`. The stack is what
-`faulthandler` wrote as the runner got SIGTERM. Pure: a status is a number as `wait` tells it.
+`faulthandler` wrote as the runner got SIGTERM, and what the task of an async handler awaited.
+Pure: a status is a number as `wait` tells it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LONGEST_TRACEBACK = 16_000
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
 _NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
+_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner\.py"', re.M)  # it calls handlers
 
 
 def timed_out(task: Task, status: int, usage: dict[str, Any], stack: str) -> Report:
@@ -50,8 +52,12 @@ def spoilt(task: Task, code: str, why: str, status: int, usage: dict[str, Any]) 
 
 def where(stack: str) -> str:
     """The innermost line of the user's own code in a stack, or ""."""
-    found = [m for m in _FRAME.finditer(_current(stack)) if not _NOT_THEIRS.search(m["file"])]
-    return f"{found[0]['file']}:{found[0]['line']} in {found[0]['name']}" if found else ""
+    thread, _, task = stack.partition("\nCurrent task")  # it is on the stack, or awaits something
+    for part in (_above_us(_current(thread)), task):
+        for frame in _FRAME.finditer(part):
+            if not _NOT_THEIRS.search(frame["file"]):
+                return f"{frame['file']}:{frame['line']} in {frame['name']}"
+    return ""
 
 
 def signal_name(number: int) -> str:
@@ -70,6 +76,12 @@ def exit_of(status: int) -> tuple[int | None, int | None]:
 def _current(stack: str) -> str:
     """The part of a stack about the thread that got the signal."""
     return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
+
+
+def _above_us(stack: str) -> str:
+    """What the runner called; below it stands who started the daemon."""
+    ours = _RUNNER.search(stack)
+    return stack if ours is None else stack[: ours.start()]
 
 
 def _at(stack: str) -> str:

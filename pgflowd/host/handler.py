@@ -2,8 +2,9 @@
 Handler: calls a user's function, sync or async, so that SIGTERM can end it gently.
 
 SIGTERM sets `Stop`, which is `ctx.cancelled`, and cancels an async handler; the stack goes to
-stderr even when the handler computes in C and holds the interpreter. Between tasks SIGTERM
-simply ends the process. An async handler gets a new event loop.
+stderr even when the handler computes in C and holds the interpreter. One that awaits is on no
+stack, so what it awaits is written, too. Between tasks SIGTERM simply ends the process. An async
+handler gets a new event loop, and leaves none behind that a later handler would find closed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 _SLICE_S = 0.02
+_MOST_FRAMES = 100  # as many as faulthandler writes
 EXIT_BY_TERM = 128 + signal.SIGTERM
 
 
@@ -89,9 +91,9 @@ class Caller:
             self._stop = None
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        with asyncio.Runner() as runner:
+        # by a factory, else the thread would have "no current event loop" ever after
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             loop = runner.get_loop()
-            asyncio.set_event_loop(loop)
             task = loop.create_task(coroutine)
             self._loop, self._task = loop, task
             try:
@@ -104,4 +106,19 @@ class Caller:
             os._exit(EXIT_BY_TERM)
         self._stop.set()
         if self._loop is not None and self._task is not None:
+            _tell_stack(self._task)
             self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+def _tell_stack(task: asyncio.Task[Any]) -> None:
+    """Write what a task awaits, as `faulthandler` writes stacks."""
+    lines: list[str] = []
+    each: Any = task.get_coro()
+    while (code := getattr(each, "cr_code", None)) and len(lines) < _MOST_FRAMES:
+        frame = each.cr_frame
+        line = "???" if frame is None else frame.f_lineno
+        lines.append(f'  File "{code.co_filename}", line {line} in {code.co_name}\n')
+        each = each.cr_await
+    text = "\nCurrent task (most recent call first):\n" + "".join(reversed(lines))
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode("utf-8", "backslashreplace"))

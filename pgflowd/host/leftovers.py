@@ -2,9 +2,9 @@
 Leftovers: what a task left behind in its process, so that the next one need not meet it.
 
 Looked for after each task, in some ten microseconds: threads, child processes (daemons too, as
-the runner is a subreaper), another environment, working directory, umask or signal handler, and
-much more memory than after the first task. What cannot be seen so cheaply, such as module
-globals, is what `isolation = "task"` is for.
+the runner is a subreaper), another environment, working directory, umask or signal handler, an
+alarm that is set, and much more memory than after the first task. What cannot be seen so cheaply,
+such as module globals, is what `isolation = "task"` is for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 from typing import Any
 
 from pgflowd.core.dispatch_runners import CHILDREN
+from pgflowd.host.helpers import end_helpers
 
 MOST_MEMORY_KB = 256 * 1024  # more than after the first task
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -39,7 +40,9 @@ class Leftovers:
         if _thread._count() > self._threads:
             found.append("threads")
         if has_children():
-            found.append(CHILDREN)
+            end_helpers()
+            if has_children():
+                found.append(CHILDREN)
         if _environment() != self._environment:
             found.append("another environment")
         if _directory() != self._directory:
@@ -48,6 +51,8 @@ class Leftovers:
             found.append("another umask")
         if _handlers() != self._handlers:
             found.append("signal handlers")
+        if _signal.getitimer(signal.ITIMER_REAL)[0]:
+            found.append("an alarm")
         if self._has_grown(peak_kb):
             found.append("memory")
         return found

@@ -2,13 +2,15 @@
 Runner context: the `ctx` of a handler in a daemon; see `core.context` for what it promises.
 
 What is not known here is asked of the worker: the run's input, a step's output, and where to
-connect. A connection of `conn()` is the runner's own: committed when the handler returns,
-rolled back when it raises, and closed after the task.
+connect. A connection of `conn()` is the runner's own: committed when the handler has returned
+what can be stored, rolled back when it raises, and closed after the task.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -79,9 +81,11 @@ class RunnerContext:
     def deadline(self) -> datetime:
         return datetime.fromtimestamp(self._ends, UTC)
 
-    @cached_property
+    @property
     def log(self) -> logging.Logger:
-        return logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
+        logger = logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
+        logger.disabled = False  # as `dictConfig` leaves every logger that it does not name
+        return logger
 
     @cached_property
     def stopping(self) -> Draining:
@@ -134,4 +138,8 @@ class Notes(logging.Handler):
         except Exception as error:
             text = f"(a record that cannot be formatted: {type(error).__name__})"
         text = text.encode("utf-8", "backslashreplace").decode()
-        self._line.send({"say": "note", "level": level, "logger": record.name, "text": text})
+        if self._line.is_copy:  # a process that the handler forked; it has the same stderr
+            with contextlib.suppress(OSError):
+                os.write(2, f"{record.levelname} {record.name}: {text}\n".encode())
+            return
+        self._line.note({"level": level, "logger": record.name, "text": text})

@@ -223,8 +223,8 @@ class RunnerLink:
         said = head.get("say")
         if said == "ready" and task is None:
             self._tell(on.RunnerReady(self.id))
-        elif said == "note" and task and head.get("level") in _LEVELS:
-            self._note(head, task)
+        elif said == "note" and head.get("level") in _LEVELS:
+            self._note(head)
         elif said == "ask" and task and head.get("token") == task.token and not self._is_asking:
             self._is_asking = True
             what, step = str(head.get("what")), str(head.get("step", ""))
@@ -244,14 +244,15 @@ class RunnerLink:
         output = body if head["outcome"] == "completed" else None
         self._tell(on.Done(self.id, Report(task, head["outcome"], output, fields_of(head)), left))
 
-    def _note(self, head: dict[str, Any], task: Task) -> None:
-        """Log what a handler logged, as long as its megabyte lasts."""
+    def _note(self, head: dict[str, Any]) -> None:
+        """Log what a handler logged, or between tasks a thread, as long as the megabyte lasts."""
         text = str(head.get("text"))
         if self._budget.room <= 0:
             self._err.unseen += len(text)
             return
         self._budget.room -= len(text) + NOTE_EXTRA
-        fields = {"logger": str(head.get("logger"))[:200], "text": text, **about(task)}
+        of_task = about(self.task) if self.task else {}
+        fields = {"logger": str(head.get("logger"))[:200], "text": text, **of_task}
         self._log(head["level"], "task.log", **fields)
 
     def _spoil(self, code: str, text: str) -> None:

@@ -3,20 +3,26 @@ Worker line: the runner's end of the socket that joins it to its worker.
 
 Blocking, since a runner has nothing else to wait for. Handlers' threads may log, ask and look
 too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A
-copy of the runner that a handler made by `os.fork` sees that its pid is another, and is silent.
+handler's own signal handlers may log, and may raise, as alarms do: no frame is left half sent,
+and an answer that nobody waits for any more is thrown away. A copy of the runner that a handler
+made by `os.fork` sees that its pid is another, and is silent.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import os
+import signal
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from pgflowd.host.frames import Frame, Frames, pack, receive
 
 _NO_LIMIT = 2**32  # the worker is trusted
+_RAISING = tuple(map(int, (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)))
 
 
 class WorkerGone(Exception):
@@ -30,8 +36,10 @@ class WorkerLine:
         end.setblocking(True)
         self._socket = end
         self._frames = Frames(_NO_LIMIT)
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()
+        self._unsent: list[bytes] = []
         self._reading = threading.Lock()  # held from a question to its answer
+        self._is_owed = False  # an answer
         self._pid = os.getpid()
         self.is_stopping = False
 
@@ -46,19 +54,35 @@ class WorkerLine:
         data = pack(head, body)
         try:
             with self._sending:
-                self._socket.sendall(data)
+                self._unsent.append(data)
+                if len(self._unsent) > 1:  # a finalizer logs while its thread sends: it comes next
+                    return
+                while self._unsent:
+                    self._socket.sendall(self._unsent[0])
+                    del self._unsent[0]
         except OSError as error:
             raise WorkerGone from error
 
+    def note(self, head: dict[str, Any]) -> None:
+        """Send while a handler runs."""
+        with _undisturbed():
+            self.send({"say": "note", **head})
+
     def next_task(self) -> Frame:
         with self._reading:
-            return self._next("task")
+            self._is_owed = False
+            return self._task()
 
     def ask(self, head: dict[str, Any]) -> Frame:
         """Ask the worker, and wait for its answer."""
         with self._reading:
-            self.send({"say": "ask", **head})
-            return self._next("answer")
+            self._answer()  # to a question whose asker was interrupted
+            with _undisturbed():
+                self.send({"say": "ask", **head})
+                self._is_owed = True
+            answer = self._answer()
+            assert answer is not None
+            return answer
 
     def look(self) -> bool:
         """Whether the daemon drains, as far as was said until now."""
@@ -73,20 +97,50 @@ class WorkerLine:
             self._reading.release()
         return self.is_stopping
 
-    def _next(self, wanted: str) -> Frame:
+    def _task(self) -> Frame:
         while True:
             while frame := self._frames.take():
-                if frame.head.get("do") == wanted:
+                if frame.head.get("do") == "task":
                     return frame
                 self._heard(frame)
-            try:
-                piece = receive(self._socket)
-            except OSError as error:
-                raise WorkerGone from error
-            if not piece:
-                raise WorkerGone
-            self._frames.feed(piece)
+            self._receive()
 
-    def _heard(self, frame: Frame) -> None:
+    def _answer(self) -> Frame | None:
+        """Wait for the answer that is owed, if one is."""
+        answer = None
+        while self._is_owed:
+            with contextlib.suppress(ConnectionError):
+                self._socket.recv(1, socket.MSG_PEEK)  # an alarm may raise here: nothing is lost
+            with _undisturbed():
+                self._receive()
+                while frame := self._frames.take():
+                    answer = self._heard(frame) or answer
+        return answer
+
+    def _receive(self) -> None:
+        try:
+            piece = receive(self._socket)
+        except OSError as error:
+            raise WorkerGone from error
+        if not piece:
+            raise WorkerGone
+        self._frames.feed(piece)
+
+    def _heard(self, frame: Frame) -> Frame | None:
+        """Return it if it is an answer."""
         if frame.head.get("do") == "stopping":
             self.is_stopping = True
+        if frame.head.get("do") != "answer":
+            return None
+        self._is_owed = False
+        return frame
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let the signal handlers of a handler wait, which may raise."""
+    before = _signal.pthread_sigmask(signal.SIG_BLOCK, _RAISING)
+    try:
+        yield
+    finally:
+        _signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -55,12 +55,13 @@ class Runner:
         self._line = line
         self._most_output = most_output
         self._caller = Caller()
+        self._notes = Notes(line)
 
     def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
         """Run tasks until the worker closes the socket."""
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
-        _listen_to_logging(self._line, is_debug)
+        _choose_levels(is_debug)
         leftovers = Leftovers()
         self._title("idle")
         with contextlib.suppress(WorkerGone):
@@ -80,6 +81,7 @@ class Runner:
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = RunnerContext(self._flow, steps, frame, self._line, _connect)
+        logging.root.addHandler(self._notes)  # again, if the last task configured logging
         try:
             body = self._call(steps[task["step"]], frame, ctx)
             head: dict[str, Any] = {"outcome": "completed"}
@@ -100,11 +102,12 @@ class Runner:
         succeeded = False
         try:
             value = self._caller.call(step.handler, arguments, ctx.cancelled)
+            body = encode(value, max_bytes=self._most_output).encode()
             succeeded = True
         finally:
             if not self._line.is_copy:
                 ctx.settle(succeeded)
-        return encode(value, max_bytes=self._most_output).encode()
+        return body
 
     def _tell(self, head: dict[str, Any], body: bytes) -> None:
         try:
@@ -149,12 +152,10 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _listen_to_logging(line: WorkerLine, is_debug: bool) -> None:
+def _choose_levels(is_debug: bool) -> None:
     """Pass on what is logged from level info on; of `ctx.log`, at debug, everything."""
-    root = logging.getLogger()
-    root.addHandler(Notes(line))
-    if root.level == logging.WARNING:  # nobody chose one
-        root.setLevel(logging.INFO)
+    if logging.root.level == logging.WARNING:  # nobody chose one
+        logging.root.setLevel(logging.INFO)
     if is_debug:
         logging.getLogger("pgflowd").setLevel(logging.DEBUG)
 

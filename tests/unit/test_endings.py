@@ -18,6 +18,24 @@ Current thread 0x00007f2 (most recent call first):
 """
 
 
+STARTED_BY = """  File "/opt/app/venv/bin/pgflowd", line 8 in <module>
+"""
+AWAITED = """
+Current task (most recent call first):
+  File "/usr/lib/python3.11/asyncio/tasks.py", line 639 in sleep
+  File "/opt/app/flows/analyze.py", line 40 in fetch
+  File "/opt/app/flows/analyze.py", line 31 in summary
+"""
+
+
+def test_the_place_is_the_handlers_whoever_started_the_daemon():
+    asleep = STACK.replace("/opt/app/flows/analyze.py", "/usr/lib/python3.11/asyncio/runners.py")
+
+    assert endings.where(STACK + STARTED_BY) == "/opt/app/flows/analyze.py:31 in summary"
+    assert endings.where(asleep + STARTED_BY) == ""
+    assert endings.where(asleep + STARTED_BY + AWAITED) == "/opt/app/flows/analyze.py:40 in fetch"
+
+
 def test_e401_a_timeout_says_where_the_handler_was():
     report = endings.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
 
