@@ -18,7 +18,7 @@ PIECE = 64 * 1024
 MOST_PASSES = 64  # when reading to the end of what came
 TAIL = 32 * 1024
 
-_STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x")
+_STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
 _STACK_GOES_ON = re.compile(r"  File |  \.\.\.|  <|Extension modules: |Stack \(|$")
 _devnull: list[int] = []
 
