@@ -20,7 +20,7 @@ declare
   v int;
 begin
   with reported as materialized (
-    select found.*, outputs[found.ord] as output, step.step_type,
+    select found.*, step.step_type,
            step.step_type = 'single'
            and (found.verdict = 'act' or (found.verdict = 'ignore' and found.task_status = 'queued'))
            and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
@@ -38,7 +38,8 @@ begin
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
   ), done as (
     update pgflow.step_tasks as task
-       set status = 'completed', completed_at = greatest(now(), task.started_at), output = reported.output
+       set status = 'completed', completed_at = greatest(now(), task.started_at),
+           output = outputs[reported.ord]
       from reported
      where reported.verdict = 'act' and not reported.violates
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug

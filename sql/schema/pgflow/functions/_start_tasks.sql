@@ -4,8 +4,8 @@
 -- over: it never waits.
 -- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
 -- because the caller's read has hidden them.
--- `offset 0` keeps each look-up one by the whole key. The whole array of a map is unpacked once
--- per step, whatever the number of its tasks here, and read once, however large it is.
+-- `offset 0` keeps each look-up one by the whole key; runs need no such fence, and an update would
+-- copy the whole row of one for each task, a map's array of 100,000 elements too.
 -- Called by: start_tasks, pgflowd._begin.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
@@ -44,9 +44,7 @@ begin
              case when step.deps_count = 0 and step.step_type = 'single' or with_run
                   then run.input end as run_input
         from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
-       cross join lateral (
-         select run.status, run.input from pgflow.runs as run
-          where run.run_id = one.run_id offset 0) as run
+        join pgflow.runs as run on run.run_id = one.run_id
        cross join lateral (
          select state.status from pgflow.step_states as state
           where state.run_id = one.run_id and state.step_slug = one.step_slug offset 0) as state
@@ -64,11 +62,6 @@ begin
       returning open_task.*, task.message_id, task.attempts_count,
                 case when task.attempts_count = 1 then
                   task.queued_at + make_interval(secs => open_task.delay_s) end as due_at
-    ), whole as materialized (
-      select source.*, pgflow._map_source(
-               _start_tasks.flow_slug, source.run_id, source.step_slug, source.deps_count) as items
-        from (select distinct begun.run_id, begun.step_slug, begun.deps_count
-                from begun where begun.step_type = 'map') as source
     )
     select begun.run_id, begun.step_slug,
            case when begun.deps_count = 0 then '{}'::jsonb
@@ -79,11 +72,18 @@ begin
            begun.attempts_count, begun.max_attempts, begun.timeout, begun.due_at
       from begun where begun.step_type = 'single'
      union all
-    select begun.run_id, begun.step_slug, whole.items -> begun.task_index,
-           begun.message_id, begun.task_index, null,
-           begun.attempts_count, begun.max_attempts, begun.timeout, begun.due_at
-      from whole
-      join begun on begun.run_id = whole.run_id and begun.step_slug = whole.step_slug;
+    select map.run_id, map.step_slug, task.input, task.msg_id, task.task_index, null,
+           task.attempt, map.max_attempts, map.timeout, task.due_at
+      from (select begun.run_id, begun.step_slug, begun.max_attempts, begun.timeout,
+                   array_agg(begun.message_id) as msg_ids, array_agg(begun.task_index) as indexes,
+                   array_agg(begun.attempts_count) as attempts, array_agg(begun.due_at) as dues,
+                   pgflow._map_elements(_start_tasks.flow_slug, begun.run_id, begun.step_slug,
+                     begun.deps_count, array_agg(begun.task_index)) as inputs
+              from begun where begun.step_type = 'map'
+             group by begun.run_id, begun.step_slug, begun.deps_count, begun.max_attempts,
+                      begun.timeout) as map
+     cross join lateral unnest(map.inputs, map.msg_ids, map.indexes, map.attempts, map.dues)
+             as task (input, msg_id, task_index, attempt, due_at);
   get diagnostics started = row_count;
 
   if started > 0 and hide_s is distinct from 0 then
