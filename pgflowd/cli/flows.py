@@ -225,6 +225,7 @@ def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
     from pgflowd.db import definitions
 
     done: dict[str, str] = {}
+    width = max((len(one.slug) for one in wanted), default=0)
     errors: list[PgflowdError] = []
     with database(app) as conn:
         for one in wanted:
@@ -235,12 +236,13 @@ def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
                 continue
             done[one.slug] = "created" if is_new else "unchanged"
             if not app.json:
-                app.say(f"{one.slug}  {done[one.slug]}")
+                app.say(f"{one.slug:<{width}}  {done[one.slug]}")
     if app.json:
         listed = [{"flow": slug, "result": result} for slug, result in done.items()]
         app.echo_json({"schema_version": SCHEMA_VERSION, "flows": listed})
     if errors:
-        complain(app, [problem for error in errors for problem in error.problems])
+        problems = [problem for error in errors for problem in error.problems]
+        complain(app, list(dict.fromkeys(problems)))  # what all flows meet is told once
         app.leave(exit_for(errors[0]))
 
 

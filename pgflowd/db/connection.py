@@ -146,13 +146,16 @@ def _reaching(url: str) -> Iterator[None]:
             next="it should look like postgresql://user@host:5432/dbname",
         ) from None
     except psycopg.Error as error:
+        cause = _cause(error, url)
         raise Unreachable(
-            f"the database at {place_of(url)} cannot be reached: {_cause(error, url)}",
-            next=_remedy(url),
+            f"the database at {place_of(url)} cannot be reached: {cause}",
+            next=_remedy(url, cause),
         ) from None
 
 
-def _remedy(url: str) -> str:
+def _remedy(url: str, cause: str) -> str:
+    if "read-only" in cause or "hot standby" in cause:
+        return "name the primary; with target_session_attrs=any in the URL, this one can be read"
     if url or os.environ.keys() & _NAMES_A_SERVER:
         return "see that it runs and that [database] url, or PGHOST and the like, are right"
     return "set [database] url, or PGHOST and the like, or serve one with `pgflowd dev`"

@@ -144,7 +144,7 @@ def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
     if isinstance(error, UnicodeDecodeError):
         line = content.count(b"\n", 0, error.start) + 1
         return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
-    text = _KEY.sub(_dotted, str(error))
+    text = f"it is no TOML: {_KEY.sub(_dotted, str(error))}"
     match = re.search(r" \(at line (\d+), column \d+\)$", text)
     at_end = " (at end of document)"
     if match:
@@ -172,7 +172,9 @@ def _exposed(given: list[Given], mode: int, shown: str) -> list[Problem]:
         ref, readable, holder = Ref(each.raw), mode & 0o004, shown
         if ref.scheme == "file":
             target = Path(each.base) / ref.target
-            readable, holder = _mode(target) & 0o004, one_line(str(target), 200)
+            of_target = _mode(target)  # what is no file is E107, and nothing to chmod
+            readable = stat.S_ISREG(of_target) and of_target & 0o004
+            holder = one_line(str(target), 200)
         elif ref.scheme or not secrets_in(each.raw):
             continue
         if readable:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from pgflowd.core.redact import one_line
+from pgflowd.core.redact import one_line, redact, secrets_in
 from pgflowd.core.settings import Settings
 from pgflowd.core.settings_refs import Ref
 from pgflowd.core.settings_values import NotFoundError
@@ -21,6 +21,7 @@ from pgflowd.errors import ConfigError, Problem
 
 MOST_BYTES = 64 * 1024
 SECRETS = ("url", "listen_url")
+URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 
 
 def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | None = None) -> str:
@@ -47,16 +48,33 @@ def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
 
 
 def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Problem]:
-    """Return E107 for each secret that cannot be read now."""
+    """Return E107 for each secret that cannot be read now, and E105 for what is no URL."""
     problems = []
     for name in SECRETS:
         ref: Ref = getattr(settings.database, name)
+        place = settings.origin_of("database", name).place
         try:
-            find(ref, environ)
+            fault = _fault(find(ref, environ))
         except NotFoundError as cause:
             text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
-            problems.append(Problem("E107", text, settings.origin_of("database", name).place))
+            problems.append(Problem("E107", text, place))
+            continue
+        if fault:
+            text = f"[database] {name} cannot be read: {fault}"
+            problems.append(Problem("E105", text, place, URL_NEXT))
     return problems
+
+
+def _fault(url: str) -> str | None:
+    """What libpq has against a URL, which no repetition mends."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        return one_line(redact(str(error).strip(), secrets_in(url)), 200)
+    return None
 
 
 def _credential(name: str, environ: Mapping[str, str]) -> Path:

@@ -185,7 +185,7 @@ def test_deploy_refuses_another_shape_and_creates_the_others(here, project, shop
 
     assert ended.code == 78
     assert "E306" in ended.err and "analyze_website_2" in ended.err
-    assert "new  created" in ended.out
+    assert "new              created" in ended.out
     assert slugs(shop) == ["analyze_website", "new", "send_email", "store_items"]
 
 

@@ -86,3 +86,18 @@ def test_who_may_not_install_the_queues_is_told_what_is_missing(pgflowd, empty_d
     assert ended.code == 77
     assert ended.err.startswith("E305  permission denied for database")
     assert f"grant create on database {empty_database.name} to {role}" in ended.err
+
+
+def test_what_all_flows_meet_at_deploy_is_told_once(fresh, pgflowd, empty_database):
+    (fresh / "flows" / "two.py").write_text(
+        "from pgflowd import job\n\n\n@job('two')\ndef two(run):\n    return 1\n"
+    )
+    config = fresh / "pgflowd.toml"
+    config.write_text(
+        config.read_text().replace('["flows.analyze"]', '["flows.analyze", "flows.two"]')
+    )
+
+    ended = pgflowd("flows", "deploy", "--database-url", empty_database.dsn)
+
+    assert ended.code == 78
+    assert ended.err.count("E302") == 1

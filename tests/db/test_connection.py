@@ -140,8 +140,12 @@ def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
     conn = database.connect()
     conn.execute(f'alter database "{database.name}" set default_transaction_read_only = on')
 
-    with pytest.raises(Unreachable, match="read-only"):
+    with pytest.raises(Unreachable, match="read-only") as refused:
         connect(database.dsn)
+    with connect(f"{database.dsn} target_session_attrs=any") as reading:
+        assert reading.execute("select 1").fetchone() == (1,)
+
+    assert "target_session_attrs=any" in (refused.value.next or "")
 
 
 def test_a_connection_that_is_cut_is_told_as_unreachable(database: ScratchDatabase) -> None:

@@ -170,7 +170,7 @@ def test_a_monstrous_file_is_refused_and_not_swallowed(place: Place, content: by
 def test_a_key_is_told_as_people_write_it(place: Place, content: bytes, said: str) -> None:
     place.write(content)
 
-    assert place.problems()[0].text == said
+    assert place.problems()[0].text == f"it is no TOML: {said}"
 
 
 def test_of_thousands_of_unknown_keys_each_is_told_and_the_first_get_hints(place: Place) -> None:
@@ -322,6 +322,22 @@ def test_a_secret_file_that_others_can_read_is_warned_about(place: Place) -> Non
     secret.chmod(0o604)
 
     assert str(secret) in place.load().warnings[0].text
+
+
+def test_nobody_is_told_to_close_a_directory_named_as_a_secret(place: Place) -> None:
+    place.write('[database]\nurl = "file:."')
+
+    assert place.load().warnings == ()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://u:geheim@h/d", "postgresql://u:%ZZ@h/d"])
+def test_what_is_no_url_keeps_a_daemon_from_starting(place: Place, url: str) -> None:
+    place.write(f'[pgflowd]\nflows = ["a"]\n[database]\nurl = "{url}"')
+
+    [problem] = place.problems(serving=True)
+
+    assert (problem.code, problem.place) == ("E105", "pgflowd.toml:4")
+    assert "geheim" not in str(problem)
 
 
 def test_a_url_without_a_password_is_no_secret(place: Place) -> None:
