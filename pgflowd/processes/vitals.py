@@ -38,8 +38,10 @@ class Vitals:
 
     def metrics(self) -> str:
         counters = {id: dict(kept) for id, kept in self._counters.items()}
-        for id, process in self._supervisor.offspring.alive.items():
-            counters[id] = added(counters.get(id, {}), counters_of(process.numbers))
+        offspring = self._supervisor.offspring
+        for process in [*offspring.alive.values(), *offspring.dying]:
+            counted = added(counters.get(process.id, {}), counters_of(process.numbers))
+            counters[process.id] = counted
         more = {"restarts": self.restarts, "reloads": self.reloads}
         return exposition(self.status(), counters, more)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from pgflowd.testing.until import until
@@ -151,6 +152,35 @@ def test_each_metric_tells_what_happened(house, database):
     assert list(values["pgflowd_build_info"].values()) == [1]
 
 
+LARGE = """
+from pgflowd import Flow
+import time
+
+flow = Flow("large")
+
+@flow.step
+def work(run):
+    memory = b"x" * (run["mib"] << 20)
+    time.sleep(run["s"])
+"""
+
+
+def test_no_counter_goes_back_while_a_child_is_replaced(house, database):
+    house.module("large", LARGE)
+    daemon = house.serve(supervisor={"hang_timeout": "8s"})  # so that it beats more often
+    database.client.start_flow_sync("large", {"mib": 0, "s": 0}, timeout=15)
+    until(lambda: completed(daemon) == 1, 15)
+    run = database.client.start_flow("large", {"mib": 256, "s": 2})  # takes a while to be gone
+    until(lambda: is_running(database, run), 8)
+    until(lambda: resident_mib(daemon) > 256, 8)
+
+    daemon.kill("large")
+    told = [completed(daemon) for _ in range(100)]
+
+    daemon.until("child.ready", child="worker large", count=2)
+    assert set(told) == {1}
+
+
 def test_every_metric_that_is_promised_is_declared(house, database):
     house.flow("alpha")
     daemon = house.serve()
@@ -159,6 +189,18 @@ def test_every_metric_that_is_promised_is_declared(house, database):
 
     declared = set(re.findall(r"^# TYPE pgflowd_([a-z_]+) ", text, re.M))
     assert declared == set(LISTED.split())
+
+
+def completed(daemon: Any) -> float:
+    """What the tasks of all flows that were completed amount to."""
+    tasks = named(parsed(daemon.ask("metrics")["metrics"])["pgflowd_tasks_total"])
+    return sum(count for (*_, outcome), count in tasks.items() if outcome == "completed")
+
+
+def resident_mib(daemon: Any) -> int:
+    """The memory of the largest process of the daemon."""
+    pages = [Path(f"/proc/{seen.pid}/statm").read_text().split()[1] for seen in daemon.family()]
+    return max(map(int, pages)) // 256
 
 
 def is_told(values: dict[str, dict[Labels, float]]) -> bool:
