@@ -38,7 +38,7 @@ class Scale:
     idle_flows: int = 16  # 0: only one, as for everybody
     settle_s: float = 12.0  # PostgreSQL's statistics are up to ten seconds late
     queue: int = 100_000
-    growth_tasks: int = 8_000
+    growth_tasks: int = 24_000
     runners: tuple[int, ...] = (1, 2, 4, 10, 32, 64)
     maps: tuple[int, ...] = (1_000, 10_000, 100_000)
 

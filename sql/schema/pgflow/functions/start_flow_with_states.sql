@@ -8,7 +8,7 @@ declare
   new_id uuid;
 begin
   select run.run_id into new_id
-    from pgflow.start_flow(start_flow_with_states.flow_slug, start_flow_with_states.input,
-                           start_flow_with_states.run_id) as run;
+    from pgflow.start_flows(start_flow_with_states.flow_slug, array[start_flow_with_states.input],
+                            array[start_flow_with_states.run_id]) as run;
   return pgflow.get_run_with_states(new_id);
 end $$;
