@@ -67,7 +67,7 @@ TITLES: dict[str, str] = {
     "E215": "when_unmet without a condition",
     "W220": "a skippable dependency has no default",
     "W221": "newer pgflow releases refuse this slug",
-    "W222": "the import left threads or sockets open",
+    "W222": "the import left threads, sockets or pipes open",
     "E301": "the database cannot be reached",
     "E302": "the schema is missing or older",
     "E303": "the schema is newer than this pgflowd",

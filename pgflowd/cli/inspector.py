@@ -13,15 +13,14 @@ import ctypes
 import json
 import os
 import signal
-import stat
 import sys
 import threading
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
+from pgflowd.host.proc import counted, streams
 from pgflowd.processes.loading import load, prepare
 
 
@@ -41,12 +40,12 @@ def main() -> None:
 
 def inspect(entry: str) -> dict[str, Any]:
     """The flows of an entry, and everything that is wrong with them."""
-    threads, sockets = set(threading.enumerate()), _sockets()
+    threads, open_before = set(threading.enumerate()), streams()
     try:
         flows = load(entry)
     except FlowError as error:
         return {"flows": [], "problems": [asdict(problem) for problem in error.problems]}
-    left = _left_open(entry, set(threading.enumerate()) - threads, _sockets() - sockets)
+    left = _left_open(entry, set(threading.enumerate()) - threads, streams() - open_before)
     return {"flows": [_told(flow) for flow in flows], "problems": [asdict(one) for one in left]}
 
 
@@ -61,18 +60,19 @@ def _told(flow: Flow) -> dict[str, Any]:
     }
 
 
-def _left_open(entry: str, threads: set[threading.Thread], sockets: set[int]) -> list[Problem]:
+def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> list[Problem]:
     """W222 for what a fork would lose, or share with its parent."""
     found = []
     if threads:
         names = ", ".join(sorted(thread.name for thread in threads)[:3])
         found.append(f"{len(threads)} thread{'s' if len(threads) > 1 else ''} ({names})")
-    if sockets:
-        found.append(f"{len(sockets)} socket{'s' if len(sockets) > 1 else ''}")
+    if shared:
+        found.append(counted(len(shared)))
     if not found:
         return []
     text = f"importing {entry} left {' and '.join(found)} open"
-    return [Problem("W222", text, entry, "start threads and connections inside handlers")]
+    remedy = "start threads, connections and process pools inside handlers"
+    return [Problem("W222", text, entry, remedy)]
 
 
 def _die_with(parent: int) -> None:
@@ -82,19 +82,6 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-
-
-def _sockets() -> set[int]:
-    """The descriptors of ours that are sockets."""
-    descriptors = Path("/proc/self/fd")
-    found = set()
-    for entry in descriptors.iterdir() if descriptors.exists() else []:
-        try:
-            if stat.S_ISSOCK(os.fstat(int(entry.name)).st_mode):
-                found.add(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 if __name__ == "__main__":

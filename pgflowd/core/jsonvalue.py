@@ -13,7 +13,7 @@ from __future__ import annotations
 import builtins
 import math
 import re
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
@@ -209,7 +209,7 @@ def _remedy(value: Any) -> str | None:
         return "await it"
     if isinstance(value, Mapping):
         return "return dict(…)"
-    return "return a list" if isinstance(value, Iterable) else None
+    return "return a list" if isinstance(value, Iterable | AsyncIterable) else None
 
 
 def _float_fault(value: float) -> str | None:

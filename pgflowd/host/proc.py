@@ -1,5 +1,5 @@
 """
-Proc: what /proc tells of processes: parent, session, start time.
+Proc: what /proc tells of processes: parent, session, start time; and of ours, its descriptors.
 
 A process is told from a later one with the same pid by its start time. Whatever has ended
 meanwhile is simply absent from the answers.
@@ -7,7 +7,9 @@ meanwhile is simply absent from the answers.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,3 +69,20 @@ def command_line(pid: int) -> str:
     except OSError:
         return ""
     return data.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+
+def streams() -> set[int]:
+    """The descriptors of ours that are sockets or pipes, so that a fork would share them."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no need for paths
+            with contextlib.suppress(OSError):
+                mode = os.fstat(int(name)).st_mode
+                if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
+                    found.add(int(name))
+    return found
+
+
+def counted(streams: int) -> str:
+    """So many of them, in words."""
+    return "1 socket or pipe" if streams == 1 else f"{streams} sockets or pipes"

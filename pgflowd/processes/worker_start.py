@@ -26,6 +26,7 @@ from pgflowd.db.connection import connect
 from pgflowd.errors import Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
+from pgflowd.host.proc import counted
 from pgflowd.host.zygote_line import Zygote, ZygoteLine, fork_zygote
 from pgflowd.processes.loading import secret_variables
 from pgflowd.processes.worker_lines import limits_of
@@ -117,13 +118,13 @@ def hatch(channel: Channel, settings: Settings, served: Served) -> Hatched:
 def _warnings(told: dict[str, Any], module: str) -> Iterator[Problem]:
     for code, text, place in told["warnings"]:
         yield Problem(code, text, place)
-    if told["sockets"]:
-        text = f"importing {module} left {told['sockets']} sockets open, which all runners share"
-        yield Problem("W222", text)
     if told["threads"]:
         names = ", ".join(told["threads"])
         text = f"importing {module} started threads ({names}), so each runner imports it by itself"
         yield Problem("W222", text)
+    elif told["streams"]:
+        open_ = counted(told["streams"])
+        yield Problem("W222", f"importing {module} left {open_} open, which all runners share")
 
 
 def _fork(brood: Brood) -> Zygote:

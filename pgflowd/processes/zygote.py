@@ -27,6 +27,7 @@ from pgflowd.core.served import Served
 from pgflowd.core.spec import StepSpec
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
+from pgflowd.host.proc import streams
 from pgflowd.host.spawn import become_subreaper, reset_handlers, set_death_signal
 from pgflowd.host.worker_line import WorkerLine
 from pgflowd.host.zygote_line import Told, ZygoteLine
@@ -58,8 +59,9 @@ def main(line: ZygoteLine, brood: Brood) -> int:
     steps: dict[str, StepSpec] = {}
     if brood.imports:
         try:
+            before = streams()
             flow = load_flow(brood.served.entry, brood.served.slug)
-            line.send_long(_definition(flow))
+            line.send_long(_definition(flow, len(streams() - before)))
         except FlowError as error:
             first = error.problems[0]
             text = "; ".join(f"{p.place}: {p.text}" if p.place else p.text for p in error.problems)
@@ -82,28 +84,19 @@ def _stream(number: int) -> TextIO:
     return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
-def _definition(flow: Flow) -> dict[str, Any]:
+def _definition(flow: Flow, shared: int) -> dict[str, Any]:
     return {
         "say": "definition",
         "shape": flow.shape(),
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
-        "sockets": _sockets(),
+        "streams": shared,
     }
 
 
 def _threads() -> list[str]:
     """The Python threads that the import left."""
     return [t.name for t in threading.enumerate() if t is not threading.main_thread()]
-
-
-def _sockets() -> int:
-    """How many sockets the import left open: all runners would share one stream."""
-    count = -1  # ours
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            count += link.readlink().name.startswith("socket:") and int(link.name) > 2
-    return max(0, count)
 
 
 def _serve(line: ZygoteLine, brood: Brood, steps: dict[str, StepSpec]) -> None:

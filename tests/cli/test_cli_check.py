@@ -152,7 +152,8 @@ def command_lines() -> list[str]:
             "import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()",
             "1 thread",
         ),
-        ("import socket\nopen_ = socket.socket()", "1 socket"),
+        ("import socket\nopen_ = socket.socket()", "1 socket or pipe open"),
+        ("import os\npipe = os.pipe()", "2 sockets or pipes open"),
     ],
 )
 def test_what_an_import_leaves_open_is_a_warning(here, project, text, left):

@@ -75,6 +75,10 @@ class Moment(datetime.datetime):  # as the Timestamp of pandas
     pass
 
 
+async def stream():
+    yield 1
+
+
 OtherBool = type("bool", (), {"__module__": "numpy", "tolist": lambda self: True})
 
 loop: list = [1]
@@ -102,6 +106,7 @@ REFUSED = [
     (Model(), "output is a Model, which JSON does not know; return its model_dump(mode='json')"),
     (Moment(2026, 1, 1), "output is a Moment, which JSON does not know; return its isoformat()"),
     (OtherBool(), "output is a numpy.bool, which JSON does not know; return its tolist()"),
+    (stream(), "output is an async_generator, which JSON does not know; return a list"),
     (MagicMock(), "output is a MagicMock, which JSON does not know"),
     (pathlib.Path("x"), "Path, which JSON does not know; return str(…)"),
     (types.MappingProxyType({}), "which JSON does not know; return dict(…)"),
