@@ -110,7 +110,7 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
         if child.waiting_for or is_down:
             why = f": {database['error']}" if database.get("error") else ""
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
-            found.append(_problem("E301", None, text, "see that it runs"))
+            found.append(_problem("E301", None, text, database.get("next") or "see that it runs"))
     found += [dict(warning) for warning in facts.warnings]
     return found
 
@@ -205,7 +205,7 @@ def _database(tree: Tree, facts: Facts) -> dict[str, Any]:
     newest: dict[str, Any] = {}
     for each in sorted(told, key=lambda said: said.get("at") or 0):
         newest.update(each)
-    for name in ("at", "error"):
+    for name in ("at", "error", "next"):
         newest.pop(name, None)
     waiting = any(child.waiting_for == "database" for child in tree.children)
     state = "down" if waiting else newest.pop("state", "unknown")

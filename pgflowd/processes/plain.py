@@ -155,7 +155,7 @@ class Line:
         self._failures += 1
         meaning, text = meaning_of(error)
         self._was_refused = meaning not in ("again", "loud")
-        self._tell("down", error=text)
+        self._tell("down", error=getattr(error, "text", text), next=getattr(error, "next", None))
         errors = self._post.numbers.setdefault("database_errors", {})
         errors[meaning] = errors.get(meaning, 0) + 1
         if self._failures == 1:
@@ -173,7 +173,7 @@ class Line:
                 self.conn.close()
             self.conn = None
 
-    def _tell(self, state: str, **more: str) -> None:
+    def _tell(self, state: str, **more: str | None) -> None:
         self._post.numbers["database"] = {"state": state, "at": time.time(), **more}
 
     @contextlib.contextmanager

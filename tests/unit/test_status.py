@@ -104,13 +104,13 @@ def test_waiting_for_the_database_is_shown():
 
 def test_why_the_database_is_waited_for_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
-    told = {"state": "down", "at": 5, "error": "password authentication failed"}
+    told = {"state": "down", "at": 5, "error": "password authentication failed", "next": "mend it"}
 
     said = document(tree, facts(listener=Fact(1, 1.0, numbers={"database": told})))
 
     text = "listener waits for the database: password authentication failed"
-    assert said["problems"][0]["text"] == text
-    assert "error" not in said["database"]
+    assert (said["problems"][0]["text"], said["problems"][0]["next"]) == (text, "mend it")
+    assert not {"error", "next"} & said["database"].keys()
 
 
 def test_the_newest_word_on_the_database_counts():
