@@ -185,6 +185,7 @@ def _become_runner(
     become_subreaper()
     line.close()
     number, out, err = descriptors
+    os.set_inheritable(number, False)  # else what a handler starts could speak for it
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (out, 1), (err, 2)):
         os.dup2(source, target)

@@ -362,6 +362,21 @@ def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
     assert worker.output(run) == {"after": ["/dev/null", "pipe", "pipe", "socket"]}
 
 
+def test_what_a_handler_starts_has_not_our_socket(start_worker):
+    """Row 59."""
+    body = """
+        import subprocess
+        command = ["ls", "-l", "/proc/self/fd"]
+        listed = subprocess.run(command, capture_output=True, text=True, close_fds=False).stdout
+        return "socket:" in listed
+    """
+    worker = start_worker(one_step(body))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": False}
+
+
 def test_a_copy_of_the_runner_made_by_fork_says_nothing(start_worker):
     body = """
         pid = os.fork()
