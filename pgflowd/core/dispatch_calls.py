@@ -89,11 +89,6 @@ def _use_beats(thought: Thought) -> None:
     if mind.mode is Mode.LEAVING and not mind.tells:
         thought.do(on.Goodbye())
         mind.beats = _busy(thought)
-    elif mind.asks:
-        first, *rest = mind.asks
-        mind.asks = tuple(rest)
-        thought.do(on.Fetch(*first))
-        mind.beats = _busy(thought)
     elif thought.passed(mind.beat_at):
         tokens = tuple(task.token for task in mind.leases())
         pause_s = mind.knobs.heartbeat_interval_s
@@ -102,6 +97,10 @@ def _use_beats(thought: Thought) -> None:
         mind.beaten_at, mind.beat_at = thought.now, thought.by(thought.now + pause_s)
         mind.counting, mind.perhaps_ended = tuple(dict.fromkeys(mind.perhaps_ended)), ()
         thought.do(on.Beat(tokens, mind.counting))
+        mind.beats = _busy(thought)
+    elif mind.asks:
+        mind.asking, mind.asks = mind.asks[:1], mind.asks[1:]
+        thought.do(on.Fetch(*mind.asking[0]))
         mind.beats = _busy(thought)
     elif mind.tells:
         mind.tells = False
@@ -150,6 +149,7 @@ def broken(thought: Thought, event: on.Broken) -> None:
         mind.look = True
     else:
         mind.perhaps_ended, mind.counting = (*mind.counting, *mind.perhaps_ended), ()
+        mind.asks, mind.asking = (*mind.asking, *mind.asks), ()
     _row_is_gone(thought, event)
     line = _line(thought, event.line)
     was_up = line.state is LineState.BUSY and line.delay_s == 0

@@ -145,7 +145,7 @@ def beaten(thought: Thought, event: on.Beaten) -> None:
 
 
 def fetched(thought: Thought, event: on.Fetched | on.Told) -> None:
-    thought.mind.beats = Line()
+    thought.mind.beats, thought.mind.asking = Line(), ()
 
 
 def overheard(thought: Thought, event: on.Overheard) -> None:

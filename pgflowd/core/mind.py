@@ -200,6 +200,7 @@ class Mind:
     beat_at: float = 0.0
     beaten_at: float = -NEVER
     asks: tuple[tuple[int, int, str, str], ...] = ()  # runner, token, what, step
+    asking: tuple[tuple[int, int, str, str], ...] = ()  # the one that is being fetched
     tells: bool = False  # something was overheard, and is to be told to followers
     fork_from: float = 0.0
     fork_delay_s: float = 0.0

@@ -180,16 +180,17 @@ class Lines:
         )
 
     async def _fetch(self, action: on.Fetch, task: Task | None, bring: Bring) -> on.Fetched:
+        """Bring it, or why there is none: what another try may bring is asked for again."""
         problem = body = None
-        if action.what == "conn":
-            body = self._where()
-        elif task is not None and action.what == "input":
-            body = await run_async(self._conns[on.BEATS], workers.run_input(task.run_id))
-        elif task is not None and action.what == "output":
-            call = workers.step_output(task.run_id, action.step)
-            body = await run_async(self._conns[on.BEATS], call)
-        else:
-            problem = f"there is nothing called {action.what!r} to ask for"
+        try:
+            if action.what == "conn":
+                body = self._where()
+            elif task is not None:
+                body = await run_async(self._conns[on.BEATS], _wanted(action, task))
+        except Exception as error:
+            meaning, problem = meaning_of(error)
+            if meaning == "again" or self._conns[on.BEATS].closed:
+                raise
         bring(action.id, action.token, body, problem)
         return on.Fetched()
 
@@ -214,6 +215,12 @@ class Lines:
     async def _goodbye(self) -> on.SaidGoodbye:
         await run_async(self._conns[on.BEATS], workers.stopped(self._worker_id))
         return on.SaidGoodbye()
+
+
+def _wanted(action: on.Fetch, task: Task) -> Call[bytes | None]:
+    if action.what == "input":
+        return workers.run_input(task.run_id)
+    return workers.step_output(task.run_id, action.step)
 
 
 def _said(report: Report) -> tasks.Report:

@@ -510,6 +510,30 @@ def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_
     assert on.Tell() in play.tell(on.Beaten(()))
 
 
+def test_what_a_handler_asks_for_is_asked_again_when_the_line_breaks_meanwhile():
+    play = Play()
+    play.busy(1)
+    fetch = on.Fetch(1, 1, "input", "")
+
+    assert play.tell(on.Asked(1, 1, "input", "")) == [fetch]
+    play.tell(on.Broken(on.BEATS, "again", "gone"))
+    play.tell(on.Tick(), after_s=1.0)
+
+    assert fetch in play.tell(on.Connected(on.BEATS))
+    play.tell(on.Fetched())
+    assert play.mind.asks == play.mind.asking == ()
+
+
+def test_a_beat_that_is_due_goes_before_what_handlers_ask_for():
+    play = Play()
+    play.busy(1)
+    play.tell(on.Asked(1, 1, "input", ""))
+    play.tell(on.Asked(1, 1, "output", "a"), after_s=play.mind.knobs.heartbeat_interval_s)
+
+    assert isinstance(play.tell(on.Fetched())[0], on.Beat)
+    assert play.tell(on.Beaten(())) == [on.Fetch(1, 1, "output", "a")]
+
+
 def test_last_words_are_told_before_the_goodbye():
     play = Play()
     while not play.did(on.Beat):

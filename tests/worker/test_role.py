@@ -123,6 +123,28 @@ def test_row_78_too_many_connections_are_waited_out(start_worker, humble, databa
     assert worker.completed(worker.start_run([1]), 8)
 
 
+def test_what_the_server_refuses_a_handler_is_told_to_it_and_costs_no_line(
+    start_worker, humble, database
+):
+    conn = database.connect()
+    conn.execute("alter table pgflow.step_states enable row level security")
+    conn.execute(
+        "create function refuse() returns boolean language plpgsql as"
+        " $$ begin raise 'not for you' using errcode = '42501'; end $$"
+    )
+    conn.execute(
+        "create policy hide on pgflow.step_states to pgflow_worker"
+        " using (current_query() not like 'select output%' or refuse()) with check (true)"
+    )
+    worker = start_worker(MODULE, dsn=humble, definitions="verify")
+
+    run = worker.start_run([1])
+
+    until(lambda: worker.status(run) == "failed", 8)
+    assert "not for you" in worker.attempts(run)[-1][2]
+    assert worker.records("worker.error") == []
+
+
 def test_row_78_a_start_that_gets_one_connection_of_two_is_tried_again(
     start_worker, humble, database
 ):
