@@ -8,7 +8,7 @@ numbers of their last Beat (`core.numbers`). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -49,8 +49,13 @@ class Facts:
         return self.children.get(child.id, Fact()) if child else Fact()
 
 
-def state_of(tree: Tree) -> str:
-    """Return the state of the daemon in one word."""
+def is_cut_off(told: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a child, by its last numbers, has lost the database."""
+    return any(_mapping(numbers.get("database")).get("state") == "down" for numbers in told)
+
+
+def state_of(tree: Tree, *, cut_off: bool = False) -> str:
+    """Return the state of the daemon in one word; who is cut off from the database is not well."""
     if tree.phase in {Phase.STOPPING, Phase.ENDED}:
         return "draining" if tree.is_draining else "stopping"
     if not tree.was_ready:
@@ -60,7 +65,7 @@ def state_of(tree: Tree) -> str:
         return "failed"
     others = [child for child in tree.children if child.state is not State.DISABLED]
     all_up = tree.phase is Phase.RUNNING and all(child.state is State.UP for child in others)
-    return "healthy" if all_up else "degraded"
+    return "healthy" if all_up and not cut_off else "degraded"
 
 
 def document(tree: Tree, facts: Facts) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def document(tree: Tree, facts: Facts) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "name": facts.name,
         "version": facts.version,
-        "state": state_of(tree),
+        "state": state_of(tree, cut_off=is_cut_off(f.numbers for f in facts.children.values())),
         "pid": facts.pid,
         "started_at": iso(facts.started),
         "up_s": max(0.0, facts.now - facts.started),
@@ -105,9 +110,9 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
             found.append(_problem(each.get("code"), flow, each.get("text"), None))
-        database = _mapping(facts.of(child).numbers.get("database"))
-        is_down = child.state.is_alive and database.get("state") == "down"
-        if child.waiting_for or is_down:
+        numbers = facts.of(child).numbers
+        database = _mapping(numbers.get("database"))
+        if child.waiting_for or (child.state.is_alive and is_cut_off([numbers])):
             why = f": {database['error']}" if database.get("error") else ""
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
             found.append(_problem("E301", None, text, database.get("next") or "see that it runs"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pgflowd.core import actions as act
 from pgflowd.core.lifecycle import Phase
-from pgflowd.core.status import state_of
+from pgflowd.core.status import is_cut_off, state_of
 from pgflowd.errors import Problem
 from pgflowd.host.sessions import send
 from pgflowd.host.signals import stacks
@@ -165,11 +165,13 @@ class Desk:
 
     def _summary(self) -> str:
         tree = self._supervisor.tree
-        waiting = [child.waiting_for for child in tree.children if child.waiting_for]
-        if waiting:
-            return f"{state_of(tree)}: waiting for the {waiting[0]}"
+        alive = self._supervisor.offspring.alive.values()
+        cut_off = is_cut_off(process.numbers for process in alive)
+        state = state_of(tree, cut_off=cut_off)
+        if cut_off or any(child.waiting_for for child in tree.children):
+            return f"{state}: waiting for the database"
         up = sum(child.state.value == "up" for child in tree.workers)
-        return f"{state_of(tree)}: {up} of {len(tree.workers)} workers up"
+        return f"{state}: {up} of {len(tree.workers)} workers up"
 
 
 def _kind(reason: str) -> str:

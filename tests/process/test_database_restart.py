@@ -44,6 +44,7 @@ def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, serv
     server.stop()
     daemon.until("listener.lost")
     until(lambda: daemon.ask()["database"]["state"] == "down", 8)
+    assert daemon.ask()["state"] == "degraded"
     server.start()
     assert server.dsn == house.dsn
 
@@ -51,6 +52,7 @@ def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, serv
     until(lambda: is_completed(again, run_id), 10)
     assert attempts(again, run_id) == [1]
     daemon.until("listener.regained")
+    until(lambda: daemon.ask()["state"] == "healthy", 30)
     assert is_completed_soon(again, start_run(again, "alpha"))
     again.close()
     assert daemon.pids() == before

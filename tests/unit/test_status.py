@@ -44,6 +44,14 @@ def test_the_state_of_the_daemon_in_one_word(tree, state):
     assert state_of(tree) == state
 
 
+def test_who_has_lost_the_database_is_not_healthy():
+    down = Fact(1, 1.0, numbers={"database": {"state": "down", "at": 5}})
+    up = Fact(1, 1.0, numbers={"database": {"state": "up", "at": 6}})
+
+    assert document(running("a"), facts(listener=down, sweeper=up))["state"] == "degraded"
+    assert document(running("a"), facts(listener=up, sweeper=up))["state"] == "healthy"
+
+
 def test_a_flow_that_is_up():
     worker = Fact(820, 1030.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
 
