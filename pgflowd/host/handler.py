@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import faulthandler
 import inspect
 import os
@@ -84,11 +85,14 @@ class Caller:
     def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: Stop) -> Any:
         """Return what the handler returns, or raise what it raises."""
         self._stop = stop
-        try:
-            value = handler(**arguments)
-            return self._await(value) if inspect.iscoroutine(value) else value
+        try:  # in a context of its own: the next task meets no variable of this one
+            return contextvars.copy_context().run(self._run, handler, arguments)
         finally:
             self._stop = None
+
+    def _run(self, handler: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        value = handler(**arguments)
+        return self._await(value) if inspect.iscoroutine(value) else value
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         # by a factory, else the thread would have "no current event loop" ever after

@@ -3,8 +3,9 @@ Leftovers: what a task left behind in its process, so that the next one need not
 
 Looked for after each task, in some ten microseconds: threads, child processes (daemons too, as
 the runner is a subreaper), another environment, working directory, umask or signal handler, an
-alarm that is set, and much more memory than after the first task. What cannot be seen so cheaply,
-such as module globals, is what `isolation = "task"` is for.
+alarm that is set, a stdout or stderr that is not the one it was, or closed, and much more memory
+than after the first task. What cannot be seen so cheaply, such as module globals, is what
+`isolation = "task"` is for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import _signal  # type: ignore[import-not-found]
 import _thread
 import os
 import signal
+import sys
 from typing import Any
 
 from pgflowd.core.dispatch_runners import CHILDREN
@@ -32,6 +34,7 @@ class Leftovers:
         self._umask = _umask()
         self._threads = _thread._count()
         self._handlers = _handlers()
+        self._streams = (sys.stdout, sys.stderr)
         self._memory_kb: int | None = None
 
     def found(self, peak_kb: int) -> list[str]:
@@ -53,9 +56,17 @@ class Leftovers:
             found.append("signal handlers")
         if _signal.getitimer(signal.ITIMER_REAL)[0]:
             found.append("an alarm")
+        if self._are_others():
+            found.append("another stdout or stderr")
         if self._has_grown(peak_kb):
             found.append("memory")
         return found
+
+    def _are_others(self) -> bool:
+        out, err = self._streams
+        if sys.stdout is not out or sys.stderr is not err:
+            return True
+        return getattr(out, "closed", False) or getattr(err, "closed", False)
 
     def _has_grown(self, peak_kb: int) -> bool:
         if self._memory_kb is None:

@@ -159,6 +159,7 @@ def _live(
     """The runner's whole life. It never returns."""
     try:
         end = _become_runner(line, descriptors, brood, parent)
+        _seed_numpy()
         flow = brood.served
         if not brood.imports:
             steps = load_flow(flow.entry, flow.slug).steps
@@ -195,3 +196,10 @@ def _become_runner(
         Path("/proc/self/oom_score_adj").write_text(str(brood.oom_score_adj))
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return socket.socket(fileno=number)
+
+
+def _seed_numpy() -> None:
+    """Python seeds its own `random` anew in a fork; numpy's would be the same in all runners."""
+    if found := sys.modules.get("numpy.random"):
+        with contextlib.suppress(Exception):
+            found.seed()

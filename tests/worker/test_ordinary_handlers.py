@@ -208,3 +208,47 @@ def test_what_a_task_wrote_is_undone_if_its_output_cannot_be_stored(start_worker
     assert worker.completed(worker.start_run())
 
     assert worker.conn.execute("select attempt from written").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "rude",
+    [
+        "import io; sys.stdout = io.StringIO()",
+        "sys.stdout.close()",
+        "here.set('customer 7')",
+    ],
+)
+def test_the_next_task_meets_no_other_stream_or_context(start_worker, rude):
+    body = f"""
+        if run:
+            {rude}
+        else:
+            print("printed", here.get())
+    """
+    variable = "import contextvars; here = contextvars.ContextVar('here', default='nowhere')"
+    module = one_step(body).replace("flow = ", f"{variable}\n    flow = ")
+    worker = start_worker(module, max_concurrency=1)
+
+    for is_rude in (True, False):
+        assert worker.completed(worker.start_run(is_rude))
+
+    assert said_by(worker, "task.output") == ["printed nowhere"]
+
+
+def test_runners_do_not_share_the_random_numbers_of_numpy(start_worker):
+    module = """
+        import os, sys, types
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1)
+
+        numpy = types.ModuleType("numpy.random")  # it is no dependency of ours
+        numpy.seed = lambda: setattr(numpy, "seeded_by", os.getpid())
+        numpy.seed()
+        sys.modules["numpy.random"] = numpy
+
+        @flow.step
+        def work(run): return numpy.seeded_by == os.getpid()
+    """
+    worker = start_worker(module)
+
+    assert worker.output(worker.start_run()) == {"work": True}
