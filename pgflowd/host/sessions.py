@@ -63,13 +63,13 @@ class Remembered:
         text = json.dumps({"boot": _boot(), "processes": processes})
         if text == self._written:
             return
-        self._written = text
         new = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
             handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(handle, "w") as file:
                 file.write(text)
             new.rename(self._path)
+            self._written = text
 
     def forget(self) -> None:
         self._path.unlink(missing_ok=True)
