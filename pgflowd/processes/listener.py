@@ -29,6 +29,7 @@ ASK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 4.0
 MOST_QUEUES = 10_000
 MOST_WAKES = 10
+LEAST_HOLD_S = 0.05
 _QUESTION = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
 
@@ -161,8 +162,9 @@ class Throttle:
         return True
 
     def hold(self, queue: str, now: float) -> None:
-        """Try a wake that found no room again a little later."""
-        self._open(queue, now).passed = MOST_WAKES
+        """Try a wake that found no room again a little later, also where none is throttled."""
+        window = self._open(queue, now)
+        window.passed, window.ends = MOST_WAKES, max(window.ends, now + LEAST_HOLD_S)
         self._held.add(queue)
 
     def over(self, now: float) -> list[str]:

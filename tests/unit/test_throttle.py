@@ -46,6 +46,17 @@ def test_a_wake_that_found_no_room_is_tried_again_at_the_end_of_the_time() -> No
     assert throttle.over(1.25) == ["q"]
 
 
+def test_a_wake_that_found_no_room_waits_a_little_where_nothing_is_throttled() -> None:
+    worker = replace(SETTINGS.worker, notify_throttle_s=0.0)
+    throttle = Throttle(replace(SETTINGS, worker=worker))
+
+    throttle.hold("q", now=1.0)
+
+    assert 1.0 < throttle.due < 1.25
+    assert throttle.over(1.0) == []
+    assert throttle.over(throttle.due) == ["q"]
+
+
 def test_after_a_wake_of_all_nothing_is_held_back() -> None:
     throttle = Throttle(SETTINGS)
     throttle.hold("q", now=1.0)
