@@ -161,6 +161,7 @@ class Offspring:
             kill_session(session)
         adopted = [each for each in everybody if each.parent == os.getpid()]
         strays = [each for each in adopted if each.pid not in known and not each.is_zombie]
+        self._logged &= {each.pid for each in strays}  # who is gone leaves his pid to others
         for each in strays:
             if each.session not in sessions and each.pid not in self._logged:
                 self._logged.add(each.pid)
