@@ -38,6 +38,7 @@ from pgflowd.core.messages import (
 )
 from pgflowd.core.mind import Mind
 from pgflowd.core.numbers import portions
+from pgflowd.core.redact import one_line, redact
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
 from pgflowd.host.channel import Channel
@@ -57,6 +58,7 @@ from pgflowd.processes.worker_start import CannotStart, Hatched, Stopped, hatch
 BEAT_S = 5.0  # between two Beats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
+MOST_SAID = 1000  # characters about a bug of ours
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -103,8 +105,9 @@ def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
     """A bug of ours: say so, with the traceback, and end with everything below us."""
     error = context.get("exception") or RuntimeError(context.get("message", "no message"))
     trace = "".join(traceback.format_exception(error))
-    log.error("worker.error", code="E901", error=f"{type(error).__name__}: {error}", trace=trace)
-    channel.send(Failed("E901", f"{type(error).__name__}: {error}"))
+    text = one_line(redact(f"{type(error).__name__}: {error}"), MOST_SAID)
+    log.error("worker.error", code="E901", error=text, trace=trace)
+    channel.send(Failed("E901", text))
     _end_with_all(EXIT_BUG)
 
 

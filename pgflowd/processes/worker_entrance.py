@@ -84,7 +84,8 @@ class Entrance:
         stopping.cancel()
         if self._stop.is_set():
             entering.cancel()
-            raise Stopped
+            entering.add_done_callback(lambda task: task.cancelled() or task.exception())
+            raise Stopped  # and whatever came of it, nobody asks
         return await entering
 
     async def _nap(self, seconds: float) -> None:
