@@ -26,14 +26,13 @@ from pgflowd.core.settings import Settings
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.tree import Tree
 from pgflowd.errors import ConfigError, Problem
+from pgflowd.processes import EXIT_CANNOT
 from pgflowd.processes.children import policy_of, root_specs, worker_spec
 from pgflowd.processes.offspring import Process
 from pgflowd.processes.survey import Survey
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor import Supervisor
-
-CANNOT = 78
 
 
 class Renewal:
@@ -141,7 +140,7 @@ class Renewal:
         supervisor.desk.refused(problems)
         supervisor.vitals.warnings = [_refused(problem) for problem in problems]
         if supervisor.tree.phase is Phase.DISCOVERING:
-            supervisor.code = CANNOT
+            supervisor.code = EXIT_CANNOT
         else:
             supervisor.do(on_reload_refused(supervisor.tree, supervisor.now()))
 
