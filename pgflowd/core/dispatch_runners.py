@@ -17,6 +17,7 @@ from pgflowd.core.thought import Thought
 
 CHILDREN = "child processes"  # what a task left behind, if its runner has to be killed for it
 UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
+OLDER_PAUSE_S = 1.0  # beyond its grace, for the killing of an older attempt
 HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
 AHEAD_S = 0.02
 STOCK = 4  # a fourth of what they take up within that time
@@ -140,11 +141,21 @@ def asked(thought: Thought, event: on.Asked) -> None:
 
 
 def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
-    """Take claimed tasks; those of unknown steps go back for newer code (E406)."""
+    """
+    Take claimed tasks; those of unknown steps go back for newer code (E406).
+
+    One that still runs here, its lease having lapsed in a stall, goes back until that is killed.
+    """
     mind = thought.mind
+    running = {_which(runner.task): runner for runner in mind.runners.values() if runner.task}
     for task in tasks:
         if mind.mode is not Mode.WORKING:
             thought.release(task, "the worker stops")
+        elif older := running.get(_which(task)):
+            if older.phase is Phase.BUSY:
+                ends.peek(thought, older, Cause.LOST)
+            pause_s = mind.knobs.kill_grace_s + OLDER_PAUSE_S
+            thought.release(task, "an older attempt of it still runs here", pause_s)
         elif task.step in mind.knobs.steps:
             mind.held.append(Held(task, thought.now))
             thought.by(thought.now + HELD_LIMIT_S)
@@ -153,6 +164,10 @@ def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
             fields = {**ends.about(task), "code": "E406", "error": text}
             thought.do(on.Say("warning", "worker.error", fields))
             thought.release(task, f"E406 {text}", UNKNOWN_STEP_PAUSE_S)
+
+
+def _which(task: Task) -> tuple[str, str, int]:
+    return task.run_id, task.step, task.task_index
 
 
 def is_refused(report: Report, verdict: str) -> bool:

@@ -294,6 +294,21 @@ def test_row_74_a_report_whose_run_is_locked_is_sent_again():
     assert play.did(on.Turn)[0].reports[0].outcome == "completed"
 
 
+def test_g3_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
+    play = Play()
+    play.busy(1)
+    play.tell(on.Woken())
+
+    play.tell(on.Turned((), (task(1)._replace(token=2, attempt=2),)))
+
+    (older,) = play.mind.runners.values()
+    assert (older.phase, older.task.token) == (Phase.PEEKED, 1)
+    (turn,) = play.did(on.Turn)
+    (given_back,) = turn.reports
+    assert (given_back.outcome, given_back.task.token) == ("released", 2)
+    assert given_back.fields["delay_s"] > KNOBS.kill_grace_s
+
+
 def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play = Play()
     play.busy(1)
