@@ -147,6 +147,10 @@ def hold(thought: Thought, tasks: tuple[Task, ...]) -> None:
     One that still runs here, its lease having lapsed in a stall, goes back until that is killed.
     """
     mind = thought.mind
+    again = {_which(task) for task in tasks}
+    for held in [held for held in mind.held if _which(held.task) in again]:
+        mind.held.remove(held)
+        ends.lost(thought, held.task, "its lease lapsed before it had begun")
     running = {_which(runner.task): runner for runner in mind.runners.values() if runner.task}
     for task in tasks:
         if mind.mode is not Mode.WORKING:

@@ -309,6 +309,15 @@ def test_g3_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     assert given_back.fields["delay_s"] > KNOBS.kill_grace_s
 
 
+def test_g3_a_task_that_still_waits_here_waits_once():
+    play = Play()
+    play.claim(1)
+
+    play.tell(on.Turned((), (task(1)._replace(token=2, attempt=2),)))
+
+    assert [held.task.token for held in play.mind.held] == [2]
+
+
 def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play = Play()
     play.busy(1)
