@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import setproctitle
 
@@ -88,6 +88,8 @@ class Runner:
         except WorkerGone:
             raise
         except BaseException as error:
+            if self._line.is_copy:
+                _leave(error)
             body, head = b"", _told(error)
         _flush()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
@@ -150,6 +152,17 @@ def _theirs(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
+
+
+def _leave(error: BaseException) -> NoReturn:
+    """End a process that the handler forked, as Python ends any that an exception leaves."""
+    code = error.code if isinstance(error, SystemExit) else error
+    if not isinstance(code, int | None):
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"{code}\n" if isinstance(error, SystemExit) else _traceback(error))
+        code = 1
+    _flush()
+    os._exit((code or 0) & 0xFF)
 
 
 def _choose_levels(is_debug: bool) -> None:

@@ -99,6 +99,27 @@ def test_what_a_forked_child_logs_is_output_of_its_task(start_worker):
     assert told == [("WARNING part: 3 of 4", run)]
 
 
+@pytest.mark.parametrize(
+    ("ends", "code", "said"),
+    [
+        ("raise ValueError('no such page')", 1, "ValueError: no such page"),
+        ("sys.exit(3)", 3, None),
+        ("sys.exit('no such page')", 1, "no such page"),
+        ("sys.exit()", 0, None),
+    ],
+)
+def test_a_forked_copy_ends_as_any_process_of_python(start_worker, ends, code, said):
+    body = f"""
+        pid = os.fork()
+        if not pid: {ends}
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """
+    worker = start_worker(one_step(body))
+
+    assert worker.output(worker.start_run()) == {"after": code}
+    assert said_by(worker, "task.output")[-1:] == ([said] if said else [])
+
+
 def test_a_task_that_configures_logging_leaves_the_logs_of_the_next_ones_alone(start_worker):
     body = """
         import logging.config
