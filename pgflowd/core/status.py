@@ -26,7 +26,7 @@ class Fact:
     """What is known of a child's process."""
 
     pid: int | None = None
-    since: float | None = None  # seconds since 1970
+    since: float | None = None  # monotonic, as no correction of the clock makes it older
     worker_id: str | None = None
     max_concurrency: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +39,8 @@ class Facts:
     name: str
     version: str
     pid: int
-    started: float
+    started: float  # seconds since 1970
+    began: float  # the same on the monotonic clock
     now: float  # seconds since 1970
     monotonic: float
     children: Mapping[str, Fact] = field(default_factory=dict)
@@ -78,7 +79,7 @@ def document(tree: Tree, facts: Facts) -> dict[str, Any]:
         "state": state_of(tree, cut_off=is_cut_off(f.numbers for f in facts.children.values())),
         "pid": facts.pid,
         "started_at": iso(facts.started),
-        "up_s": max(0.0, facts.now - facts.started),
+        "up_s": facts.monotonic - facts.began,
         "supervisor": {
             "strategy": tree.policy.strategy,
             "restarts": tree.budget.count(facts.monotonic),
@@ -142,7 +143,7 @@ def _flow(child: Child, facts: Facts) -> dict[str, Any]:
     has_process = child.state.is_alive
     return {
         "slug": child.spec.name,
-        **_process(child, fact, facts.now),
+        **_process(child, fact, facts),
         "worker_id": fact.worker_id,
         "running": numbers.get("running", 0) if has_process else 0,
         "max_concurrency": fact.max_concurrency,
@@ -162,7 +163,7 @@ def _listener(child: Child | None, facts: Facts) -> dict[str, Any]:
     fact = facts.of(child)
     last = fact.numbers.get("last_notification_at")
     return {
-        **_process(child, fact, facts.now),
+        **_process(child, fact, facts),
         "restarts": child.restarts if child else 0,
         "reconnects": fact.numbers.get("reconnects", 0),
         "last_notification_s": _ago(last, facts),
@@ -184,7 +185,7 @@ def _sweeper(child: Child | None, facts: Facts) -> dict[str, Any]:
     fact = facts.of(child)
     last = fact.numbers.get("last_sweep_at")
     return {
-        **_process(child, fact, facts.now),
+        **_process(child, fact, facts),
         "restarts": child.restarts if child else 0,
         "interval_s": fact.numbers.get("interval_s"),
         "last_sweep_s": _ago(last, facts),
@@ -193,14 +194,13 @@ def _sweeper(child: Child | None, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _process(child: Child | None, fact: Fact, now: float) -> dict[str, Any]:
+def _process(child: Child | None, fact: Fact, facts: Facts) -> dict[str, Any]:
     state = child.state if child else State.IDLE
     shown = "starting" if state is State.IDLE else state.value
-    alive = state.is_alive and fact.since is not None
     return {
         "state": shown,
         "pid": fact.pid if state.is_alive else None,
-        "up_s": max(0.0, now - (fact.since or now)) if alive else None,
+        "up_s": _passed(fact.since, facts) if state.is_alive else None,
     }
 
 

@@ -94,8 +94,7 @@ class Desk:
     def _announce(self, what: str) -> None:
         self._extend_at = 0.0
         if what == "ready":
-            took_s = time.time() - self._supervisor.vitals.started
-            self._log.info("supervisor.ready", took_s=took_s)
+            self._log.info("supervisor.ready", took_s=self._supervisor.vitals.up_s)
             self._notifier.ready(self._summary())
             return
         self._log.info(f"supervisor.{what}")

@@ -37,7 +37,6 @@ class Process:
     child: Child
     title: str
     started: float  # monotonic
-    since: float  # wall clock
     served: Served | None = None
     said: Failed | Leaving | None = None
     worker_id: str | None = None
@@ -75,7 +74,7 @@ class Offspring:
         """Fork a child; OSError if the system refuses."""
         keep = [self._log.fileno()]
         child = fork(main, title=title, keep=keep, death_signal=death_signal)
-        process = Process(id, child, title, time.monotonic(), time.time(), served)
+        process = Process(id, child, title, time.monotonic(), served)
         self.alive[id] = process
         self._selector.register(child.pidfd, selectors.EVENT_READ, ("ended", process))
         self._selector.register(child.channel, selectors.EVENT_READ, ("heard", process))

@@ -25,13 +25,18 @@ class Vitals:
     """What is known of the daemon and its children."""
 
     def __init__(self, supervisor: Supervisor) -> None:
-        self.started = time.time()
+        self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
         self.answer: list[Problem] = []  # to who asked for it: what was wrong then
         self.restarts: dict[tuple[str, str], int] = {}  # by child and kind of reason
         self.reloads: dict[str, int] = {}
         self._supervisor = supervisor
         self._counters: dict[str, dict[str, Any]] = {}
+
+    @property
+    def up_s(self) -> float:
+        """How long the daemon has been there."""
+        return time.monotonic() - self._began
 
     def status(self) -> dict[str, Any]:
         return document(self._supervisor.tree, self._facts())
@@ -57,13 +62,14 @@ class Vitals:
             slug = process.served.slug if process.served else None
             most = settings.worker_for(slug).max_concurrency if slug else None
             children[id] = Fact(
-                process.pid, process.since, process.worker_id, most, process.numbers
+                process.pid, process.started, process.worker_id, most, process.numbers
             )
         return Facts(
             settings.pgflowd.name,
             __version__,
             os.getpid(),
-            self.started,
+            self._started,
+            self._began,
             time.time(),
             time.monotonic(),
             children,

@@ -123,7 +123,7 @@ def test_every_key_of_the_status_is_named():
     tree = on_exit(on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "worker b", CRASH, 2.0)[
         0
     ]
-    status = document(tree, Facts("shop", "0.1.0", 812, 1000.0, 1060.0, 60.0, {}))
+    status = document(tree, Facts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, {}))
 
     assert status["problems"] and status["flows"][0]["error"]
     for key in set(keys(status)) - {"schema_version"} | {"code", "flow", "text", "next"}:

@@ -20,7 +20,7 @@ from pgflowd.core.waiting import on_waiting
 
 def facts(**children: Fact) -> Facts:
     by_id = {name.replace("__", " "): fact for name, fact in children.items()}
-    return Facts("shop", "0.1.0", 812, 1000.0, 1060.0, 60.0, by_id)
+    return Facts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
 
 
 def broken_beside(tree: Tree) -> Tree:
@@ -53,7 +53,7 @@ def test_who_has_lost_the_database_is_not_healthy():
 
 
 def test_a_flow_that_is_up():
-    worker = Fact(820, 1030.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
+    worker = Fact(820, 30.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
 
     flow = document(running("order"), facts(worker__order=worker))["flows"][0]
 
@@ -62,6 +62,14 @@ def test_a_flow_that_is_up():
     assert (flow["running"], flow["max_concurrency"], flow["queued"]) == (7, 10, 42)
     assert (flow["worker_id"], flow["restarts"], flow["error"]) == ("7f3a", 0, None)
     assert flow["p50_s"] is None
+
+
+def test_a_clock_that_is_set_makes_nobody_older():
+    known = facts(worker__a=Fact(820, 30.0))
+
+    said = document(running("a"), replace(known, now=known.now + 1e9))
+
+    assert (said["up_s"], said["flows"][0]["up_s"]) == (60.0, 30.0)
 
 
 def test_a_parked_flow_is_a_problem_with_the_next_step():
@@ -94,7 +102,7 @@ def test_a_worker_that_restarted_is_worth_a_look():
 )
 def test_runners_that_cannot_be_killed_are_worth_a_look(count, text):
     """Row 17."""
-    worker = Fact(820, 1030.0, numbers={"stuck": count})
+    worker = Fact(820, 30.0, numbers={"stuck": count})
 
     problem = document(running("a"), facts(worker__a=worker))["problems"][0]
 
