@@ -3,12 +3,14 @@ Entry: where the command `pgflowd` begins: Ctrl-C ends it quietly from here on.
 
 Importing the rest takes a moment, in which nobody could catch an interrupt. So it ends the
 process at once until `cli.main` is ready to handle it, and again when that is done. One that
-came while Python was in a callback of its own, which drops exceptions, comes once more.
+came while Python was in a callback of its own, which drops exceptions, comes once more. At the
+very end none counts: Python itself would leave it to its default action, which is to be killed.
 """
 
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import signal
 import sys
@@ -43,6 +45,7 @@ def _interrupt_soon() -> None:
 
 
 on_interrupt(quietly)
+atexit.register(on_interrupt, signal.SIG_IGN)  # the first to come is the last to be called
 
 
 def main() -> None:

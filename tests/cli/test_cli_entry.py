@@ -34,6 +34,17 @@ del thing
 while True:
     time.sleep(0.01)
 """
+ENDLESS = """
+import os, sys, time
+
+class Last:
+    def __del__(self, open=os.open, here=os.access, nap=time.sleep, mark=os.environ["MARK"]):
+        open(mark, 64)  # O_CREAT
+        while here(mark, 0):
+            nap(0.01)
+
+sys.last_of_all = Last()
+"""
 COMMANDS = [
     [sys.executable, "-m", "pgflowd", "runs", "list"],
     [str(Path(sys.executable).with_name("pgflowd")), "runs", "list"],
@@ -73,6 +84,16 @@ def test_ctrl_c_in_a_callback_which_drops_exceptions_ends_it_all_the_same(tmp_pa
 
     assert process.communicate(timeout=30) == (b"", b"")
     assert process.returncode == 130
+
+
+def test_ctrl_c_while_python_ends_does_not_become_the_exit_code(tmp_path):
+    process = begun([*COMMANDS[0][:3], "--version"], "sitecustomize", tmp_path, ENDLESS)
+
+    process.send_signal(signal.SIGINT)
+    (tmp_path / "mark").unlink()
+
+    assert process.communicate(timeout=30)[1] == b""
+    assert process.returncode == 0
 
 
 def test_who_has_interrupts_ignored_is_obeyed(tmp_path):
