@@ -1,5 +1,5 @@
 """
-Backoff: how long to wait before the next restart, reconnect or claim.
+Backoff: how long to wait before the next restart or reconnect.
 
 Rule 22: the first restart is immediate, the n-th after it waits `least` * 2^(n-1), at most
 `most`. Reconnects are jittered, so that many processes do not come back together; chance is an

@@ -47,14 +47,17 @@ def _by_flow(
         for outcome, count in _items(outcomes)
     ]
     yield Family("pgflowd_tasks", "counter", "Attempts that ended, by outcome.", tasks)
-    for key, text in (("task_seconds", "How long"), ("task_wait_seconds", "How late")):
+    for key, text in (
+        ("task_seconds", "How long tasks ran."),
+        ("task_wait_seconds", "How long tasks waited for their first attempt."),
+    ):
         samples = [
             sample
             for slug, numbers in flows.items()
             for step, histogram in _items(numbers.get(key))
             for sample in _histogram(histogram, {"flow": slug, "step": step})
         ]
-        yield Family(f"pgflowd_{key}", "histogram", f"{text} tasks ran or started.", samples)
+        yield Family(f"pgflowd_{key}", "histogram", text, samples)
     for key, label, text in (
         ("runs", "status", "Runs ended by reports from here, or cancelled meanwhile."),
         ("wakes", "reason", "Looks for work, by what caused them."),

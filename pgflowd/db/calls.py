@@ -2,9 +2,9 @@
 Calls: what is asked of the database, apart from who asks and how.
 
 A `Call` is SQL, its parameters, and how its rows are read. `run` performs one on a plain
-connection, `run_async` on an asyncio one. `together` performs two in one pipeline: one round
-trip and, on a connection in autocommit, one transaction, since what lies between two syncs is
-one. JSON comes back as the bytes the server sent; nobody parses what is only passed on.
+connection, `run_async` on an asyncio one. `all_together` performs several in one pipeline: one
+round trip and, on a connection in autocommit, one transaction, since what lies between two syncs
+is one. JSON comes back as the bytes the server sent; nobody parses what is only passed on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Scripts: what a client does, step by step, without doing it.
 
 A script is a generator that yields what it wants done (a `Call`, `Listen`, `Nap`, `Now`) and
-gets the answer back; errors come back as exceptions. `client.py` performs the steps, once on
+gets the answer back; errors come back as exceptions. `db.play` performs the steps, once on
 plain connections and once on asyncio ones, so the logic stands here and stands here once.
 """
 
