@@ -6,8 +6,6 @@ The work is done by `pgflowd.db.schema`; here is what is asked and what is shown
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,8 +16,6 @@ from pgflowd.cli.frame import Group
 from pgflowd.cli.params import NumberParam
 
 if TYPE_CHECKING:
-    import psycopg
-
     from pgflowd.db.schema import Migrated, Status
 
 
@@ -41,9 +37,10 @@ def status(app: App) -> None:
     Example: pgflowd db status --json
     """
     from pgflowd.cli.complaints import complain
+    from pgflowd.cli.reach import opened
     from pgflowd.db import schema
 
-    with _connection(app) as conn:
+    with opened(app) as conn:
         found = schema.status(conn)
     if app.json:
         app.echo_json(_status_json(found))
@@ -66,9 +63,10 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
     \b
     Example: pgflowd db migrate --dry-run
     """
+    from pgflowd.cli.reach import opened
     from pgflowd.db import schema
 
-    with _connection(app) as conn:
+    with opened(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
         done = schema.migrate(conn, to, dry_run)
     if app.json:
@@ -114,9 +112,10 @@ def verify(app: App) -> None:
     Example: pgflowd db verify
     """
     from pgflowd.cli.complaints import as_json, complain
+    from pgflowd.cli.reach import opened
     from pgflowd.db import schema
 
-    with _connection(app) as conn:
+    with opened(app) as conn:
         problems = schema.verify(conn)
     if app.json:
         app.echo_json({"schema_version": 1, "problems": [as_json(one) for one in problems]})
@@ -126,20 +125,6 @@ def verify(app: App) -> None:
         app.say("the database is as the last migrate left it")
     if problems:
         app.leave(Exit.NO)
-
-
-@contextmanager
-def _connection(app: App) -> Iterator[psycopg.Connection[Any]]:
-    from pgflowd.db.connection import Limits, connect
-
-    database = app.settings.database
-    limits = Limits(
-        connect_s=database.connect_timeout_s,
-        statement_s=database.statement_timeout_s,
-        tcp_user_s=database.tcp_user_timeout_s,
-    )
-    with connect(app.database_url, name=app.settings.pgflowd.name, limits=limits) as conn:
-        yield conn
 
 
 def _status_json(found: Status) -> dict[str, Any]:

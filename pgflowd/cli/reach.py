@@ -60,19 +60,15 @@ def reopening(app: App) -> Callable[[], psycopg.Connection[Any]]:
 
 def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
     """A new connection, the caller's to close."""
-    from pgflowd.db.connection import Limits, connect
+    from pgflowd.db.connection import connect, limits_of
     from pgflowd.host.config_refs import read
 
     settings = app.settings.database
-    limits = Limits(
-        connect_s=settings.connect_timeout_s,
-        statement_s=settings.statement_timeout_s,
-        tcp_user_s=settings.tcp_user_timeout_s,
-    )
     url = app.database_url
     if listening and settings.listen_url and not app.flag_database_url:
         url = read(settings.listen_url, place="[database] listen_url")
-    return connect(url, name=f"{app.settings.pgflowd.name} cli", limits=limits)
+    name = f"{app.settings.pgflowd.name} cli"
+    return connect(url, name=name, limits=limits_of(settings))
 
 
 def new_run_id() -> UUID:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -24,6 +24,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgflowd.core.redact import one_line, redact, secrets_in
 from pgflowd.db.sqlstate import error_for
 from pgflowd.errors import Unreachable
+
+if TYPE_CHECKING:
+    from pgflowd.core.settings import Database
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Guard = Callable[[psycopg.Connection[Any]], AbstractContextManager[object]]
@@ -44,6 +47,15 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def limits_of(database: Database) -> Limits:
+    """The limits that the settings give."""
+    return Limits(
+        connect_s=database.connect_timeout_s,
+        statement_s=database.statement_timeout_s,
+        tcp_user_s=database.tcp_user_timeout_s,
+    )
 
 
 def connect(

@@ -30,7 +30,7 @@ from pgflowd.core.messages import Beat, Drain, Message, QuickStop, Waiting
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings import Settings
 from pgflowd.core.settings_refs import Ref
-from pgflowd.db.connection import Limits, connect
+from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.meaning import meaning_of
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
@@ -184,14 +184,9 @@ class Line:
             yield
 
     def _connect(self) -> psycopg.Connection[Any]:
-        database = self._settings.database
         url = read(self._url, place="[database] url")
         self._log.hide(secrets_in(url))
-        limits = Limits(
-            connect_s=database.connect_timeout_s,
-            statement_s=database.statement_timeout_s,
-            tcp_user_s=database.tcp_user_timeout_s,
-        )
+        limits = limits_of(self._settings.database)
         with self._post.interruptible():
             return connect(url, name=self._name, limits=limits, guard=self.limited)
 

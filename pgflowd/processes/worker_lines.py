@@ -30,22 +30,13 @@ from pgflowd.db.calls import (
     all_together_async,
     run_async,
 )
-from pgflowd.db.connection import Limits, connect_async
+from pgflowd.db.connection import connect_async, limits_of
 from pgflowd.db.meaning import meaning_of
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker_audience import Audience
 
 STRANGERS = "PF010"  # the notice that messages of others were archived
 Bring = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
-
-
-def limits_of(settings: Settings) -> Limits:
-    database = settings.database
-    return Limits(
-        connect_s=database.connect_timeout_s,
-        statement_s=database.statement_timeout_s,
-        tcp_user_s=database.tcp_user_timeout_s,
-    )
 
 
 class Lines:
@@ -111,7 +102,7 @@ class Lines:
         conn = await connect_async(
             read(database.url),
             name=self._name,
-            limits=limits_of(self._settings),
+            limits=limits_of(database),
             pooled=bool(database.listen_url),
         )
         conn.add_notice_handler(self._noticed)

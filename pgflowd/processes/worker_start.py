@@ -22,14 +22,13 @@ from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
 from pgflowd.core.shape import Shape
 from pgflowd.db import schema, workers
-from pgflowd.db.connection import connect
+from pgflowd.db.connection import connect, limits_of
 from pgflowd.errors import Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
 from pgflowd.host.proc import counted
 from pgflowd.host.zygote_line import Zygote, ZygoteLine, fork_zygote
 from pgflowd.processes.loading import secret_variables
-from pgflowd.processes.worker_lines import limits_of
 from pgflowd.processes.worker_runners import end_of
 from pgflowd.processes.zygote import Brood
 from pgflowd.processes.zygote import main as zygote_main
@@ -170,7 +169,7 @@ def enter(settings: Settings, served: Served, shape: Shape, worker_id: UUID) -> 
     worker, mode = settings.worker_for(served.slug), settings.pgflowd.definitions
     name = worker.worker_name or f"{settings.pgflowd.name}:{served.slug}"
     url = read(settings.database.url)
-    with connect(url, name=name, limits=limits_of(settings)) as conn:
+    with connect(url, name=name, limits=limits_of(settings.database)) as conn:
         schema.require(conn)
         warnings = workers.define(conn, served.slug, shape, mode)
         is_watched = workers.watch(conn, served.queue, may_write=mode != "verify")
