@@ -54,11 +54,6 @@ class Log:
     def fileno(self) -> int:
         return self._sink.number
 
-    @property
-    def dropped(self) -> int:
-        """How many records found no room and have not been told of yet."""
-        return self._sink.dropped
-
     def retune(self, settings: Logging) -> None:
         """Follow other settings; the format stays."""
         self._sink.level = LEVELS[settings.level]

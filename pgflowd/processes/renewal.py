@@ -23,6 +23,7 @@ from pgflowd.core.reloading import (
 )
 from pgflowd.core.served import Served
 from pgflowd.core.settings import Settings
+from pgflowd.core.settings_checks import unserved
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.tree import Tree
 from pgflowd.errors import ConfigError, Problem
@@ -107,7 +108,8 @@ class Renewal:
         if self._supervisor.tree.phase in {Phase.STOPPING, Phase.ENDED}:
             return
         flows, broken, problems = survey.result()
-        problems += _strangers(self._next_settings, flows, broken, self._only)
+        if not broken:
+            problems += _strangers(self._next_settings, flows, self._only)
         if self._only:
             flows = [flow for flow in flows if flow.slug in self._only]
         fatal = [each for each in problems if each.code in {"E108", "E415"}]
@@ -163,29 +165,12 @@ def _kept_as_they_were(tree: Tree, broken: Sequence[Broken]) -> list[Problem]:
     ]
 
 
-def _strangers(
-    settings: Settings,
-    flows: Sequence[Served],
-    broken: Sequence[Broken],
-    only: Collection[str],
-) -> list[Problem]:
-    """Flows that somebody names and nobody serves, as far as that can be known."""
-    names = [flow.slug for flow in flows]
-    known = {name.lower() for name in names}
-    if broken:
-        return []
-    strange = [
-        Problem(
-            "E108",
-            f"[flows.{each.slug}] is no served flow",
-            settings.file,
-            did_you_mean(each.slug, names),
-        )
-        for slug, each in settings.flows.items()
-        if slug not in known and not only
-    ]
-    missing = sorted(slug for slug in only if slug.lower() not in known)
-    return strange + [
-        Problem("E415", f"there is no flow {slug} to serve", None, did_you_mean(slug, names))
-        for slug in missing
+def _strangers(settings: Settings, flows: Sequence[Served], only: Collection[str]) -> list[Problem]:
+    """Flows that somebody names and nobody serves."""
+    slugs = [flow.slug for flow in flows]
+    known = {slug.lower() for slug in slugs}
+    return (unserved(settings, slugs) if not only else []) + [
+        Problem("E415", f"there is no flow {slug} to serve", None, did_you_mean(slug, slugs))
+        for slug in sorted(only)
+        if slug.lower() not in known
     ]
