@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core.redact import one_line
 from pgflowd.core.shape import Shape, differences, option_differences
 from pgflowd.db import overview, workers
 from pgflowd.db.calls import Call, only, run
@@ -68,7 +69,7 @@ def script(slug: str, shape: Shape, place: str) -> str:
     text = json.dumps(shape, indent=1, ensure_ascii=False).replace("'", "''")
     while tag in text:
         tag = f"{tag[:-1]}_$"
-    return _SCRIPT.format(slug=slug, shape=text, place=place, tag=tag)
+    return _SCRIPT.format(slug=slug, shape=text, place=one_line(place), tag=tag)
 
 
 def _value(conn: Connection, query: str, params: tuple[Any, ...] = ()) -> Any:

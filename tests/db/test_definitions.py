@@ -80,3 +80,15 @@ def test_a_script_survives_every_quote(conn):
 
     conn.execute(script.encode())
     assert definitions.compare(conn, "shop", made.shape()) == definitions.Comparison(exists=True)
+
+
+def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
+    made = Flow("shop")
+
+    @made.step
+    def first(run): ...
+
+    script = definitions.script("shop", made.shape(), "shop\nselect 1 / 0; --.py:1")
+
+    conn.execute(script.encode())
+    assert definitions.compare(conn, "shop", made.shape()).exists
