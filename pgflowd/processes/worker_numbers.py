@@ -24,6 +24,7 @@ MOST_KEPT = 5000
 MOST_BUSY = 50
 MOST_PROBLEMS = 20  # the log has them all; a beat that is too large would be no beat
 MOST_CHARS = 300  # of the text of one
+_IN_TIME = (Phase.BUSY, Phase.PEEKED)  # an outcome that comes later counts for nothing
 
 
 class Numbers:
@@ -56,7 +57,7 @@ class Numbers:
         for event in events:
             if type(event) is on.Done:
                 runner = mind.runners.get(event.id)
-                if runner is not None and runner.task is not None:
+                if runner is not None and runner.task is not None and runner.phase in _IN_TIME:
                     succeeded = event.report.outcome == "completed"
                     completed, failed = completed + succeeded, failed + (not succeeded)
                     took_s = now - runner.sent_at

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from test_dispatch import Play
+
+from pgflowd.core import happenings as on
+from pgflowd.core.mind import Phase, Report
 from pgflowd.core.numbers import LastMinute
+from pgflowd.db.workers import Standing
+from pgflowd.processes.worker_numbers import Numbers
 
 
 def test_the_last_minute_is_counted_however_much_happens_in_it():
@@ -20,3 +26,17 @@ def test_after_a_quiet_minute_nothing_is_left():
 
     assert minute.counts(11.0) == {"failed": 1}
     assert minute.counts(80.0) == {}
+
+
+def test_an_outcome_that_comes_after_the_timeout_is_not_counted_as_completed():
+    play, numbers = Play(), Numbers()
+    play.busy(1, timeout_s=60.0)
+    (runner,) = play.mind.runners.values()
+    play.tell(on.Tick(), after_s=60.0)
+    play.tell(on.Silent(runner.id, 1))
+    assert play.phases() == [Phase.TERMED]
+
+    numbers.saw([on.Done(runner.id, Report(runner.task, "completed", b"1"))], play.mind)
+
+    said = numbers.now(play.mind, Standing("ok"), zygote=1)
+    assert (said["completed_1m"], said["task_seconds"], said["p50_s"]) == (0, {}, None)
