@@ -21,6 +21,7 @@ from pgflowd.core.mind import Mind, Report, Task
 from pgflowd.core.thought import Thought
 
 MOST_TOLD = 200  # what was told once is remembered so long
+MOST_ASKED = 100_000  # runs that wait to be counted; more than end between two beats
 
 _LEVELS = {
     "run.completed": "debug",
@@ -68,7 +69,8 @@ def count(thought: Thought, sent: tuple[Report, ...], event: on.Turned) -> None:
     if knobs.is_job:
         _count(thought, "completed", len(last))
     elif last:
-        mind.perhaps_ended = (*mind.perhaps_ended, *dict.fromkeys(last))
+        room = max(MOST_ASKED - len(mind.perhaps_ended), 0)  # a beat may fail again and again
+        mind.perhaps_ended = (*mind.perhaps_ended, *list(dict.fromkeys(last))[:room])
 
 
 def counted(thought: Thought, event: on.Beaten) -> None:

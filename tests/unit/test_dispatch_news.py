@@ -6,7 +6,7 @@ import pytest
 from test_dispatch import Play, task
 
 from pgflowd.core import happenings as on
-from pgflowd.core.dispatch_news import MOST_TOLD
+from pgflowd.core.dispatch_news import MOST_ASKED, MOST_TOLD
 from pgflowd.core.mind import Report
 
 A = frozenset({"a"})
@@ -187,6 +187,22 @@ def test_a_run_that_may_be_over_is_asked_about_by_the_next_beat_and_again_if_tha
     play.tell(on.Beaten(((2, "ok"),), completed=1))
     assert counted(play) == [("completed", 1)]
     assert play.mind.counting == ()
+
+
+def test_only_so_many_runs_wait_to_be_counted():
+    play = Play(ends=A)
+    play.busy(1)
+    waiting = tuple(f"run of earlier {number}" for number in range(MOST_ASKED - 1))
+
+    play.mind.perhaps_ended = waiting
+    play.done(1)
+    turned(play)
+    assert play.mind.perhaps_ended == (*waiting, "run1")
+    play.busy(2)
+    play.done(2)
+    turned(play)
+
+    assert play.mind.perhaps_ended == (*waiting, "run1")
 
 
 def test_what_news_tell_is_not_asked_about_again():
