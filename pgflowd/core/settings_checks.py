@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings import Settings, Worker
 from pgflowd.core.settings_units import format_duration
+from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
 LONGEST_SOCKET_PATH = 107  # bytes; the kernel's sun_path without its NUL
@@ -55,15 +56,13 @@ def missing_flows(settings: Settings, place: str) -> list[Problem]:
 
 def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:
     """Return E108 for each [flows.x] that is none of the served slugs."""
-    from difflib import get_close_matches
-
     slugs = {slug.lower(): slug for slug in served}
     found = []
     for lower, flow in settings.flows.items():
         if lower in slugs:
             continue
-        close = get_close_matches(lower, slugs, n=1)
-        remedy = f"did you mean [flows.{slugs[close[0]]}]?" if close else None
+        close = nearest(flow.slug, slugs.values())
+        remedy = f"did you mean [flows.{close}]?" if close else None
         places = [
             origin.place for path, origin in settings.origins.items() if path[1:2] == (lower,)
         ]

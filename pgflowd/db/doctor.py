@@ -53,7 +53,7 @@ def examine(conn: Connection, asked: Asked) -> Iterator[Finding]:
                     yield finding
         except (PgflowdError, psycopg.Error) as error:
             code = error.code if isinstance(error, PgflowdError) else None
-            text = error.text if isinstance(error, PgflowdError) else str(error).splitlines()[0]
+            text = error.text if isinstance(error, PgflowdError) else _first_line(error)
             remedy = error.next if isinstance(error, PgflowdError) else None
             yield Finding(name, "error", f"could not be looked at: {text}", code, remedy)
             if conn.closed:
@@ -282,6 +282,10 @@ def _waits(since: datetime | None, now: datetime) -> str:
         if since is None
         else f", the oldest task waits for {lasted((now - since).total_seconds())}"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _one(conn: Connection, query: str) -> Any:

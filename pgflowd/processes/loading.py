@@ -159,7 +159,7 @@ def _shown(filename: str) -> str:
 
 
 def _is_library(filename: str) -> bool:
-    libraries = {sysconfig.get_path("stdlib"), str(Path(__file__).parent.parent)}
+    libraries = {f"{sysconfig.get_path('stdlib')}/", f"{Path(__file__).parent.parent}/"}
     outside = any(part in {"site-packages", "dist-packages"} for part in Path(filename).parts)
     return outside or filename.startswith(("<", *libraries))
 
