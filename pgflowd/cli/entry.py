@@ -50,9 +50,12 @@ atexit.register(on_interrupt, signal.SIG_IGN)  # the first to come is the last t
 
 def main() -> None:
     """Run the command line of this process and exit."""
-    from pgflowd.cli.main import main
+    try:
+        from pgflowd.cli.main import main
 
-    main()
+        main()
+    except KeyboardInterrupt:  # one more, while the first was being obeyed
+        os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

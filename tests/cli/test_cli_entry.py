@@ -34,6 +34,21 @@ del thing
 while True:
     time.sleep(0.01)
 """
+SLOW_TO_END = """
+import os, signal, time
+
+calls = []
+getsignal = signal.getsignal
+
+def slow(number):  # the third time, what to do at Ctrl-C is changed for the end
+    calls.append(number)
+    while len(calls) == 3:
+        open(os.environ["MARK"], "w").close()
+        time.sleep(0.01)
+    return getsignal(number)
+
+signal.getsignal = slow
+"""
 ENDLESS = """
 import os, sys, time
 
@@ -83,6 +98,15 @@ def test_ctrl_c_in_a_callback_which_drops_exceptions_ends_it_all_the_same(tmp_pa
     process.send_signal(signal.SIGINT)
 
     assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 130
+
+
+def test_ctrl_c_while_a_command_is_over_but_not_yet_at_its_end_is_quiet(tmp_path):
+    process = begun([*COMMANDS[0][:3], "--version"], "sitecustomize", tmp_path, SLOW_TO_END)
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.communicate(timeout=30)[1] == b""
     assert process.returncode == 130
 
 
