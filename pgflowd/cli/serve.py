@@ -33,7 +33,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     \b
     Example: pgflowd serve -c pgflowd.toml
     """
-    from pgflowd.host.control import Taken
+    from pgflowd.host.control import NoPlace, Taken
     from pgflowd.processes import daemon
 
     signals = daemon.take_signals()
@@ -47,11 +47,10 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     except Taken as taken:
         click.echo(f"pgflowd: another daemon has {taken}", err=True)
         app.leave(Exit.TRY_LATER)
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        why = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    except NoPlace as error:
         remedy = "name another place with control in [supervisor]"
-        click.echo(f"pgflowd: the runtime directory cannot be used: {why}; {remedy}", err=True)
-        app.leave(Exit.DENIED if isinstance(error, PermissionError) else Exit.CONFIG)
+        click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
+        app.leave(Exit.DENIED if error.is_denied else Exit.CONFIG)
     signals.ignore()
     app.leave(Exit(code))
 

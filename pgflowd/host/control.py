@@ -10,6 +10,7 @@ at most 16 are served at a time, and none can hold up the loop. Whose socket it 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -33,14 +34,22 @@ class Taken(Exception):
     """Another daemon has the socket."""
 
 
+class NoPlace(Exception):
+    """The socket cannot be where it should."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(f"{cause.filename}: {cause.strerror}" if cause.filename else str(cause))
+        self.is_denied = isinstance(cause, PermissionError)
+
+
 class Lock:
     """The lock that says whose socket it is; it ends with the process."""
 
     def __init__(self, socket_path: Path) -> None:
-        _make_private(socket_path.parent)
-        path = socket_path.with_name(socket_path.name + ".lock")
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._handle = os.open(path, flags, 0o600)
+        try:
+            self._handle = _open_lock(socket_path)
+        except OSError as error:
+            raise NoPlace(error) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -193,6 +202,17 @@ def _is_ours(connection: socket.socket) -> bool:
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", data)
     return uid in {0, os.geteuid()}
+
+
+def _open_lock(socket_path: Path) -> int:
+    """Open the file of the lock; refuse a socket's place in which something else is."""
+    _make_private(socket_path.parent)
+    is_other = socket_path.is_file() or socket_path.is_dir()
+    if is_other and not socket_path.is_symlink():  # that one is replaced, and harms nothing
+        why = "there is something else, and no socket"
+        raise FileExistsError(errno.EEXIST, why, str(socket_path))
+    path = socket_path.with_name(socket_path.name + ".lock")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _make_private(directory: Path) -> None:

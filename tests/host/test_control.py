@@ -9,6 +9,7 @@ import socket
 import stat
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from pgflowd.host.control import (
     PATIENCE_S,
     ControlSocket,
     Lock,
+    NoPlace,
     Taken,
 )
 from pgflowd.testing.until import until
@@ -124,6 +126,17 @@ def test_the_lock_tells_whose_socket_it_is(tmp_path):
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+def test_what_is_no_socket_in_its_place_is_left_alone(tmp_path, make):
+    path = tmp_path / "pgflowd.toml"
+    make(path)
+
+    with pytest.raises(NoPlace, match="there is something else, and no socket"):
+        Lock(path)
+
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_socket_left_behind_is_replaced(tmp_path):
     path = tmp_path / "control"
     ControlSocket(path)
@@ -139,7 +152,7 @@ def test_nothing_is_opened_through_a_symlink(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(PermissionError):
+    with pytest.raises(NoPlace):
         Lock(tmp_path / "run" / "control")
 
 
@@ -147,7 +160,7 @@ def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o777)
 
-    with pytest.raises(PermissionError, match="can be changed by other users"):
+    with pytest.raises(NoPlace, match="can be changed by other users"):
         Lock(tmp_path / "run" / "control")
 
 
@@ -156,7 +169,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     os.chown(tmp_path / "run", 65534, 65534)
 
-    with pytest.raises(PermissionError, match="belongs to another user"):
+    with pytest.raises(NoPlace, match="belongs to another user"):
         Lock(tmp_path / "run" / "control")
 
 
@@ -190,7 +203,7 @@ def test_a_symlink_in_the_place_of_a_file_harms_not_what_it_leads_to(tmp_path, n
     (tmp_path / "run").mkdir(mode=0o700)
     (tmp_path / "run" / name).symlink_to(victim)
 
-    with contextlib.suppress(OSError, Taken):
+    with contextlib.suppress(NoPlace, Taken):
         lock = Lock(tmp_path / "run" / "control")
         ControlSocket(tmp_path / "run" / "control").close()
         lock.release()
