@@ -9,6 +9,7 @@ until the sweeper has confirmed that their tasks are released, through restarts 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pgflowd.core import messages as say
@@ -90,13 +91,17 @@ class Ear:
     def mourn(self, worker_id: str) -> None:
         """This worker is dead and reaped: have its tasks released."""
         self._dead[worker_id] = None
-        self.tell_of_the_dead()
+        self._tell([worker_id])
 
     def tell_of_the_dead(self) -> None:
+        """A new sweeper knows of nobody."""
+        self._tell(self._dead)
+
+    def _tell(self, worker_ids: Iterable[str]) -> None:
         sweeper = self._supervisor.offspring.alive.get("sweeper")
         child = self._supervisor.tree.child("sweeper")
         if sweeper is not None and child is not None and child.state is State.UP:
-            for worker_id in self._dead:
+            for worker_id in worker_ids:
                 self._supervisor.offspring.tell(sweeper, say.Dead(worker_id))
 
 

@@ -148,10 +148,10 @@ class Supervisor:
 
     def _on_buried(self, process: Process) -> None:
         self._ear.hear(process, process.messages)
-        self.vitals.keep_counters(process)
         if process.id.startswith(DISCOVERY):
             self.renewal.ended(process)
             return
+        self.vitals.keep_counters(process)
         child = self.tree.child(process.id)
         asked = child is not None and child.state in {State.DRAINING, State.STOPPING}
         exit = judge(process.status, process.said, process.killed)
