@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.messages import Beat, Message, Waiting
 from pgflowd.core.mind import Knobs
 from pgflowd.core.served import Served
@@ -40,7 +41,7 @@ class Entrance:
         self.warnings: tuple[Problem, ...] = ()
         self._stop = asyncio.Event()
         database = settings.database
-        self._limit_s = database.connect_timeout_s + database.statement_timeout_s + CALL_EXTRA_S
+        self._limit_s = database.connect_timeout_s + database.statement_timeout_s  # < hang_timeout
 
     def stop(self) -> None:
         """End the waiting, if there is any."""
@@ -48,11 +49,11 @@ class Entrance:
 
     async def pass_through(self, lines: Lines, send: Callable[[Message], None]) -> Knobs:
         """Return what the worker is to decide by. Raises CannotStart, Stopped."""
-        wait_s, is_waiting = self._settings.database.reconnect_min_s, False
+        database, attempts = self._settings.database, 0
         helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
         while True:
             try:
-                entered = await self._unless_stopped(self._try(helper, lines))
+                entered = await self._unless_stopped(self._try(helper, lines, send))
                 self.warnings = (*self._hatched.warnings, *entered.warnings)
                 return self._knobs(entered.is_watched)
             except (Stopped, CannotStart):
@@ -61,20 +62,24 @@ class Entrance:
                 meaning, text = meaning_of(error)
                 if meaning in ("fault", "core", "gone") and not isinstance(error, Unreachable):
                     raise CannotStart(getattr(error, "code", "E301"), text) from error
-            if not is_waiting:
+            attempts += 1
+            if attempts == 1:
                 send(Waiting("database"))
                 self._log.warning("worker.error", error=text)
-                is_waiting = True
             send(Beat())  # we wait, and live
-            await self._nap(wait_s * (0.5 + random.random() / 2))
-            wait_s = min(2 * wait_s, self._settings.database.reconnect_max_s)
+            least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
+            await self._nap(reconnect_delay_s(attempts, least_s, most_s, random.random()))
+            send(Beat())
 
-    async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> Entered:
+    async def _try(
+        self, helper: ThreadPoolExecutor, lines: Lines, send: Callable[[Message], None]
+    ) -> Entered:
         loop = asyncio.get_running_loop()
         arguments = (self._served, self._hatched.shape, self._worker_id)
         entering = loop.run_in_executor(helper, enter, self._settings, *arguments)
         entered = await asyncio.wait_for(entering, self._limit_s)
-        await lines.open()
+        send(Beat())
+        await asyncio.wait_for(lines.open(), self._limit_s)
         return entered
 
     async def _unless_stopped(self, trying: Coroutine[Any, Any, Entered]) -> Entered:
