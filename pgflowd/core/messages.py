@@ -10,7 +10,6 @@ is a Garbage, a value like any other, so the reader decides what it means. Pure.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -143,7 +142,19 @@ KINDS: dict[str, type[Message]] = {
         Dead,
     )
 }
-_TYPES = {name: get_type_hints(kind) for name, kind in KINDS.items()}
+
+
+def _classes(wanted: Any) -> tuple[type, ...]:
+    """The classes of which a value may be."""
+    if get_origin(wanted) in (Union, types.UnionType):
+        return tuple(one for each in get_args(wanted) for one in _classes(each))
+    return (int, float) if wanted is float else (get_origin(wanted) or wanted,)
+
+
+_CLASSES = {
+    kind: {each.name: _classes(get_type_hints(kind)[each.name]) for each in fields(kind)}
+    for kind in KINDS.values()
+}
 _dumps = Encoder(separators=COMPACT, default=str)
 
 
@@ -164,31 +175,18 @@ def decode(data: bytes) -> Message | Garbage:
     kind = KINDS.get(str(said.pop("say", "")))
     if kind is None:
         return Garbage(f"an unknown kind of message: {data[:80]!r}")
-    wrong = _wrong(kind, said)
-    return Garbage(f"{kind.__name__}: {wrong}") if wrong else kind(**said)
-
-
-def _wrong(kind: type[Message], said: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with the fields, if anything."""
-    known = {each.name for each in fields(kind)}
-    if not said.keys() <= known:
-        return f"unknown {sorted(said.keys() - known)}"
-    types = _TYPES[kind.__name__]
-    bad = [name for name, value in said.items() if not _fits(value, types[name])]
+    classes = _CLASSES[kind]
+    if not said.keys() <= classes.keys():
+        return Garbage(f"{kind.__name__}: unknown {sorted(said.keys() - classes.keys())}")
+    bad = [name for name, value in said.items() if not _fits(value, classes[name])]
     if bad:
-        return f"wrong type of {bad}"
+        return Garbage(f"{kind.__name__}: wrong type of {bad}")
     try:
-        kind(**said)
+        return kind(**said)
     except TypeError as error:
-        return str(error)
-    return None
+        return Garbage(f"{kind.__name__}: {error}")
 
 
-def _fits(value: object, wanted: Any) -> bool:
-    if get_origin(wanted) in (Union, types.UnionType):
-        return any(_fits(value, each) for each in get_args(wanted))
-    if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, get_origin(wanted) or wanted)
+def _fits(value: object, classes: tuple[type, ...]) -> bool:
+    """A bool is an int to Python, and not to us."""
+    return isinstance(value, classes) and (type(value) is not bool or bool in classes)
