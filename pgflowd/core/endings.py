@@ -20,6 +20,7 @@ LONGEST_TRACEBACK = 16_000
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
 _NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
+_INSTALLED = re.compile(r"/site-packages/(?!pgflowd/(processes|host|core)/)")
 _RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner\.py"', re.M)  # it calls handlers
 
 
@@ -53,11 +54,12 @@ def spoilt(task: Task, code: str, why: str, status: int, usage: dict[str, Any]) 
 def where(stack: str) -> str:
     """The innermost line of the user's own code in a stack, or ""."""
     thread, _, task = stack.partition("\nCurrent task")  # it is on the stack, or awaits something
-    for part in (_above_us(_current(thread)), task):
-        for frame in _FRAME.finditer(part):
-            if not _NOT_THEIRS.search(frame["file"]):
-                return f"{frame['file']}:{frame['line']} in {frame['name']}"
-    return ""
+    above = _above_us(_current(thread))
+    theirs = [f for f in _FRAME.finditer(f"{above}\n{task}") if not _NOT_THEIRS.search(f["file"])]
+    if not theirs:  # a flow that is installed as libraries are: then it is what we called
+        frames = _FRAME.finditer(task or above)
+        theirs = [f for f in frames if _INSTALLED.search(f["file"])][-1:]
+    return "{file}:{line} in {name}".format(**theirs[0].groupdict()) if theirs else ""
 
 
 def signal_name(number: int) -> str:

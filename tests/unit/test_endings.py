@@ -36,6 +36,20 @@ def test_the_place_is_the_handlers_whoever_started_the_daemon():
     assert endings.where(asleep + STARTED_BY + AWAITED) == "/opt/app/flows/analyze.py:40 in fetch"
 
 
+def test_the_place_in_a_flow_that_is_installed_is_its_handler():
+    flow = "/opt/app/venv/lib/python3.11/site-packages/shop/flows.py"
+    lib = "/opt/app/venv/lib/python3.11/site-packages/requests/api.py"
+    stack = STACK.replace("/opt/app/flows/analyze.py", flow)
+    awaited = AWAITED.replace("/opt/app/flows/analyze.py", flow, 2).replace(flow, lib, 1)
+
+    assert endings.where(stack.replace("/usr/lib/python3.11/re/__init__.py", lib)) == (
+        f"{flow}:31 in summary"
+    )
+    assert endings.where(
+        stack.replace(flow, "/usr/lib/python3.11/asyncio/runners.py") + awaited
+    ) == (f"{flow}:31 in summary")
+
+
 def test_e401_a_timeout_says_where_the_handler_was():
     report = endings.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
 
