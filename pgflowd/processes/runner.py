@@ -36,6 +36,7 @@ from pgflowd.host.runner_context import Notes, RunnerContext
 from pgflowd.host.worker_line import WorkerGone, WorkerLine
 
 SHORT_TRACEBACK = 2000  # of one that is too long for a frame's head
+MOST_FRAMES = 1000  # as deep as Python lets anybody go who does not ask for more
 
 _OURS = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
 
@@ -141,7 +142,8 @@ def _told(error: BaseException) -> dict[str, Any]:
 def _traceback(error: BaseException) -> str:
     """The traceback from the user's first line on; of a long one, its end."""
     try:
-        lines = traceback.format_exception(type(error), error, _theirs(error.__traceback__))
+        trace = _theirs(error.__traceback__)
+        lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
     except Exception as trouble:
         return f"(no traceback: {type(trouble).__name__})"
     text = "".join(lines)[-LONGEST_TRACEBACK:]

@@ -273,3 +273,16 @@ def test_runners_do_not_share_the_random_numbers_of_numpy(start_worker):
     worker = start_worker(module)
 
     assert worker.output(worker.start_run()) == {"work": True}
+
+
+def test_a_very_deep_recursion_is_told_as_fast_as_any(start_worker):
+    body = """
+        sys.setrecursionlimit(100_000)
+        def deeper(n): return deeper(n + 1)
+        deeper(0)
+    """
+    worker = start_worker(one_step(body))
+
+    assert failure(worker, worker.start_run())[1].startswith("RecursionError: maximum recursion")
+    said = worker.value("select traceback from pgflowd.attempts")
+    assert "[Previous line repeated 997 more times]" in said
