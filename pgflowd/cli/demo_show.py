@@ -65,7 +65,7 @@ class Shows:
     def __init__(self, app: App, connection: psycopg.Connection[Any]) -> None:
         self._app, self._connection = app, connection
         self._client = Client(connection)
-        self._live = not app.json and app.out.width is not None and sys.stdout.isatty()
+        self._live = not app.json and app.out.redraws
         self._drawn: list[str] = []
         self._shows = []
         for example in EXAMPLES:

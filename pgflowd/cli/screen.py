@@ -52,6 +52,7 @@ class Screen:
     colour: bool
     unicode: bool
     width: int | None  # None: not a terminal, so lines are as long as they are
+    redraws: bool = False  # a terminal whose cursor can be moved
 
     def paint(self, text: str, colour: str | None, bold: bool = False) -> str:
         if not self.colour or not (colour or bold):
@@ -130,9 +131,10 @@ class Screen:
 def screen_for(stream: IO[str], color: str) -> Screen:
     """Look at a stream: `color` is auto, always or never."""
     terminal = stream.isatty()
-    auto = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    obeys = terminal and os.environ.get("TERM") != "dumb"
+    colour = color == "always" or (color == "auto" and obeys and not os.environ.get("NO_COLOR"))
     width = shutil.get_terminal_size((80, 24)).columns if terminal else None
-    return Screen(color == "always" or (color == "auto" and auto), _shows_unicode(stream), width)
+    return Screen(colour, _shows_unicode(stream), width, obeys)
 
 
 def emit(text: str, stream: IO[str]) -> None:

@@ -91,7 +91,7 @@ def _watch(app: App, pause_s: float) -> None:
         if app.json:
             app.stream_json(said)
         else:
-            home = _HOME_AND_CLEAR if app.out.width is not None else ""
+            home = _HOME_AND_CLEAR if app.out.redraws else ""
             app.say(home + "\n".join(status_lines(said, app.out)))
         time.sleep(pause_s)
 

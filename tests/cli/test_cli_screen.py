@@ -130,6 +130,22 @@ def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
     assert screen_for(Stream("utf-8", terminal), color).colour is coloured
 
 
+@pytest.mark.parametrize(
+    ("term", "terminal", "redraws"),
+    [("xterm", True, True), ("dumb", True, False), ("xterm", False, False)],
+)
+def test_what_cannot_move_its_cursor_is_not_drawn_upon_again(
+    term: str, terminal: bool, redraws: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    screen = screen_for(Stream("utf-8", terminal), "auto")
+
+    assert screen.redraws is redraws
+    assert screen.colour is redraws
+
+
 def test_only_a_terminal_has_a_width() -> None:
     assert screen_for(Stream("utf-8", False), "auto").width is None
     assert screen_for(Stream("utf-8", True), "auto").width
