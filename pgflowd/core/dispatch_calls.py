@@ -47,7 +47,7 @@ def _use_main(thought: Thought) -> None:
         return
     is_due = _reports_are_due(thought)
     looks = mind.look and not runners.is_stocked(thought)
-    room = runners.room(thought) if is_due or looks else 0
+    room = runners.room(thought) if mind.may_claim and (is_due or looks) else 0
     if is_due or room:
         mind.sending = tuple(mind.reports[:MOST_REPORTS])
         del mind.reports[:MOST_REPORTS]

@@ -2,7 +2,8 @@
 Dispatch, turns: what the database answered: outcomes taken or refused, tasks, verdicts on leases.
 
 A refused report becomes a failure of its own task, once; one whose run was busy is sent again;
-one whose lease is lost is dropped with a warning. Part of `core.dispatch`.
+one whose lease is lost is dropped with a warning. Where the installation is at fault, outcomes are
+kept and tried slowly, and nothing more is claimed (D3). Part of `core.dispatch`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def turned(thought: Thought, event: on.Turned) -> None:
     sent, wanted = mind.sending, mind.wanted
     mind.sending, mind.wanted = (), 0
     mind.main = Line()
+    mind.may_claim = mind.may_claim or bool(sent)
     again = []
     for report, answer in zip(sent, event.answers, strict=True):
         if next_try := _judge(thought, report, answer):
@@ -127,6 +129,7 @@ def _judge(thought: Thought, report: Report, answer: on.Answer) -> Report | None
     fields = {**ends.about(report.task), "error": f"{state} {text}"}
     thought.do(on.Say("error", "worker.error", fields))
     thought.mind.turn_from = thought.by(thought.now + thought.mind.knobs.reconnect_max_s)
+    thought.mind.may_claim = False
     return report
 
 

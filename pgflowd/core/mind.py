@@ -188,6 +188,7 @@ class Mind:
     main: Line = Line()
     beats: Line = Line()
     turn_from: float = 0.0  # not before; set when the server refuses our calls
+    may_claim: bool = True  # False while it refuses outcomes, which would heap up
     look: bool = True  # there may be tasks to claim
     look_at: float = NEVER
     look_reason: str = ""  # why then: "due", "fallback", "poll"

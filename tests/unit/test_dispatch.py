@@ -506,6 +506,22 @@ def test_tasks_that_come_after_a_drain_began_are_given_back():
     assert [report.outcome for report in play.mind.sending] == ["released"] * 2
 
 
+def test_rule_d3_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
+    play = Play(reconnect_max_s=30.0)
+    play.busy(1)
+    play.done(1)
+    (report,) = play.mind.sending
+
+    play.tell(on.Turned((on.Answer("error", "42501", "permission denied"),), ()))
+    play.tell(on.Woken())
+    assert play.did(on.Turn) == []
+    play.tell(on.Tick(), after_s=30.0)
+    assert play.did(on.Turn) == [on.Turn((report,), 0)]
+    play.tell(on.Turned((on.Answer("completed"),), ()))
+
+    assert play.did(on.Turn) == [on.Turn((), 4)]
+
+
 def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     play = Play()
     play.busy(1)
