@@ -82,7 +82,8 @@ class Runner:
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = RunnerContext(self._flow, steps, frame, self._line, _connect)
-        logging.root.addHandler(self._notes)  # again, if the last task configured logging
+        if self._notes not in logging.root.handlers:  # the last task may have configured logging
+            logging.root.addHandler(self._notes)
         try:
             body = self._call(steps[task["step"]], frame, ctx)
             head: dict[str, Any] = {"outcome": "completed"}

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -108,7 +108,7 @@ class Actors:
         arguments = arguments_for(step, record, lambda: self.run.input, context)
         own = {name: value if name == CTX else copied(value) for name, value in arguments.items()}
         self._raise_as_told(record)
-        output = self._called(step, own)
+        output = copy_context().run(self._called, step, own)
         return stored(output)
 
     def _called(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
@@ -185,8 +185,14 @@ def _awaited(output: Any) -> Any:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(wait())
-    return _in_thread(lambda: asyncio.run(wait()))
+        return _in_new_loop(wait())
+    return _in_thread(lambda: _in_new_loop(wait()))
+
+
+def _in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Do what `asyncio.run` does, and leave the thread's own loop alone."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(coroutine)
 
 
 def _in_thread(call: Callable[[], Any]) -> Any:

@@ -301,6 +301,34 @@ def test_an_async_handler_sees_the_context_variables_of_the_test():
     assert asyncio.run(test()).output == {"perform": "me"}
 
 
+def test_a_step_leaves_no_variable_and_no_closed_loop_to_the_next_one():
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    flow = Flow("in_turn")
+
+    @flow.step
+    async def first(run: Any) -> None:
+        user.set("me")
+
+    @flow.step
+    def second(first: Any) -> str:
+        user.set(user.get() + " else")
+        return asyncio.get_event_loop().run_until_complete(name())
+
+    @flow.step
+    def third(second: str) -> list[str]:
+        return [second, user.get()]
+
+    async def name() -> str:
+        return user.get()
+
+    asyncio.set_event_loop(loop := asyncio.new_event_loop())
+    try:
+        assert run_flow(flow).output == {"third": ["nobody else", "nobody"]}
+    finally:
+        loop.close()
+        asyncio.set_event_loop_policy(None)  # as if nobody had set a loop
+
+
 def test_the_context_gives_the_output_of_any_step_and_the_time_of_its_own():
     asking = Flow("asking")
 

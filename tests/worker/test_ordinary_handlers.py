@@ -54,6 +54,7 @@ def test_a_plain_handler_may_use_the_threads_event_loop_after_an_async_one(start
         import asyncio, os
         from pgflowd import Flow
         flow = Flow("flow", max_attempts=1)
+        asyncio.set_event_loop_policy(None)  # another test may have used it in our ancestor
 
         @flow.step
         async def first(run):
