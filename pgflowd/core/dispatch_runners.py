@@ -113,8 +113,8 @@ def done(thought: Thought, event: on.Done) -> None:
     report = event.report
     if report.outcome != "completed" or mind.knobs.tells_all:
         report = replace(report, took_s=round(took_s, 6))
-    if CHILDREN in event.left:
-        _warn_of_children(thought, runner)
+    if children := next((left for left in event.left if left.startswith(CHILDREN)), ""):
+        _warn_of_children(thought, runner, children[:100])
         ends.kill(thought, runner, Cause.OUTLIVED, task=None, outcome=report)
         return
     thought.report(report)
@@ -130,9 +130,9 @@ def _after_a_task(thought: Thought, runner: Runner, has_left: bool) -> None:
         thought.move(runner, Phase.IDLE, due_at, task=None, cause=None, ran=ran)
 
 
-def _warn_of_children(thought: Thought, runner: Runner) -> None:
+def _warn_of_children(thought: Thought, runner: Runner, children: str) -> None:
     assert runner.task is not None
-    text = "the task left child processes behind; they are killed with its runner"
+    text = f"the task left {children} behind; they are killed with its runner"
     thought.do(on.Say("warning", "worker.error", {**ends.about(runner.task), "error": text}))
 
 

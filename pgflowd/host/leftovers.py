@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import _thread
+import contextlib
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 from pgflowd.core.dispatch_runners import CHILDREN
 from pgflowd.host.helpers import end_helpers
+from pgflowd.host.tree import children
 
 MOST_MEMORY_KB = 256 * 1024  # more than after the first task
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -45,7 +48,7 @@ class Leftovers:
         if has_children():
             end_helpers()
             if has_children():
-                found.append(CHILDREN)
+                found.append(f"{CHILDREN} ({_names_of_children()})")
         if _environment() != self._environment:
             found.append("another environment")
         if _directory() != self._directory:
@@ -85,6 +88,14 @@ def has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _names_of_children() -> str:
+    names = set()
+    for pid in children():
+        with contextlib.suppress(OSError):
+            names.add(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    return ", ".join(sorted(names)[:3])
 
 
 def _handlers() -> list[Any]:
