@@ -109,6 +109,8 @@ def run(args: Sequence[str]) -> int:
         except BrokenPipeError:
             raise
         except Exception as error:
+            if _was_interrupted(error):
+                return Exit.INTERRUPTED
             if isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None:
                 raise BrokenPipeError from error  # the terminal was closed
             app.json = app.json or "--json" in args
@@ -118,6 +120,13 @@ def run(args: Sequence[str]) -> int:
         return Exit.BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
         return Exit.INTERRUPTED
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether it came of Ctrl-C in the middle of something, such as tidying up."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _invoke(app: App, args: Sequence[str]) -> int:
@@ -158,7 +167,7 @@ def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
     if isinstance(error, OSError) and (excuse := _excuse(error)):
         _forget_output()
         complain_usage(app, click.ClickException(excuse))
-        return Exit.NO
+        return Exit.DENIED if isinstance(error, PermissionError) else Exit.NO
     complain(app, [_reported(app, error, args)])
     return Exit.BUG
 

@@ -431,6 +431,19 @@ def test_ctrl_c_ends_without_a_word(pgflowd: Callable, monkeypatch: pytest.Monke
     assert (ended.code, ended.err) == (130, "")
 
 
+def test_ctrl_c_that_upsets_what_was_under_way_is_no_bug_of_ours(
+    pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in shutil.rmtree, which then closes a descriptor twice."""
+    upset = OSError(9, "Bad file descriptor")
+    upset.__context__ = KeyboardInterrupt()
+    failing(monkeypatch, upset)
+
+    ended = pgflowd("version")
+
+    assert (ended.code, ended.err) == (130, "")
+
+
 def test_a_real_ctrl_c_gives_130(elsewhere: Path) -> None:
     code = (
         "import click, signal, sys\n"
@@ -486,7 +499,7 @@ def test_a_place_that_cannot_be_used_is_no_mistake_of_ours(
 
     ended = pgflowd("version")
 
-    assert ended.code == 1
+    assert ended.code == 77
     assert ended.err == "pgflowd: /there cannot be used: Permission denied\n"
 
 
