@@ -53,7 +53,7 @@ class Entrance:
         helper = ThreadPoolExecutor(1)  # never waited for: it may hang with the database
         while True:
             try:
-                entered = await self._unless_stopped(self._try(helper, lines, send))
+                entered = await self._unless_stopped(self._try(helper, lines))
                 self.warnings = (*self._hatched.warnings, *entered.warnings)
                 return self._knobs(entered.is_watched)
             except (Stopped, CannotStart):
@@ -71,15 +71,12 @@ class Entrance:
             await self._nap(reconnect_delay_s(attempts, least_s, most_s, random.random()))
             send(Beat())
 
-    async def _try(
-        self, helper: ThreadPoolExecutor, lines: Lines, send: Callable[[Message], None]
-    ) -> Entered:
+    async def _try(self, helper: ThreadPoolExecutor, lines: Lines) -> Entered:
         loop = asyncio.get_running_loop()
         arguments = (self._served, self._hatched.shape, self._worker_id)
-        entering = loop.run_in_executor(helper, enter, self._settings, *arguments)
-        entered = await asyncio.wait_for(entering, self._limit_s)
-        send(Beat())
-        await asyncio.wait_for(lines.open(), self._limit_s)
+        async with asyncio.timeout(self._limit_s):
+            entered = await loop.run_in_executor(helper, enter, self._settings, *arguments)
+            await lines.open()
         return entered
 
     async def _unless_stopped(self, trying: Coroutine[Any, Any, Entered]) -> Entered:
