@@ -151,7 +151,13 @@ def text_width(text: str) -> int:
 
 
 def tolerate_any_stream() -> None:
-    """Print what the locale cannot encode as escapes, and to a closed stream nothing at all."""
+    """Print what the locale cannot encode as escapes, and to a closed stream nothing at all.
+
+    Whatever we open shall not get the number of a closed one, and become somebody's input.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        continue
+    os.close(number)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

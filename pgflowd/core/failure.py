@@ -97,5 +97,5 @@ def clean(text: str, longest: int) -> str:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as trouble:
+    except BaseException as trouble:
         return f"(its text cannot be had: {type(trouble).__name__})"

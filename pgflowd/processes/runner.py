@@ -145,7 +145,7 @@ def _traceback(error: BaseException) -> str:
     try:
         trace = _theirs(error.__traceback__)
         lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
-    except Exception as trouble:
+    except BaseException as trouble:
         return f"(no traceback: {type(trouble).__name__})"
     text = "".join(lines)[-LONGEST_TRACEBACK:]
     return clean(text, LONGEST_TRACEBACK)

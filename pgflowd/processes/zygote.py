@@ -55,6 +55,8 @@ def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
     gc.freeze()  # what we share with the worker stays untouched, and so shared
     prepare(brood.python_path, brood.secrets)
+    with contextlib.suppress(OSError):  # else it reads a number that was closed, and used anew
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = _stream(1), _stream(2)
     steps: dict[str, StepSpec] = {}
     if brood.imports:
@@ -189,8 +191,9 @@ def _become_runner(
     os.set_inheritable(number, False)  # else what a handler starts could speak for it
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (out, 1), (err, 2)):
-        os.dup2(source, target)
-        os.close(source)
+        if source != target:
+            os.dup2(source, target)
+            os.close(source)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(brood.oom_score_adj))

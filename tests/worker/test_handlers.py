@@ -178,6 +178,8 @@ def test_row_11_p6_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(star
 RUDE_ERRORS = """
     class Rude(Exception):
         def __str__(self): raise RuntimeError("no")
+    class Ruder(Exception):
+        def __str__(self): sys.exit()
     raise {error}
 """
 
@@ -187,6 +189,7 @@ RUDE_ERRORS = """
     [
         ("ValueError('no such page')", "ValueError: no such page"),
         ("Rude()", "Rude: (its text cannot be had: RuntimeError)"),
+        ("Ruder()", "Ruder: (its text cannot be had: SystemExit)"),
         ("ValueError('x' * 20_000_000)", "ValueError: xxx"),
         ("ValueError('a\\0b\\ud800c')", "ValueError: a\ufffdb\ufffdc"),
         ("ValueError('\\U0001F600' * 16000)", "ValueError: \U0001f600"),

@@ -71,6 +71,12 @@ def test_a_plain_handler_may_use_the_threads_event_loop_after_an_async_one(start
     assert worker.output(worker.start_run()) == {"work": True}
 
 
+def test_a_handler_that_reads_its_input_finds_the_end_of_it(start_worker):
+    worker = start_worker(one_step("return [sys.stdin.read(), input()]"))
+
+    assert failure(worker, worker.start_run()) == ("failed", "EOFError: EOF when reading a line")
+
+
 def test_a_fail_in_a_task_group_is_not_retried(start_worker):
     body = """async def fails(): raise Fail("no such customer")
         async with asyncio.TaskGroup() as group: group.create_task(fails())
