@@ -19,7 +19,6 @@ from collections import deque
 from pgflowd.core.messages import LARGEST, Garbage, Message, decode, encode
 
 MOST_PER_TURN = 64  # messages, so that one talkative child delays no other
-MOST_KEPT = 1000
 
 
 class Channel:
@@ -57,7 +56,7 @@ class Channel:
             return not self._kept and self._write(data) is True
         self._kept.append(data)
         self.flush()
-        return not self.at_end and len(self._kept) < MOST_KEPT
+        return not self.at_end
 
     def flush(self) -> None:
         """Send what was kept, as far as there is room."""

@@ -44,12 +44,6 @@ def look(pid: int) -> Seen | None:
     return Seen(pid, name, words[0], int(words[1]), int(words[2]), int(words[3]), int(words[19]))
 
 
-def start_time(pid: int) -> int | None:
-    """Return when a process started, in ticks since boot, or None if there is none."""
-    seen = look(pid)
-    return seen.born if seen else None
-
-
 def everyone() -> Iterator[Seen]:
     """All processes that can be seen."""
     with os.scandir("/proc") as entries:

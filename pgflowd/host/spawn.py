@@ -30,7 +30,6 @@ import multiprocess  # type: ignore[import-untyped]
 import setproctitle
 
 from pgflowd.host.channel import Channel
-from pgflowd.host.proc import start_time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -51,7 +50,6 @@ class Child:
     pid: int  # also the id of its Unix session
     pidfd: int
     channel: Channel
-    born: int  # in clock ticks since boot: tells it from a later process with its pid
 
     def has_ended(self) -> bool:
         """Whether it has ended. Ask the pidfd, which no copy of a pipe can deceive."""
@@ -107,7 +105,7 @@ def _held(process: Any, channel: Channel) -> Child:
         process.kill()
         process.join()
         raise
-    return Child(process, pid, pidfd, channel, start_time(pid) or 0)
+    return Child(process, pid, pidfd, channel)
 
 
 def parent_pid() -> int:

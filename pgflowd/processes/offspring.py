@@ -80,11 +80,10 @@ class Offspring:
         self._selector.register(child.channel, selectors.EVENT_READ, ("heard", process))
         return process
 
-    def tell(self, process: Process, message: Message) -> bool:
+    def tell(self, process: Process, message: Message) -> None:
         """Send a message; what is kept for want of room is sent as soon as there is some."""
-        sent = process.child.channel.send(message)
+        process.child.channel.send(message)
         self.attend(process)
-        return sent
 
     def attend(self, process: Process) -> None:
         """Wait for what the channel needs: reading, and writing while something is kept."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pgflowd.core.messages import Drain, Failed, Ready
-from pgflowd.host.proc import command_line, in_session, look, start_time
+from pgflowd.host.proc import command_line, in_session, look
 from pgflowd.host.sessions import kill_session
 from pgflowd.host.spawn import fork, parent_pid
 from pgflowd.testing.until import until
@@ -175,13 +175,13 @@ select.select([], [], [], 1000)
 def test_a_child_dies_with_its_parent():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     pid = int(parent.stdout.readline())
-    born = start_time(pid)
+    born = look(pid).born
     until(lambda: command_line(pid) == "pgflowd: a child")
 
     parent.kill()
     parent.wait()
 
-    until(lambda: start_time(pid) != born or look(pid).is_zombie, 2)
+    until(lambda: (seen := look(pid)) is None or seen.born != born or seen.is_zombie, 2)
 
 
 @pytest.mark.parametrize("spare", [0, 1, 2, 3])
