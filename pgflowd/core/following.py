@@ -45,7 +45,7 @@ class Followed:
     """The runs that are followed, and lines that wait to be sent: run and payload."""
 
     def __init__(self) -> None:
-        self._until: dict[str, float] = {}
+        self._until: dict[str, float] = {}  # the next to be forgotten is the first
         self._kept: deque[tuple[str, str]] = deque()
         self._dropped: dict[str, tuple[int, Any]] = {}  # how many, and when the last
         self._number = 0
@@ -66,12 +66,10 @@ class Followed:
         self._until[run_id] = now + LAST_S
 
     def wants(self, run_id: str, now: float) -> bool:
-        """Whether anybody follows this run."""
-        until = self._until.get(run_id)
-        if until is not None and now >= until:
-            del self._until[run_id]
-            return False
-        return until is not None
+        """Whether anybody follows this run. Who has not asked for long is forgotten."""
+        while self._until and now >= next(iter(self._until.values())):
+            del self._until[next(iter(self._until))]
+        return run_id in self._until
 
     def keep(self, run_id: str, told: Mapping[str, Any]) -> None:
         """Keep a line to be sent, if there is room."""

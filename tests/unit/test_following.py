@@ -38,6 +38,16 @@ def test_a_run_is_followed_for_a_minute_after_the_last_asking():
     assert not followed
 
 
+def test_when_nobody_asks_any_more_nothing_is_looked_at():
+    followed = Followed()
+    followed.follow(RUN, 0.0)
+    followed.follow("another", 10.0)
+    followed.follow(RUN, 20.0)
+
+    assert not followed.wants("a third", 75.0) and followed
+    assert not followed.wants("a third", 80.0) and not followed
+
+
 def test_of_too_many_runs_the_longest_unasked_for_is_forgotten():
     followed = Followed()
     for number in range(following.MOST_RUNS):
