@@ -157,6 +157,7 @@ def _first_acts(keep: set[int], title: str, death_signal: signal.Signals, parent
         os._exit(1)
     os.setsid()
     close_all_but(keep)
+    take_stdin()
     setproctitle.setproctitle(title)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(ignored, signal.SIG_IGN)
@@ -178,6 +179,12 @@ def close_all_but(keep: set[int]) -> None:
     for number in numbers - keep:
         with contextlib.suppress(OSError):
             os.close(number)
+
+
+def take_stdin() -> None:
+    """Let `sys.stdin` read descriptor 0; `multiprocess` gave it one that is closed by now."""
+    with contextlib.suppress(OSError):
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
 
 
 def _prctl(option: int, value: int) -> None:

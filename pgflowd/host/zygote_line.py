@@ -22,7 +22,13 @@ import multiprocess  # type: ignore[import-untyped]
 import setproctitle
 
 from pgflowd.core.plainjson import dumps, loads
-from pgflowd.host.spawn import close_all_but, hide_memory, reset_handlers, set_death_signal
+from pgflowd.host.spawn import (
+    close_all_but,
+    hide_memory,
+    reset_handlers,
+    set_death_signal,
+    take_stdin,
+)
 
 LARGEST = 64 * 1024
 PART = LARGEST // 5  # characters, up to four bytes each, of a text that may be longer
@@ -76,6 +82,7 @@ def _first_acts(end: socket.socket, title: str, parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     close_all_but({0, 1, 2, end.fileno()})
+    take_stdin()
     hide_memory(False)  # else its own oom_score_adj would be unwritable
     setproctitle.setproctitle(title)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -55,8 +55,6 @@ def main(line: ZygoteLine, brood: Brood) -> int:
     """Import, tell, fork."""
     gc.freeze()  # what we share with the worker stays untouched, and so shared
     prepare(brood.python_path, brood.secrets)
-    with contextlib.suppress(OSError):  # else it reads a number that was closed, and used anew
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = _stream(1), _stream(2)
     steps: dict[str, StepSpec] = {}
     if brood.imports:
