@@ -16,6 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.complaints import as_json, in_columns
 from pgflowd.cli.exits import Exit
 from pgflowd.cli.frame import Command
+from pgflowd.core.shape import OPTIONS_NEXT
 from pgflowd.errors import PgflowdError, Problem
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _compared(
         text = f"{slug}: {'; '.join(compared.shape[:3])}{more}"
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
     for text in compared.options:
-        yield Problem("W310", f"{slug}: {text}", PLACE)
+        yield Problem("W310", f"{slug}: {text}", PLACE, OPTIONS_NEXT)
 
 
 def _unwatched(slug: str) -> Problem:

@@ -120,6 +120,9 @@ def _text_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterato
         yield f"{word} differs '{left}' vs '{right}'"
 
 
+OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
+
+
 def option_differences(ours: Shape, database: Shape) -> list[str]:
     """Where the database has another value than the code sets, e.g. `step a: timeout is …`."""
     found = list(_option_texts("", ours.get("options"), database.get("options")))

@@ -110,7 +110,7 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
-            found.append(_problem(each.get("code"), flow, each.get("text"), None))
+            found.append(_problem(each.get("code"), flow, each.get("text"), each.get("next")))
         numbers = facts.of(child).numbers
         database = _mapping(numbers.get("database"))
         if child.waiting_for or (child.state.is_alive and is_cut_off([numbers])):

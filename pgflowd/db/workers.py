@@ -16,7 +16,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.shape import Shape, differences, option_differences
+from pgflowd.core.shape import OPTIONS_NEXT, Shape, differences, option_differences
 from pgflowd.db.calls import Call, Rows
 from pgflowd.db.connection import translated
 from pgflowd.errors import DatabaseError, Problem
@@ -75,7 +75,7 @@ def _other_options(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
     """Warn of each option that the database has otherwise."""
     known = _value(conn, _OPTIONS, (slug,))
     found = option_differences(shape, known)
-    return [Problem("W310", f"{slug}: {text}", "database") for text in found]
+    return [Problem("W310", f"{slug}: {text}", "database", OPTIONS_NEXT) for text in found]
 
 
 _OPTIONS = """

@@ -111,7 +111,7 @@ class Numbers:
             "wakes": dict(self._wakes),
             "busy": _busy(mind),
             "problems": [
-                {"code": each.code, "text": cut(each.text, MOST_CHARS)}
+                {"code": each.code, "text": cut(each.text, MOST_CHARS), "next": each.next}
                 for each in self.problems[:MOST_PROBLEMS]
             ],
             "stuck": sum(r.phase is Phase.STUCK for r in mind.runners.values()),
