@@ -56,6 +56,7 @@ class Post:
         self.numbers: dict[str, Any] = {}
         self.orders: deque[Message] = deque()  # all but those to end
         self._beat_at = 0.0
+        self._is_asked = False
         signal.signal(signal.SIGIO, lambda number, frame: self._listen())
 
     def wait(self, until: float, others: Iterable[int] = ()) -> list[int]:
@@ -72,6 +73,8 @@ class Post:
             self._wait_once(until, ())
 
     def _wait_once(self, until: float, others: Iterable[int]) -> list[int]:
+        if self._is_asked:  # and where the signal came, somebody dropped the exception
+            raise Asked
         now = time.monotonic()
         if now >= self._beat_at:
             self.channel.flush()
@@ -107,10 +110,10 @@ class Post:
     def _listen(self) -> None:
         for message in self.channel.receive():
             if isinstance(message, Drain | QuickStop):
-                raise Asked
-            if isinstance(message, Message):
+                self._is_asked = True
+            elif isinstance(message, Message):
                 self.orders.append(message)
-        if self.channel.at_end:
+        if self._is_asked or self.channel.at_end:
             raise Asked
 
 

@@ -1,0 +1,52 @@
+"""Where listener and sweeper take their orders, also in the middle of a call that waits."""
+
+from __future__ import annotations
+
+import select
+import signal
+import sys
+import time
+
+import pytest
+
+from pgflowd.core.messages import QuickStop
+from pgflowd.core.settings import Settings
+from pgflowd.host.channel import Channel
+from pgflowd.processes.plain import Asked, Post
+
+
+@pytest.fixture
+def post_and_supervisor():
+    before = signal.getsignal(signal.SIGIO)
+    supervisor, ours = Channel.pair()
+    yield Post(ours, Settings()), supervisor
+    signal.signal(signal.SIGIO, before)
+    supervisor.close()
+    ours.close()
+
+
+def test_an_order_ends_a_call_that_waits(post_and_supervisor):
+    post, supervisor = post_and_supervisor
+
+    with pytest.raises(Asked), post.interruptible():
+        supervisor.send(QuickStop())
+        select.select([], [], [], 5)  # a call of the database, say
+
+
+def test_an_order_that_comes_where_exceptions_are_dropped_is_obeyed_a_little_later(
+    post_and_supervisor, monkeypatch
+):
+    post, supervisor = post_and_supervisor
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda seen: dropped.append(seen.exc_type))
+
+    class Ending:
+        def __del__(self) -> None:
+            supervisor.send(QuickStop())
+
+    with post.interruptible():
+        Ending()
+    assert dropped == [Asked]
+
+    with pytest.raises(Asked):
+        post.wait(time.monotonic() + 5)
