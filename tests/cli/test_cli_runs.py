@@ -91,7 +91,7 @@ def test_who_may_not_see_the_schemas_version_still_sees_what_he_may(pgflowd, sho
         (["send_email", "{a: 1}"], "is not JSON"),
         (["send_email", "{a: 1}"], "single quotes"),
         (["send_email", "NaN"], "NaN is no JSON"),
-        (["send_email", "[" * 5000], "is nested too deeply"),
+        (["send_email", "[" * 50_000], "is nested too deeply"),
         (["send_email", "@nowhere.json"], "@nowhere.json cannot be read: No such file"),
         (["send_email", "--timeout", "3s"], "--timeout needs --follow or --wait"),
         (["send_email", "--wait", "--timeout", "3"], "it has no unit"),
@@ -531,6 +531,22 @@ def test_what_is_shown_fits_the_terminal(shop, elsewhere, columns, command):
     assert "\x1b" not in shown
     assert max(len(line) for line in shown.splitlines()) <= columns, shown
     assert "cancelled" in shown
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_an_error_in_a_list_is_cut_to_the_terminal_and_whole_with_v(shop, elsewhere, columns):
+    run_id = in_the_middle(shop)
+    reason = " ".join(f"word{number}" for number in range(20))
+    shop.database.client.cancel(run_id, reason=reason)
+    command = ("runs", "list", "--database-url", shop.database.dsn)
+
+    brief = on_a_terminal(*command, columns=columns, NO_COLOR="1").splitlines()
+    whole = on_a_terminal(*command, "-v", columns=columns, NO_COLOR="1").splitlines()
+
+    assert brief[0].endswith("ERROR") and brief[1].endswith("…")
+    assert str(run_id) in whole[1]
+    assert " ".join(" ".join(whole[2:]).split()).endswith(reason)
+    assert max(map(len, brief + whole)) <= columns
 
 
 def test_without_unicode_everything_is_ascii(shop, elsewhere):
