@@ -127,9 +127,10 @@ class App:
         *,
         right: Collection[str] = (),
         losing: Iterable[str] = (),
+        cutting: bool = False,
     ) -> None:
         """Print a table; see `Screen.table`."""
-        self.say(self.out.table(titles, rows, right=right, losing=losing))
+        self.say(self.out.table(titles, rows, right=right, losing=losing, cutting=cutting))
 
     def hide(self, text: str) -> str:
         """Return the text without secrets."""

@@ -35,7 +35,17 @@ def list_screen(app: App, rows: Sequence[RunRow], now: datetime) -> None:
     titles = ("RUN", "FLOW", "STATUS", "STARTED", "TOOK", "STEPS", "ERROR")
     lines = [_line(app, row, now) for row in rows]
     losing = ("ERROR", "TOOK", "STEPS", "STARTED")
-    app.table(titles, lines, right={"TOOK", "STEPS"}, losing=losing)
+    if not app.verbose or app.out.width is None:
+        app.table(titles, lines, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
+        return
+    rest = [line[:-1] for line in lines]
+    told = app.out.table(titles[:-1], rest, right={"TOOK", "STEPS"}, losing=losing)
+    head, *body = told.splitlines()
+    app.say(head)
+    for shown, row in zip(body, rows, strict=True):
+        app.say(shown)
+        if row.error:  # whole, so on lines of its own
+            app.say(app.out.folded(f"  {plain(app.out, one_line(app.hide(row.error)))}"))
 
 
 def _line(app: App, row: RunRow, now: datetime) -> list[str | Cell]:
@@ -197,6 +207,7 @@ def _attempts(app: App, view: View) -> None:
         lines,
         right={"TASK", "ATTEMPT", "TOOK"},
         losing=("STARTED", "ERROR", "TASK", "TOOK"),
+        cutting=True,
     )
 
 

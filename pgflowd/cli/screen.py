@@ -38,6 +38,9 @@ SIGNS = {  # what it means: with UTF-8, without
 }
 
 
+_LEAST = 16  # columns of a text that is cut
+
+
 class Cell(NamedTuple):
     """A text of a table with a colour of its own."""
 
@@ -96,10 +99,17 @@ class Screen:
         *,
         right: Collection[str] = (),
         losing: Iterable[str] = (),
+        cutting: bool = False,
     ) -> str:
-        """Lay out rows under titles. Columns in `right` are numbers; those in `losing` go first
-        when the terminal is narrow, in this order."""
+        """Lay out rows under titles. Columns in `right` are numbers. When the terminal is narrow,
+        `cutting` shortens the last column as far as it is still of use; then those in `losing`
+        go, in this order."""
         cells = [[_cell(value) for value in row] for row in rows]
+        if cutting and self.width is not None:
+            room = self.width - _width_of(_widths(titles, cells, range(len(titles) - 1))) - 2
+            if room >= _LEAST:
+                cut = self.sign("cut")
+                cells = [[*row[:-1], _shortened(row[-1], room, cut)] for row in cells]
         keep = list(range(len(titles)))
         for title in losing:
             if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
@@ -177,6 +187,16 @@ def _char_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _shortened(cell: Cell, width: int, sign: str) -> Cell:
+    """The cell, or its beginning and a sign that there was more."""
+    if text_width(cell.text) <= width:
+        return cell
+    text = cell.text[: width - len(sign)]
+    while text_width(text) > width - len(sign):
+        text = text[:-1]
+    return Cell(text + sign, cell.colour)
 
 
 def _cell(value: str | Cell) -> Cell:

@@ -51,6 +51,20 @@ def test_a_narrow_terminal_loses_columns_in_their_order(width: int, lost: set[st
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.parametrize(
+    ("unicode", "width", "last"),
+    [(True, 30, "日本 and many wo…"), (False, 30, "日本 and many ..."), (True, 19, "")],
+)
+def test_the_last_column_is_cut_before_any_is_lost(unicode: bool, width: int, last: str) -> None:
+    screen = Screen(colour=False, unicode=unicode, width=width)
+
+    table = screen.table(
+        ("SLUG", "ERROR"), [("a_flow_slug", "日本 and many words")], losing=["ERROR"], cutting=True
+    )
+
+    assert table.splitlines()[1] == f"a_flow_slug  {last}".rstrip()
+
+
 def test_a_table_without_rows_has_its_titles() -> None:
     assert WIDE.table(("A", "B"), []) == "A  B"
 
