@@ -373,8 +373,18 @@ class World:
             expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end + [1] * unready
             if code not in expected:
                 self.troubles.append(f"{place.name} ended by itself with {code}")
+            if code == -signal.SIGKILL:
+                self._clear_group()
             self.say(f"{place.name} has ended with {code} and is started again")
             place.start()
+
+    def _clear_group(self) -> None:
+        """Kill, as systemd does, what is left in the control group of a killed daemon: where all
+        processes above a handler's daemon were killed at once, nobody else can."""
+        for seen in self.leftovers():
+            if seen.parent == 1:
+                self.say(f"{seen.pid} outlived all above it")
+                signalled(seen, signal.SIGKILL)
 
     def leftovers(self) -> list[Seen]:
         """Processes that handlers left behind and nobody has killed."""
