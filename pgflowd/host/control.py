@@ -68,6 +68,7 @@ class Client:
     until: float
     asked: bytes = b""
     answer: bytes = b""
+    has_asked: bool = False
     is_answered: bool = False
 
 
@@ -121,10 +122,13 @@ class ControlSocket:
             return None
         except OSError:
             data = b""
-        client.asked += data
         if not data or client.is_answered:
             self.drop(client)
-        elif len(client.asked) > LONGEST_REQUEST:
+            return None
+        if client.has_asked:  # and waits for the answer; more is not heard
+            return None
+        client.asked += data
+        if len(client.asked) > LONGEST_REQUEST:
             self.answer(client, {"error": f"a request has at most {LONGEST_REQUEST} bytes"})
         elif b"\n" in client.asked:
             return self._parsed(client)
@@ -139,6 +143,7 @@ class ControlSocket:
         if not isinstance(command, str) or command not in COMMANDS:
             self.answer(client, {"error": f"the commands are {', '.join(sorted(COMMANDS))}"})
             return None
+        client.has_asked = True
         return Request(client, command, asked)
 
     def answer(self, client: Client, said: dict[str, Any]) -> None:

@@ -69,6 +69,22 @@ def test_a_request_is_answered(desk):
     assert control.ask(desk.path, "stop", now=True) == {"asked": "stop", "now": True}
 
 
+def test_who_goes_on_talking_has_asked_once(tmp_path):
+    desk = ControlSocket(tmp_path / "control")
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(desk.path))
+        (client,) = desk.accept()
+        line.sendall(b'{"command": "reload"}\n')
+        request = desk.read(client)
+        for more in (b"\n", b"x" * LONGEST_REQUEST):
+            line.sendall(more)
+            assert desk.read(client) is None
+
+        desk.answer(request.client, {"kept": []})
+        assert json.loads(line.recv(1000)) == {"kept": []}
+    desk.close()
+
+
 def test_the_socket_is_ours_alone(desk):
     assert stat.S_IMODE(desk.path.stat().st_mode) == 0o600
 
