@@ -18,7 +18,7 @@ from typing import Any
 
 from pgflowd.host.tree import reap
 
-LIMIT_S = 0.5
+LIMIT_S = 2.0  # where 20 ms are usual
 
 
 def end_helpers() -> None:

@@ -160,7 +160,7 @@ def test_threads_of_a_module_may_log_between_tasks(start_worker):
         @flow.step
         def work(run): return os.getpid()
     """
-    worker = start_worker(module, max_concurrency=1)
+    worker = start_worker(module, max_concurrency=1, runner_idle_s=60.0)
 
     first = worker.output(worker.start_run())
     said = len(worker.records("task.log"))
@@ -173,9 +173,9 @@ def test_threads_of_a_module_may_log_between_tasks(start_worker):
 def test_an_alarm_that_a_task_forgot_does_not_ring_in_the_next_one(start_worker):
     body = """
         if run:
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            signal.setitimer(signal.ITIMER_REAL, 1)
         else:
-            time.sleep(0.5)
+            time.sleep(1.2)
     """
     worker = start_worker(one_step(body), max_concurrency=1)
 
@@ -189,10 +189,11 @@ def test_an_alarm_that_raises_in_a_question_does_not_spoil_the_next(start_worker
             raise TimeoutError
         signal.signal(signal.SIGALRM, rings)
         for _ in range(20):
-            signal.setitimer(signal.ITIMER_REAL, 0.0003)
-            try: ctx.flow_input(); time.sleep(1)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0003)
+                ctx.flow_input()
+                time.sleep(1)
             except TimeoutError: pass
-            finally: signal.setitimer(signal.ITIMER_REAL, 0)
         return ctx.flow_input()
     """
     worker = start_worker(one_step(body))
@@ -214,7 +215,7 @@ def test_the_helpers_of_multiprocessing_end_in_order(start_worker, tmp_path, mon
         forgotten = shared_memory.SharedMemory(create=True, size=10)
         return [found, forgotten.name, os.getpid()]
     """
-    worker = start_worker(one_step(body, timeout=20), max_concurrency=1)
+    worker = start_worker(one_step(body, timeout=20), max_concurrency=1, runner_idle_s=60.0)
 
     found, name, pid = worker.output(worker.start_run(), 20)["after"]
 
