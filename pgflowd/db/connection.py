@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Guard = Callable[[psycopg.Connection[Any]], AbstractContextManager[object]]
 _NAMES_A_SERVER = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # variables of libpq
+_LOOKING = "name the primary; with target_session_attrs=any in the URL, this one can be read"
+_WHO = "see that [database] url, PGUSER, PGPASSWORD or the password file say who may log in"
+_REMEDIES = {  # by what a server that speaks English, or libpq, says
+    "read-only": _LOOKING,
+    "hot standby": _LOOKING,
+    "password": _WHO,
+    "pg_hba.conf": _WHO,
+    'FATAL:  role "': _WHO,
+    'FATAL:  database "': "create it, or name another one in [database] url or PGDATABASE",
+}
 _FAILED = re.compile(r"\A(connection (failed|is bad): )+")
 
 
@@ -166,8 +176,9 @@ def _reaching(url: str) -> Iterator[None]:
 
 
 def _remedy(url: str, cause: str) -> str:
-    if "read-only" in cause or "hot standby" in cause:
-        return "name the primary; with target_session_attrs=any in the URL, this one can be read"
+    told = next((remedy for word, remedy in _REMEDIES.items() if word in cause), None)
+    if told:
+        return told
     if url or os.environ.keys() & _NAMES_A_SERVER:
         return "see that it runs and that [database] url, or PGHOST and the like, are right"
     return "set [database] url, or PGHOST and the like, or serve one with `pgflowd dev`"

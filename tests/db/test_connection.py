@@ -148,6 +148,19 @@ def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
     assert "target_session_attrs=any" in (refused.value.next or "")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [({"dbname": "no_such_database"}, "create it"), ({"user": "no_such_role"}, "who may log in")],
+)
+def test_who_is_refused_is_told_what_helps(
+    database: ScratchDatabase, wrong: dict[str, str], remedy: str
+) -> None:
+    with pytest.raises(Unreachable) as refused:
+        connect(make_conninfo(database.dsn, **wrong))
+
+    assert remedy in (refused.value.next or "")
+
+
 def test_a_connection_that_is_cut_is_told_as_unreachable(database: ScratchDatabase) -> None:
     with connect(database.dsn) as conn:
         database.connect().execute("select pg_terminate_backend(%s)", (conn.info.backend_pid,))
