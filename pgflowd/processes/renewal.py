@@ -112,7 +112,9 @@ class Renewal:
             problems += _strangers(self._next_settings, flows, self._only)
         if self._only:
             flows = [flow for flow in flows if flow.slug in self._only]
-        fatal = [each for each in problems if each.code in {"E108", "E415"}]
+        if self._supervisor.tree.phase is Phase.DISCOVERING and not broken:
+            problems += _all_disabled(self._next_settings, flows)
+        fatal = [each for each in problems if each.code in {"E108", "E111", "E415"}]
         if fatal:
             self._refuse(fatal)
             return
@@ -145,6 +147,15 @@ class Renewal:
             supervisor.code = EXIT_CANNOT
         else:
             supervisor.do(on_reload_refused(supervisor.tree, supervisor.now()))
+
+
+def _all_disabled(settings: Settings, flows: Sequence[Served]) -> list[Problem]:
+    """E111 if there are flows, and a daemon that starts would serve none of them."""
+    if not flows or any(settings.is_enabled(flow.slug) for flow in flows):
+        return []
+    text = f"no flow is enabled: {', '.join(flow.slug for flow in flows[:5])}"
+    first = f"set enabled = true in [flows.{flows[0].slug}]"
+    return [Problem("E111", text, settings.file, first)]
 
 
 def _refused(problem: Problem) -> Problem:

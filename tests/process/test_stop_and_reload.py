@@ -695,6 +695,15 @@ def test_a_disabled_flow_is_shown_and_not_started(house, database):
     assert daemon.ask()["state"] == "healthy"
 
 
+def test_a_daemon_whose_flows_are_all_disabled_says_so_and_ends(house, database):
+    house.flow("alpha")
+    daemon = house.start(**{"flows.alpha": {"enabled": False}})
+
+    assert daemon.ended() == 78
+    [problem] = daemon.events("supervisor.problem", code="E111")
+    assert "no flow is enabled: alpha" in problem["error"]
+
+
 # Pid 1
 
 
