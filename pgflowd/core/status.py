@@ -72,6 +72,7 @@ def state_of(tree: Tree, *, cut_off: bool = False) -> str:
 def document(tree: Tree, facts: Facts) -> dict[str, Any]:
     """Return the whole status."""
     database = _database(tree, facts)
+    idle = "stopping" if tree.phase in {Phase.STOPPING, Phase.ENDED} else "starting"
     return {
         "schema_version": SCHEMA_VERSION,
         "name": facts.name,
@@ -87,9 +88,9 @@ def document(tree: Tree, facts: Facts) -> dict[str, Any]:
             "max_period_s": tree.policy.max_period_s,
         },
         "database": database,
-        "listener": _listener(tree.child("listener"), facts),
-        "sweeper": _sweeper(tree.child("sweeper"), facts),
-        "flows": [_flow(child, facts) for child in tree.workers],
+        "listener": _listener(tree.child("listener"), facts, idle),
+        "sweeper": _sweeper(tree.child("sweeper"), facts, idle),
+        "flows": [_flow(child, facts, idle) for child in tree.workers],
         "problems": problems(tree, facts),
     }
 
@@ -137,13 +138,13 @@ def _problem(code: Any, flow: str | None, text: Any, next: str | None) -> dict[s
     return {"code": code, "flow": flow, "text": text, "next": next}
 
 
-def _flow(child: Child, facts: Facts) -> dict[str, Any]:
+def _flow(child: Child, facts: Facts, idle: str) -> dict[str, Any]:
     fact = facts.of(child)
     numbers = fact.numbers
     has_process = child.state.is_alive
     return {
         "slug": child.spec.name,
-        **_process(child, fact, facts),
+        **_process(child, fact, facts, idle),
         "worker_id": fact.worker_id,
         "running": numbers.get("running", 0) if has_process else 0,
         "max_concurrency": fact.max_concurrency,
@@ -159,11 +160,11 @@ def _flow(child: Child, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _listener(child: Child | None, facts: Facts) -> dict[str, Any]:
+def _listener(child: Child | None, facts: Facts, idle: str) -> dict[str, Any]:
     fact = facts.of(child)
     last = fact.numbers.get("last_notification_at")
     return {
-        **_process(child, fact, facts),
+        **_process(child, fact, facts, idle),
         "restarts": child.restarts if child else 0,
         "reconnects": fact.numbers.get("reconnects", 0),
         "last_notification_s": _ago(last, facts),
@@ -181,11 +182,11 @@ def _wakes(facts: Facts) -> dict[str, int]:
     return total
 
 
-def _sweeper(child: Child | None, facts: Facts) -> dict[str, Any]:
+def _sweeper(child: Child | None, facts: Facts, idle: str) -> dict[str, Any]:
     fact = facts.of(child)
     last = fact.numbers.get("last_sweep_at")
     return {
-        **_process(child, fact, facts),
+        **_process(child, fact, facts, idle),
         "restarts": child.restarts if child else 0,
         "interval_s": fact.numbers.get("interval_s"),
         "last_sweep_s": _ago(last, facts),
@@ -194,9 +195,10 @@ def _sweeper(child: Child | None, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _process(child: Child | None, fact: Fact, facts: Facts) -> dict[str, Any]:
+def _process(child: Child | None, fact: Fact, facts: Facts, idle: str) -> dict[str, Any]:
+    """What is known of a child's process; `idle` says what one without a process is about to do."""
     state = child.state if child else State.IDLE
-    shown = "starting" if state is State.IDLE else state.value
+    shown = idle if state is State.IDLE else state.value
     return {
         "state": shown,
         "pid": fact.pid if state.is_alive else None,

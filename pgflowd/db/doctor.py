@@ -186,7 +186,8 @@ def _stalled(conn: Connection, asked: Asked) -> Iterator[Finding]:
         yield Finding("stalled", "ok", "no task is")
         return
     oldest = found[0]
-    text = f"{counted(len(found), 'task')}, the oldest {short_id(oldest.run_id)}/{oldest.step_slug}"
+    task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
+    text = f"{counted(len(found), 'task')}, the oldest {task}"
     yield Finding("stalled", "warning", text, None, "see `pgflowd stalled list`")
 
 

@@ -52,6 +52,15 @@ def test_who_has_lost_the_database_is_not_healthy():
     assert document(running("a"), facts(listener=up, sweeper=up))["state"] == "healthy"
 
 
+def test_what_has_ended_in_a_drain_does_not_look_like_starting():
+    tree, _ = on_stop(running("a", "b"), 1.0, drain=True, within_s=60)
+    tree, _ = ended(tree, "sweeper", "worker a", now=2.0)
+
+    states = [flow["state"] for flow in document(tree, facts())["flows"]]
+
+    assert states == ["stopping", "draining"]
+
+
 def test_a_flow_that_is_up():
     worker = Fact(820, 30.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
 
