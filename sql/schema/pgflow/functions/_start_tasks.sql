@@ -4,8 +4,8 @@
 -- over: it never waits.
 -- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
 -- because the caller's read has hidden them.
--- `offset 0` keeps each look-up one by the whole key; runs need no such fence, and an update would
--- copy the whole row of one for each task, a map's array of 100,000 elements too.
+-- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
+-- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
 -- Called by: start_tasks, pgflowd._begin.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
@@ -40,11 +40,10 @@ begin
       select one.*, step.step_type, step.deps_count,
              coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts,
              coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
-             coalesce(step.opt_start_delay, 0) as delay_s,
-             case when step.deps_count = 0 and step.step_type = 'single' or with_run
-                  then run.input end as run_input
+             coalesce(step.opt_start_delay, 0) as delay_s
         from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
-        join pgflow.runs as run on run.run_id = one.run_id
+       cross join lateral (
+         select run.status from pgflow.runs as run where run.run_id = one.run_id offset 0) as run
        cross join lateral (
          select state.status from pgflow.step_states as state
           where state.run_id = one.run_id and state.step_slug = one.step_slug offset 0) as state
@@ -66,11 +65,16 @@ begin
     select begun.run_id, begun.step_slug,
            case when begun.deps_count = 0 then '{}'::jsonb
                 else pgflow._deps_output(_start_tasks.flow_slug, begun.run_id, begun.step_slug) end
-           || case when with_run then jsonb_build_object('run', begun.run_input) else '{}' end,
+           || case when with_run then jsonb_build_object('run', run.input) else '{}' end,
            begun.message_id, begun.task_index,
-           case when begun.deps_count = 0 then begun.run_input end,
+           case when begun.deps_count = 0 then run.input end,
            begun.attempts_count, begun.max_attempts, begun.timeout, begun.due_at
-      from begun where begun.step_type = 'single'
+      from begun
+      left join lateral (
+        select one.input from pgflow.runs as one
+         where one.run_id = begun.run_id and (begun.deps_count = 0 or with_run)
+        offset 0) as run on true
+     where begun.step_type = 'single'
      union all
     select map.run_id, map.step_slug, task.input, task.msg_id, task.task_index, null,
            task.attempt, map.max_attempts, map.timeout, task.due_at
