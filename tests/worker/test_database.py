@@ -183,7 +183,7 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
     worker.conn.execute(REFUSING_TRIGGER.format(what=what))
 
     run = worker.start_run()
-    until(lambda: worker.status(run) == "failed", 5)
+    assert worker.failed(run, 5)
 
     assert "the database refused the report: too large (54000)" in worker.attempts(run)[0][2]
 

@@ -33,7 +33,7 @@ def one_step(body: str, attempts: int = 1, timeout: int = 5) -> str:
 
 def failure(worker, run, within_s: float = 12.0):
     """The outcome and text of the first attempt, once its run has failed."""
-    until(lambda: worker.status(run) == "failed", within_s)
+    assert worker.failed(run, within_s)
     _, outcome, text = worker.attempts(run)[0]
     return outcome, text
 
@@ -61,7 +61,7 @@ def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, 
     pid_file = tmp_path / "pid"
 
     run = worker.start_run({"pid": str(pid_file)})
-    until(lambda: worker.status(run) == "failed", 10)
+    assert worker.failed(run, 10)
 
     assert is_gone(int(pid_file.read_text()))
     assert worker.outcomes(run) == ["timed_out"]
@@ -98,7 +98,7 @@ def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
     pid_file = tmp_path / "pids"
 
     run = worker.start_run({"pids": str(pid_file)})
-    until(lambda: worker.status(run) == "failed", 10)
+    assert worker.failed(run, 10)
 
     assert all(is_gone(int(pid)) for pid in pid_file.read_text().split())
     assert not worker.processes("sleep")
@@ -212,7 +212,7 @@ def test_fail_is_not_retried_and_retry_after_chooses_its_time(start_worker):
     worker = start_worker(one_step("raise Fail('never') if ctx.attempt == 2 else RetryAfter(0)", 3))
 
     run = worker.start_run()
-    until(lambda: worker.status(run) == "failed")
+    assert worker.failed(run, 5)
 
     assert worker.outcomes(run) == ["failed", "failed"]
 

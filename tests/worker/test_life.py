@@ -566,6 +566,6 @@ def test_row_47_an_exception_that_cannot_be_pickled_is_reported_like_any_other(s
     worker = start_worker(module)
 
     run = worker.start_run()
-    until(lambda: worker.status(run) == "failed")
+    assert worker.failed(run, 5)
 
     assert worker.attempts(run)[0][2] == "Local: held"

@@ -140,7 +140,7 @@ def test_what_the_server_refuses_a_handler_is_told_to_it_and_costs_no_line(
 
     run = worker.start_run([1])
 
-    until(lambda: worker.status(run) == "failed", 8)
+    assert worker.failed(run, 8)
     assert "not for you" in worker.attempts(run)[-1][2]
     assert worker.records("worker.error") == []
 

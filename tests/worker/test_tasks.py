@@ -117,7 +117,7 @@ def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start
     worker = start_worker(MAPS)
 
     wrong = worker.start_run({"items": {"not": "an array"}})
-    until(lambda: worker.status(wrong) == "failed")
+    assert worker.failed(wrong, 5)
 
     assert worker.output(worker.start_run({"items": [1]})) == {"total": 2}
 
