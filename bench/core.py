@@ -30,7 +30,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.db.schema import install
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 
 UPSTREAM = (
     Path(__file__).parents[1] / "tests/npm/node_modules/@pgflow/core/dist/supabase/migrations"

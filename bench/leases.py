@@ -34,9 +34,9 @@ from typing import Any
 import psycopg
 
 from pgflowd.db import tasks
-from pgflowd.db.calls import all_together
+from pgflowd.db.query import execute_together
 from pgflowd.db.schema import install
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 
 FORK = multiprocessing.get_context("fork")
 TICK_US = 1_000_000 / os.sysconf("SC_CLK_TCK")
@@ -94,20 +94,20 @@ def bare(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
 def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
     """Claim and complete under leases."""
     done = 0
-    reports: list[tasks.Report] = []
+    reports: list[tasks.ReportRow] = []
     while True:
         chunks = [
             reports[at : at + tasks.MAX_REPORTS] for at in range(0, len(reports), tasks.MAX_REPORTS)
         ]
         calls = [tasks.report(chunk) for chunk in chunks]
-        *answers, claimed = all_together(conn, [*calls, tasks.claim(flow, worker, batch)])
+        *answers, claimed = execute_together(conn, [*calls, tasks.claim(flow, worker, batch)])
         verdicts = {answer.verdict for answered in answers for answer in answered}
         if not verdicts <= {"completed"}:
             raise AssertionError(f"reports were not recorded: {verdicts}")
         if not claimed:
             return done
         reports = [
-            tasks.Report(
+            tasks.ReportRow(
                 task.run_id,
                 task.step,
                 task.task_index,

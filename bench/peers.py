@@ -32,7 +32,7 @@ import workloads
 from stage import Bench, Failed
 from workloads import QUICK, Figures, Scale
 
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 
 ROOT = Path(__file__).parents[1]
 PEERS = ["procrastinate", "pgqueuer", "dbos"]

@@ -23,14 +23,20 @@ from pathlib import Path
 from typing import Any
 
 from pgflowd.core.messages import Drain, Ready, Wake
-from pgflowd.core.served import Served
-from pgflowd.core.settings import Daemon, Database, Logging, Settings, Worker
-from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import (
+    DaemonSettings,
+    DatabaseSettings,
+    LoggingSettings,
+    Settings,
+    WorkerSettings,
+)
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.embedded import EmbeddedPostgres
+from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
-from pgflowd.host.postgres import EmbeddedPostgres
 from pgflowd.host.proc import everyone, in_session
-from pgflowd.host.spawn import Child, fork
-from pgflowd.processes import worker
+from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchServer
 from pgflowd.testing.until import until
 
@@ -52,14 +58,14 @@ def cpu_s(pid: int) -> float:
     return sum(int(each) for each in fields[11:15]) * TICK_S
 
 
-def start(dsn: str, directory: str, runners: int) -> Child:
+def start(dsn: str, directory: str, runners: int) -> ForkedChild:
     settings = Settings(
-        pgflowd=Daemon(python_path=(directory,)),
-        database=replace(Database(), url=Ref(dsn)),
-        worker=Worker(max_concurrency=runners),
-        logging=Logging(level="warning", format="json"),
+        pgflowd=DaemonSettings(python_path=(directory,)),
+        database=replace(DatabaseSettings(), url=Ref(dsn)),
+        worker=WorkerSettings(max_concurrency=runners),
+        logging=LoggingSettings(level="warning", format="json"),
     )
-    served = Served("noop", "noop_flow", "noop_flow")
+    served = ServedFlow("noop", "noop_flow", "noop_flow")
     log = open_log(settings.logging, process="worker")
 
     def main(channel: Any) -> int:
@@ -116,7 +122,7 @@ def server_cpu_s(conn: Any, postmaster: int | None) -> float:
     return sum(cpu_s(pid) for (pid,) in conn.execute(query))
 
 
-def warm(conn: Any, child: Child) -> None:
+def warm(conn: Any, child: ForkedChild) -> None:
     conn.execute("select pgflow.start_flow('noop', '{}') from generate_series(1, 200)")
     child.channel.send(Wake())
     left = "select count(*) from pgflow.runs where status = 'started'"

@@ -1,6 +1,6 @@
 """`python -m pgflowd`: the same as the command `pgflowd`."""
 
-from pgflowd.cli.entry import main
+from pgflowd.cli.interrupt import main
 
 if __name__ == "__main__":
     main()

@@ -4,7 +4,7 @@ Client: what applications call to start runs and follow them.
     client = Client("postgresql://…")   # or Client(conn), or Client() for the libpq environment
     run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
 
-`AsyncClient` has the same methods, awaited. Both only perform the scripts of `db.scripts`; a
+`AsyncClient` has the same methods, awaited. Both only perform the scripts of `db.client_steps`; a
 client made of a URL keeps a few connections for the next call and may be used by several
 threads. A connection that was passed in is the caller's: it is never committed, rolled back
 or closed, and nothing can be waited for on it, since nothing happens before its commit.
@@ -24,11 +24,11 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.ids import run_id_of, uuid7
-from pgflowd.db import scripts
+from pgflowd.db import client_steps
+from pgflowd.db.client_steps import Operations
 from pgflowd.db.connection import connect, connect_async
-from pgflowd.db.play import Connections, Patience, play, play_async
+from pgflowd.db.operations import Connections, Patience, run_async, run_sync
 from pgflowd.db.runs import Run, RunWithStates, StepState
-from pgflowd.db.scripts import Script
 from pgflowd.errors import RunError, Unreachable
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Client:
         conn: Connection | None = None,
     ) -> Run:
         """Start a run; with `conn`, when that commits. RunExists, UnknownFlow, MapInput."""
-        return self._play(scripts.start(flow_slug, input, _id_or_new(run_id)), conn)
+        return self._play(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     def start_flows(
         self,
@@ -73,7 +73,7 @@ class Client:
         conn: Connection | None = None,
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        return self._play(scripts.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn)
+        return self._play(client_steps.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn)
 
     def start_flow_sync(
         self,
@@ -85,7 +85,7 @@ class Client:
     ) -> Run:
         """Start a run and wait for its end. WaitTimeout: it goes on."""
         _refuse(self._given)
-        run = self._play(scripts.start(flow_slug, input, _id_or_new(run_id)))
+        run = self._play(client_steps.start(flow_slug, input, _id_or_new(run_id)))
         return run if run.has_ended else self._wait(Patience(run.run_id, timeout, has_reached=True))
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
@@ -99,13 +99,13 @@ class Client:
 
     def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
         """Read a run. NotFound."""
-        return self._play(scripts.get(run_id_of(run_id)), conn)
+        return self._play(client_steps.get(run_id_of(run_id)), conn)
 
     def get_run_with_states(
         self, run_id: RunId, *, conn: Connection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
-        return self._play(scripts.get_with_states(run_id_of(run_id)), conn)
+        return self._play(client_steps.get_with_states(run_id_of(run_id)), conn)
 
     def cancel(
         self,
@@ -116,7 +116,7 @@ class Client:
         conn: Connection | None = None,
     ) -> Run:
         """End a run and its running tasks. RunEnded if it is over; twice is once."""
-        return self._play(scripts.cancel(run_id_of(run_id), reason, actor), conn)
+        return self._play(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
 
     def retry(
         self,
@@ -127,7 +127,7 @@ class Client:
         conn: Connection | None = None,
     ) -> Run:
         """Try the failed steps of a run again; completed work stays. NotRetryable."""
-        return self._play(scripts.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
+        return self._play(client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
@@ -153,9 +153,9 @@ class Client:
             except Unreachable as error:
                 time.sleep(patience.nap_s(error))
 
-    def _play(self, script: Script[T], conn: Connection | None = None) -> T:
+    def _play(self, script: Operations[T], conn: Connection | None = None) -> T:
         with self._connection(conn) as connection:
-            return play(connection, script)
+            return run_sync(connection, script)
 
     @contextmanager
     def _connection(self, conn: Connection | None) -> Iterator[Connection]:
@@ -197,7 +197,7 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Start a run; with `conn`, when that commits. RunExists, UnknownFlow, MapInput."""
-        return await self._play(scripts.start(flow_slug, input, _id_or_new(run_id)), conn)
+        return await self._play(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     async def start_flows(
         self,
@@ -208,7 +208,7 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        script = scripts.start_many(flow_slug, inputs, _ids(run_ids, inputs))
+        script = client_steps.start_many(flow_slug, inputs, _ids(run_ids, inputs))
         return await self._play(script, conn)
 
     async def start_flow_sync(
@@ -221,7 +221,7 @@ class AsyncClient:
     ) -> Run:
         """Start a run and wait for its end. WaitTimeout: it goes on."""
         _refuse(self._given)
-        run = await self._play(scripts.start(flow_slug, input, _id_or_new(run_id)))
+        run = await self._play(client_steps.start(flow_slug, input, _id_or_new(run_id)))
         patience = Patience(run.run_id, timeout, has_reached=True)
         return run if run.has_ended else await self._wait(patience)
 
@@ -236,13 +236,13 @@ class AsyncClient:
 
     async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
         """Read a run. NotFound."""
-        return await self._play(scripts.get(run_id_of(run_id)), conn)
+        return await self._play(client_steps.get(run_id_of(run_id)), conn)
 
     async def get_run_with_states(
         self, run_id: RunId, *, conn: AsyncConnection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
-        return await self._play(scripts.get_with_states(run_id_of(run_id)), conn)
+        return await self._play(client_steps.get_with_states(run_id_of(run_id)), conn)
 
     async def cancel(
         self,
@@ -253,7 +253,7 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> Run:
         """End a run and its running tasks. RunEnded if it is over; twice is once."""
-        return await self._play(scripts.cancel(run_id_of(run_id), reason, actor), conn)
+        return await self._play(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
 
     async def retry(
         self,
@@ -264,7 +264,9 @@ class AsyncClient:
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Try the failed steps of a run again; completed work stays. NotRetryable."""
-        return await self._play(scripts.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
+        return await self._play(
+            client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn
+        )
 
     async def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
@@ -290,9 +292,9 @@ class AsyncClient:
             except Unreachable as error:
                 await asyncio.sleep(patience.nap_s(error))
 
-    async def _play(self, script: Script[T], conn: AsyncConnection | None = None) -> T:
+    async def _play(self, script: Operations[T], conn: AsyncConnection | None = None) -> T:
         async with self._connection(conn) as connection:
-            return await play_async(connection, script)
+            return await run_async(connection, script)
 
     @asynccontextmanager
     async def _connection(self, conn: AsyncConnection | None) -> AsyncIterator[AsyncConnection]:

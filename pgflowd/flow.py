@@ -35,13 +35,13 @@ from typing import (
     overload,
 )
 
-from pgflowd.core.checks import flow_problems
 from pgflowd.core.context import Context
-from pgflowd.core.dag import in_order
+from pgflowd.core.definition.checks import flow_problems
+from pgflowd.core.definition.handlers import DecoratedHandler
+from pgflowd.core.definition.order import in_order
+from pgflowd.core.definition.shape import Shape, shape_of
+from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.failure import Fail, RetryAfter
-from pgflowd.core.notes import Note
-from pgflowd.core.shape import Shape, shape_of
-from pgflowd.core.spec import FlowSpec, StepSpec
 from pgflowd.errors import FlowError, Problem
 
 __all__ = ["Context", "Fail", "Flow", "Job", "RetryAfter", "job"]
@@ -96,7 +96,7 @@ class Flow:
         self.slug = slug if isinstance(slug, str) else f"<{slug!r}>"
         self.options: dict[str, Any] = _set(options)
         self.place = _caller()
-        self._notes: list[Note] = []
+        self._notes: list[DecoratedHandler] = []
         self._complaints: list[Problem] = []
         self._spec: FlowSpec | None = None
 
@@ -155,7 +155,9 @@ class Flow:
 
     def _decorator(self, handler: Any, options: dict[str, Any], *, is_map: bool) -> Any:
         def decorate(function: Handler) -> Handler:
-            self._notes.append(Note(function, _set(options), is_map, _place_of(function)))
+            self._notes.append(
+                DecoratedHandler(function, _set(options), is_map, _place_of(function))
+            )
             self._spec = None
             return function
 

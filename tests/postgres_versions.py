@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgflowd.host.postgres import wheel_binaries
+from pgflowd.embedded import wheel_binaries
 
 MAJORS = (15, 16, 17, 18)
 PEERS = Path(__file__).parent / "npm" / "node_modules"

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from pgflowd.cli.exits import Exit, Refused
-from pgflowd.cli.screen import Cell, Screen, emit, screen_for
+from pgflowd.cli.exits import CommandRefused, ExitCode
+from pgflowd.cli.terminal.screen import Screen, TableCell, emit, screen_for
 from pgflowd.core.redact import one_line, redact, secrets_in
 
 if TYPE_CHECKING:
-    from pgflowd.core.settings import Settings
+    from pgflowd.core.settings.sections import Settings
     from pgflowd.errors import Problem
 
 
@@ -49,7 +49,7 @@ class App:
     @cached_property
     def settings(self) -> Settings:
         """The checked settings; raises ConfigError with all that is wrong."""
-        from pgflowd.cli.complaints import complain
+        from pgflowd.cli.problems import complain
         from pgflowd.host.config import load
 
         settings = load(config=self.config, instance=self.instance, flags=self._flags)
@@ -82,7 +82,7 @@ class App:
         the libpq environment else. Never print it unredacted.
         """
         from pgflowd.host.config_refs import read
-        from pgflowd.host.development import development_url, forget_libpq
+        from pgflowd.host.dev_lock import development_url, forget_libpq
 
         url = read(self.settings.database.url, place="[database] url")
         if not url and (url := development_url(self.settings.file)):
@@ -123,7 +123,7 @@ class App:
     def table(
         self,
         titles: Sequence[str],
-        rows: Iterable[Sequence[str | Cell]],
+        rows: Iterable[Sequence[str | TableCell]],
         *,
         right: Collection[str] = (),
         losing: Iterable[str] = (),
@@ -158,11 +158,13 @@ class App:
         if yes:
             return
         if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise Refused(f"{one_line(question)} this needs --yes here, where nobody can be asked")
+            raise CommandRefused(
+                f"{one_line(question)} this needs --yes here, where nobody can be asked"
+            )
         if not click.confirm(one_line(question), default=False, err=True):
-            raise Refused("nothing was changed")
+            raise CommandRefused("nothing was changed")
 
-    def leave(self, code: Exit) -> NoReturn:
+    def leave(self, code: ExitCode) -> NoReturn:
         """End the command with an exit code that is no error."""
         raise click.exceptions.Exit(int(code))
 

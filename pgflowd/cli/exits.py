@@ -15,7 +15,7 @@ import click
 from pgflowd.errors import AccessDenied, Bug, OutOfReach, PgflowdError, WaitTimeout
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """The exit codes of every command."""
 
     OK = 0
@@ -34,33 +34,39 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141
 
 
-class Refused(click.ClickException):
+class CommandRefused(click.ClickException):
     """The command will not do it like this; the text says what is missing."""
 
-    exit_code = Exit.REFUSED
+    exit_code = ExitCode.REFUSED
 
 
 _BY_CODE = {
-    "E301": Exit.UNREACHABLE,
-    "E305": Exit.DENIED,
-    "E409": Exit.NOT_FOUND,
-    "E410": Exit.REFUSED,
-    "E411": Exit.REFUSED,
-    "E414": Exit.NOT_RUNNING,
-    "E415": Exit.NOT_FOUND,
-    "E416": Exit.USAGE,
+    "E301": ExitCode.UNREACHABLE,
+    "E305": ExitCode.DENIED,
+    "E409": ExitCode.NOT_FOUND,
+    "E410": ExitCode.REFUSED,
+    "E411": ExitCode.REFUSED,
+    "E414": ExitCode.NOT_RUNNING,
+    "E415": ExitCode.NOT_FOUND,
+    "E416": ExitCode.USAGE,
 }
-_BY_KIND = {"1": Exit.CONFIG, "2": Exit.CONFIG, "3": Exit.CONFIG, "4": Exit.NO, "9": Exit.BUG}
+_BY_KIND = {
+    "1": ExitCode.CONFIG,
+    "2": ExitCode.CONFIG,
+    "3": ExitCode.CONFIG,
+    "4": ExitCode.NO,
+    "9": ExitCode.BUG,
+}
 
 
-def exit_for(error: PgflowdError) -> Exit:
+def exit_for(error: PgflowdError) -> ExitCode:
     """Return the exit code that an error of ours leads to."""
     if isinstance(error, WaitTimeout):
-        return Exit.TIMED_OUT
+        return ExitCode.TIMED_OUT
     if isinstance(error, OutOfReach):
-        return Exit.USAGE
+        return ExitCode.USAGE
     if isinstance(error, AccessDenied):
-        return Exit.DENIED
+        return ExitCode.DENIED
     if isinstance(error, Bug):
-        return Exit.BUG
+        return ExitCode.BUG
     return _BY_CODE.get(error.code, _BY_KIND[error.code[1]])

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.settings import Settings
+from pgflowd.core.settings.sections import Settings
 from pgflowd.errors import Problem
-from pgflowd.processes.loading import secret_variables
+from pgflowd.processes.flow_loading import secret_variables
 
 AT_ONCE = 4
 MOST_SAID = 64 * 1024 * 1024

@@ -21,7 +21,7 @@ from typing import Any
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.proc import counted, streams
-from pgflowd.processes.loading import load, prepare
+from pgflowd.processes.flow_loading import load, prepare
 
 
 def main() -> None:

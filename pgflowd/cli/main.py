@@ -4,7 +4,7 @@ Main: the command `pgflowd`; runs a subcommand and turns what it raises into an 
 To add a command: write `pgflowd/cli/<name>.py`, and add an `Entry` to `COMMANDS` below.
 
     from pgflowd.cli.app import App, pass_app
-    from pgflowd.cli.frame import Command, Group
+    from pgflowd.cli.groups import Command, Group
 
     @click.group(cls=Group)              # a single command: @click.command(cls=Command)
     def db() -> None:
@@ -36,10 +36,10 @@ from pathlib import Path
 import click
 
 from pgflowd.cli.app import App
-from pgflowd.cli.entry import on_interrupt, once_more, quietly
-from pgflowd.cli.exits import Exit, exit_for
-from pgflowd.cli.frame import Entry, LazyGroup
-from pgflowd.cli.screen import tolerate_any_stream
+from pgflowd.cli.exits import ExitCode, exit_for
+from pgflowd.cli.groups import Entry, LazyGroup
+from pgflowd.cli.interrupt import on_interrupt, once_more, quietly
+from pgflowd.cli.terminal.screen import tolerate_any_stream
 from pgflowd.errors import NotFound, PgflowdError, Problem
 
 COMPLETE_VARIABLE = "_PGFLOWD_COMPLETE"
@@ -49,27 +49,45 @@ _OF_THE_PLACE = {
 _MOST_SAID = 500  # characters of an exception; the report has the rest
 
 COMMANDS = (
-    Entry("serve", "pgflowd.cli.serve:serve", "Run the daemon in the foreground."),
-    Entry("status", "pgflowd.cli.status:status", "Show how the daemon and its flows are."),
-    Entry("tree", "pgflowd.cli.status:tree", "Show the daemon's processes."),
-    Entry("drain", "pgflowd.cli.stop:drain", "Let running tasks finish, then end the daemon."),
-    Entry("stop", "pgflowd.cli.stop:stop", "End the daemon; --now is quicker."),
-    Entry("reload", "pgflowd.cli.stop:reload", "Read config and flows again."),
-    Entry("new", "pgflowd.cli.new:new", "Write a new project: a flow, its tests, a config."),
-    Entry("dev", "pgflowd.cli.dev:dev", "Serve a project while you change it."),
-    Entry("demo", "pgflowd.cli.demo:demo", "Show it at work, on a database of its own."),
-    Entry("runs", "pgflowd.cli.runs:runs", "Start runs, look at them, follow, cancel, retry."),
-    Entry("flows", "pgflowd.cli.flows:flows", "Show, compare, deploy and delete flows."),
-    Entry("check", "pgflowd.cli.check:check", "Check config, flows and database."),
+    Entry("serve", "pgflowd.cli.commands.serve:serve", "Run the daemon in the foreground."),
+    Entry("status", "pgflowd.cli.commands.status:status", "Show how the daemon and its flows are."),
+    Entry("tree", "pgflowd.cli.commands.status:tree", "Show the daemon's processes."),
     Entry(
-        "stalled", "pgflowd.cli.stalled:stalled", "List, requeue and fail tasks nobody works on."
+        "drain", "pgflowd.cli.commands.stop:drain", "Let running tasks finish, then end the daemon."
     ),
-    Entry("doctor", "pgflowd.cli.doctor:doctor", "Look at the database from all sides."),
-    Entry("db", "pgflowd.cli.db:db", "Install, upgrade and verify the schema."),
-    Entry("systemd", "pgflowd.cli.systemd:systemd", "Install and examine the units for systemd."),
-    Entry("config", "pgflowd.cli.config:config", "Show the settings, their schema and variables."),
-    Entry("version", "pgflowd.cli.version:version", "Print the versions of pgflowd and its parts."),
-    Entry("completion", "pgflowd.cli.completion:completion", "Print a completion script."),
+    Entry("stop", "pgflowd.cli.commands.stop:stop", "End the daemon; --now is quicker."),
+    Entry("reload", "pgflowd.cli.commands.stop:reload", "Read config and flows again."),
+    Entry("new", "pgflowd.cli.local.new:new", "Write a new project: a flow, its tests, a config."),
+    Entry("dev", "pgflowd.cli.local.dev:dev", "Serve a project while you change it."),
+    Entry("demo", "pgflowd.cli.local.demo:demo", "Show it at work, on a database of its own."),
+    Entry(
+        "runs", "pgflowd.cli.commands.runs:runs", "Start runs, look at them, follow, cancel, retry."
+    ),
+    Entry("flows", "pgflowd.cli.commands.flows:flows", "Show, compare, deploy and delete flows."),
+    Entry("check", "pgflowd.cli.commands.check:check", "Check config, flows and database."),
+    Entry(
+        "stalled",
+        "pgflowd.cli.commands.stalled:stalled",
+        "List, requeue and fail tasks nobody works on.",
+    ),
+    Entry("doctor", "pgflowd.cli.commands.doctor:doctor", "Look at the database from all sides."),
+    Entry("db", "pgflowd.cli.commands.db:db", "Install, upgrade and verify the schema."),
+    Entry(
+        "systemd",
+        "pgflowd.cli.commands.systemd:systemd",
+        "Install and examine the units for systemd.",
+    ),
+    Entry(
+        "config",
+        "pgflowd.cli.commands.config:config",
+        "Show the settings, their schema and variables.",
+    ),
+    Entry(
+        "version",
+        "pgflowd.cli.commands.version:version",
+        "Print the versions of pgflowd and its parts.",
+    ),
+    Entry("completion", "pgflowd.cli.commands.completion:completion", "Print a completion script."),
 )
 
 
@@ -91,7 +109,7 @@ def main() -> None:
         on_interrupt(signal.default_int_handler)
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
-        code = Exit.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     finally:
         on_interrupt(quietly)
     sys.exit(code)
@@ -110,16 +128,16 @@ def run(args: Sequence[str]) -> int:
             raise
         except Exception as error:
             if _was_interrupted(error):
-                return Exit.INTERRUPTED
+                return ExitCode.INTERRUPTED
             if isinstance(error, OSError) and error.errno == errno.EIO and error.filename is None:
                 raise BrokenPipeError from error  # the terminal was closed
             app.json = app.json or "--json" in args
             return _complain(app, error, args)
     except BrokenPipeError:
         _forget_output()
-        return Exit.BROKEN_PIPE
+        return ExitCode.BROKEN_PIPE
     except (KeyboardInterrupt, click.Abort):
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
@@ -138,7 +156,7 @@ def _invoke(app: App, args: Sequence[str]) -> int:
             cli.invoke(ctx)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _complete(app: App, instruction: str) -> int:
@@ -148,11 +166,11 @@ def _complete(app: App, instruction: str) -> int:
     try:
         return shell_complete(cli, {"obj": app}, "pgflowd", COMPLETE_VARIABLE, instruction)
     except Exception:
-        return Exit.NO
+        return ExitCode.NO
 
 
 def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
-    from pgflowd.cli.complaints import complain, complain_usage
+    from pgflowd.cli.problems import complain, complain_usage
 
     if isinstance(error, click.Abort):
         raise error
@@ -161,15 +179,15 @@ def _complain(app: App, error: Exception, args: Sequence[str]) -> int:
         return error.exit_code
     if isinstance(error, NotFound) and not error.next:
         error.next = "see `pgflowd runs list`"
-    if isinstance(error, PgflowdError) and exit_for(error) != Exit.BUG:
+    if isinstance(error, PgflowdError) and exit_for(error) != ExitCode.BUG:
         complain(app, error.problems)
         return exit_for(error)
     if isinstance(error, OSError) and (excuse := _excuse(error)):
         _forget_output()
         complain_usage(app, click.ClickException(excuse))
-        return Exit.DENIED if isinstance(error, PermissionError) else Exit.NO
+        return ExitCode.DENIED if isinstance(error, PermissionError) else ExitCode.NO
     complain(app, [_reported(app, error, args)])
-    return Exit.BUG
+    return ExitCode.BUG
 
 
 def _excuse(error: OSError) -> str | None:
@@ -187,7 +205,7 @@ def _excuse(error: OSError) -> str | None:
 
 def _reported(app: App, error: Exception, args: Sequence[str]) -> Problem:
     """Write the report of a bug of ours and return what to tell the user."""
-    from pgflowd.host.report import write_report
+    from pgflowd.host.bug_report import write_report
 
     code, text = "E901", f"unexpected exception: {_said(error)}"
     if isinstance(error, PgflowdError):

@@ -2,7 +2,7 @@
 Params: the kinds of words that commands take: runs, flows, tasks, durations, JSON.
 
 Each says what was wrong with a word, and completes it where the database knows more. Whether
-a run or flow exists is asked when the command runs; see `cli.reach`.
+a run or flow exists is asked when the command runs; see `cli.connect`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RunParam(ParamType):
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.reach import refuse_no_run
+        from pgflowd.cli.connect import refuse_no_run
 
         refuse_no_run(value)  # before anybody connects
         return value
@@ -42,7 +42,7 @@ class RunParam(ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.reach import LAST, completing
+        from pgflowd.cli.connect import LAST, completing
 
         found = completing(_recent_runs, ctx)
         words = [CompletionItem(LAST, help="the newest run"), *map(_with_help, found)]
@@ -57,7 +57,7 @@ class FlowParam(ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.reach import completing, flow_slugs
+        from pgflowd.cli.connect import completing, flow_slugs
 
         slugs = completing(flow_slugs, ctx)
         return [CompletionItem(slug) for slug in slugs if slug.startswith(incomplete)]
@@ -69,7 +69,7 @@ class TaskParam(ParamType):
     name = "task"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.reach import refuse_no_task
+        from pgflowd.cli.connect import refuse_no_task
 
         refuse_no_task(value)
         return value
@@ -77,7 +77,7 @@ class TaskParam(ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.reach import completing
+        from pgflowd.cli.connect import completing
 
         found = completing(_stalled, ctx)
         return [CompletionItem(task) for task in found if task.startswith(incomplete)]
@@ -91,7 +91,7 @@ class DurationParam(ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from pgflowd.core.settings_units import parse_duration
+        from pgflowd.core.settings.units import parse_duration
 
         if isinstance(value, float):
             return value
@@ -178,18 +178,18 @@ def _with_help(word: str) -> CompletionItem:
 
 
 def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.core.brief import short_id
+    from pgflowd.core.text import short_id
     from pgflowd.db import overview
-    from pgflowd.db.calls import run
+    from pgflowd.db.query import execute
 
-    found = run(conn, overview.list_runs(most=50))
+    found = execute(conn, overview.list_runs(most=50))
     return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
 
 
 def _stalled(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.cli.reach import task_name
+    from pgflowd.cli.connect import task_name
     from pgflowd.db import overview
-    from pgflowd.db.calls import run
+    from pgflowd.db.query import execute
 
-    found = run(conn, overview.stalled_tasks(60.0))
+    found = execute(conn, overview.stalled_tasks(60.0))
     return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]

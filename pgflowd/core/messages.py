@@ -13,7 +13,7 @@ import types
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
-from pgflowd.core.plainjson import COMPACT, Encoder, loads
+from pgflowd.core.json.unpatched import COMPACT, Encoder, loads
 
 LARGEST = 64 * 1024  # bytes of one message
 
@@ -41,8 +41,8 @@ class Waiting(Message):
 
 
 @dataclass(frozen=True)
-class Beat(Message):
-    """I live, and these are my numbers (see `core.numbers`); each key replaces the one before."""
+class Heartbeat(Message):
+    """I live, and these are my numbers; each key replaces the one before."""
 
     droppable: ClassVar[bool] = True
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -112,14 +112,14 @@ class QuickStop(Message):
 
 
 @dataclass(frozen=True)
-class Dead(Message):
+class ConnectionClosed(Message):
     """This worker's processes are reaped; release its tasks and answer Released."""
 
     worker_id: str
 
 
 @dataclass(frozen=True)
-class Garbage:
+class UnreadableMessage:
     """What came was no message of ours."""
 
     why: str
@@ -130,7 +130,7 @@ KINDS: dict[str, type[Message]] = {
     for kind in (
         Ready,
         Waiting,
-        Beat,
+        Heartbeat,
         Wake,
         Follow,
         Failed,
@@ -139,7 +139,7 @@ KINDS: dict[str, type[Message]] = {
         Found,
         Drain,
         QuickStop,
-        Dead,
+        ConnectionClosed,
     )
 }
 
@@ -164,27 +164,27 @@ def encode(message: Message) -> bytes:
     return _dumps(said).encode()
 
 
-def decode(data: bytes) -> Message | Garbage:
+def decode(data: bytes) -> Message | UnreadableMessage:
     """Return the message, or Garbage; never raise."""
     try:
         said = loads(data)
     except (ValueError, RecursionError):
-        return Garbage(f"no JSON: {data[:80]!r}")
+        return UnreadableMessage(f"no JSON: {data[:80]!r}")
     if not isinstance(said, dict):
-        return Garbage("no object")
+        return UnreadableMessage("no object")
     kind = KINDS.get(str(said.pop("say", "")))
     if kind is None:
-        return Garbage(f"an unknown kind of message: {data[:80]!r}")
+        return UnreadableMessage(f"an unknown kind of message: {data[:80]!r}")
     classes = _CLASSES[kind]
     if not said.keys() <= classes.keys():
-        return Garbage(f"{kind.__name__}: unknown {sorted(said.keys() - classes.keys())}")
+        return UnreadableMessage(f"{kind.__name__}: unknown {sorted(said.keys() - classes.keys())}")
     bad = [name for name, value in said.items() if not _fits(value, classes[name])]
     if bad:
-        return Garbage(f"{kind.__name__}: wrong type of {bad}")
+        return UnreadableMessage(f"{kind.__name__}: wrong type of {bad}")
     try:
         return kind(**said)
     except TypeError as error:
-        return Garbage(f"{kind.__name__}: {error}")
+        return UnreadableMessage(f"{kind.__name__}: {error}")
 
 
 def _fits(value: object, classes: tuple[type, ...]) -> bool:

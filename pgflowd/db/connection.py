@@ -4,7 +4,7 @@ Connection: opens connections to the database, and turns its errors into ours.
 `connect` and `connect_async` give every connection the same limits: a server that is gone is
 noticed within seconds, a client that is gone holds no lock, and no statement waits for ever.
 What the URL says wins. `translated` wraps whatever talks to the database; what an error
-becomes is written in `db.sqlstate`, and what has no meaning of ours passes unchanged, so that
+becomes is written in `db.errors`, and what has no meaning of ours passes unchanged, so that
 the caller can try again. No text of ours holds a password.
 """
 
@@ -22,11 +22,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.db.sqlstate import error_for
+from pgflowd.db.errors import error_for
 from pgflowd.errors import Unreachable
 
 if TYPE_CHECKING:
-    from pgflowd.core.settings import Database
+    from pgflowd.core.settings.sections import DatabaseSettings
 
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Guard = Callable[[psycopg.Connection[Any]], AbstractContextManager[object]]
@@ -59,7 +59,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-def limits_of(database: Database) -> Limits:
+def limits_of(database: DatabaseSettings) -> Limits:
     """The limits that the settings give."""
     return Limits(
         connect_s=database.connect_timeout_s,

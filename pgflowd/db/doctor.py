@@ -15,11 +15,11 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.core.brief import counted, lasted, short_id, spoken
 from pgflowd.core.finding import Finding
+from pgflowd.core.text import counted, lasted, short_id, spoken
 from pgflowd.db import overview, schema
-from pgflowd.db.calls import run
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.query import execute
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
@@ -30,17 +30,17 @@ MOST_ROWS = 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class DoctorRequest:
     """What examinations need to know."""
 
     stale_threshold_s: float
     has_listen_url: bool
 
 
-Examination = Callable[[Connection, Asked], Iterator[Finding]]
+Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
 
 
-def examine(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def examine(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     """Look at everything. Without a schema of ours only at the server."""
     usable = True
     for name, look in EXAMINATIONS.items():
@@ -60,7 +60,7 @@ def examine(conn: Connection, asked: Asked) -> Iterator[Finding]:
                 return
 
 
-def _server(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _server(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     began = time.perf_counter()
     conn.execute("select 1")
     rtt_s = time.perf_counter() - began
@@ -79,9 +79,9 @@ def _server(conn: Connection, asked: Asked) -> Iterator[Finding]:
         yield Finding("schema", "warning", text, None, "run `pgflowd db migrate`")
 
 
-def _clock(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _clock(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     before = time.time()
-    theirs = run(conn, overview.now()).timestamp()
+    theirs = execute(conn, overview.now()).timestamp()
     after = time.time()
     skew_s = theirs - (before + after) / 2
     if abs(skew_s) <= CLOCK_S + (after - before):
@@ -93,7 +93,7 @@ def _clock(conn: Connection, asked: Asked) -> Iterator[Finding]:
     yield Finding("clocks", "warning", f"{text} ours", "W312", "see that both follow a time server")
 
 
-def _pooler(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _pooler(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     """A pooler tells its clients another process id than the server does."""
     real = {_one(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
     if real == {conn.info.backend_pid}:
@@ -107,7 +107,7 @@ def _pooler(conn: Connection, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def _rights(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _rights(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     row = conn.execute(_RIGHTS).fetchone()
     assert row is not None
     role, *rights = row
@@ -122,7 +122,7 @@ def _rights(conn: Connection, asked: Asked) -> Iterator[Finding]:
     yield Finding("rights", state, text, None if can else "E305", remedy)
 
 
-def _durability(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _durability(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     if _one(conn, "select current_setting('synchronous_commit')") != "off":
         yield Finding("durability", "ok", "what is committed stays")
         return
@@ -131,7 +131,7 @@ def _durability(conn: Connection, asked: Asked) -> Iterator[Finding]:
     yield Finding("durability", "warning", text, "W315", remedy)
 
 
-def _transactions(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _transactions(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MOST_ROWS}).fetchall()
     if not rows:
         yield Finding("transactions", "ok", f"none is open for {spoken(OLD_TRANSACTION_S)}")
@@ -142,7 +142,7 @@ def _transactions(conn: Connection, asked: Asked) -> Iterator[Finding]:
         )
 
 
-def _recovery(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _recovery(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     """Jobs of pg_cron that recover tasks as well. The one our own migrate made is meant to."""
     if _one(conn, "select pg_catalog.to_regclass('cron.job')") is None:
         yield Finding("recovery", "ok", "by the daemon's sweeper alone")
@@ -160,9 +160,9 @@ def _recovery(conn: Connection, asked: Asked) -> Iterator[Finding]:
         yield Finding("recovery", "ok", text)
 
 
-def _flows(conn: Connection, asked: Asked) -> Iterator[Finding]:
-    flows = run(conn, overview.list_flows())
-    now = run(conn, overview.now())
+def _flows(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+    flows = execute(conn, overview.list_flows())
+    now = execute(conn, overview.now())
     fine = True
     for flow in flows:
         if not flow.is_watched:
@@ -180,8 +180,8 @@ def _flows(conn: Connection, asked: Asked) -> Iterator[Finding]:
         yield Finding("flows", "ok", f"{len(flows)} in the database, none left alone")
 
 
-def _stalled(conn: Connection, asked: Asked) -> Iterator[Finding]:
-    found = run(conn, overview.stalled_tasks(asked.stale_threshold_s))
+def _stalled(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+    found = execute(conn, overview.stalled_tasks(asked.stale_threshold_s))
     if not found:
         yield Finding("stalled", "ok", "no task is")
         return
@@ -191,7 +191,7 @@ def _stalled(conn: Connection, asked: Asked) -> Iterator[Finding]:
     yield Finding("stalled", "warning", text, None, "see `pgflowd stalled list`")
 
 
-def _orphans(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _orphans(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     queues = [name for (name,) in conn.execute(_STRANGE_QUEUES, (MOST_ROWS,)).fetchall()]
     gone = _one(conn, _GONE_WORKERS)
     parts = []
@@ -202,7 +202,7 @@ def _orphans(conn: Connection, asked: Asked) -> Iterator[Finding]:
     yield Finding("orphans", "ok", "; ".join(parts) or "none")
 
 
-def _invariants(conn: Connection, asked: Asked) -> Iterator[Finding]:
+def _invariants(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_VIOLATIONS, (MOST_ROWS,)).fetchall()
     if not rows:
         yield Finding("invariants", "ok", "I2 to I10 hold for the runs of the last day")

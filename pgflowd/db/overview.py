@@ -1,7 +1,7 @@
 """
 Overview: what operators look at: runs and their steps, troubles, flows, stalled tasks.
 
-Each function returns a `Call` of a function in schema `pgflowd`, which `db.calls.run` performs.
+Each function returns a `Call` of a function in schema `pgflowd`, which `db.query.run` performs.
 They need the rights of a viewer. Nothing here changes anything.
 """
 
@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.jsonvalue import decode
-from pgflowd.db.calls import Call, Rows, only
+from pgflowd.core.json.values import decode
+from pgflowd.db.query import Query, Rows, only
 
 
 @dataclass(frozen=True)
-class RunRow:
+class RunListRow:
     """A run in a list."""
 
     run_id: UUID
@@ -101,15 +101,15 @@ class StalledTask:
     reason: str
 
 
-def now() -> Call[datetime]:
+def now() -> Query[datetime]:
     """The database's clock, by which its times are told."""
-    return Call("select clock_timestamp()", (), only)
+    return Query("select clock_timestamp()", (), only)
 
 
-def find_runs(digits: str, most: int = 2) -> Call[list[tuple[UUID, str]]]:
+def find_runs(digits: str, most: int = 2) -> Query[list[tuple[UUID, str]]]:
     """Runs whose id ends with these digits, newest first."""
     sql = "select run_id, flow_slug from pgflowd.find_runs(%s, %s)"
-    return Call(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
+    return Query(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
 
 
 def list_runs(
@@ -117,42 +117,42 @@ def list_runs(
     statuses: Sequence[str] = (),
     since_s: float | None = None,
     most: int = 20,
-) -> Call[list[RunRow]]:
+) -> Query[list[RunListRow]]:
     """The newest runs."""
     since = None if since_s is None else timedelta(seconds=since_s)
     params = (flow_slug, list(statuses) or None, since, most)
-    return Call(_LIST_RUNS, params, lambda rows: [RunRow(*row) for row in rows])
+    return Query(_LIST_RUNS, params, lambda rows: [RunListRow(*row) for row in rows])
 
 
-def run_steps(run_id: UUID) -> Call[list[StepTasks]]:
+def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     """The steps of a run in topological order."""
-    return Call(_RUN_STEPS, (run_id,), lambda rows: [StepTasks(*row) for row in rows])
+    return Query(_RUN_STEPS, (run_id,), lambda rows: [StepTasks(*row) for row in rows])
 
 
-def run_troubles(run_id: UUID, after: datetime | None = None) -> Call[list[Trouble]]:
+def run_troubles(run_id: UUID, after: datetime | None = None) -> Query[list[Trouble]]:
     """The attempts of a run that ended without an output, oldest first."""
-    return Call(_RUN_TROUBLES, (run_id, after), lambda rows: [Trouble(*row) for row in rows])
+    return Query(_RUN_TROUBLES, (run_id, after), lambda rows: [Trouble(*row) for row in rows])
 
 
-def attempts(run_id: UUID) -> Call[list[dict[str, Any]]]:
+def attempts(run_id: UUID) -> Query[list[dict[str, Any]]]:
     """All attempts of a run that are kept, as documents for programs and tables alike."""
-    return Call(_ATTEMPTS, (run_id,), _documents)
+    return Query(_ATTEMPTS, (run_id,), _documents)
 
 
-def list_flows() -> Call[list[FlowRow]]:
+def list_flows() -> Query[list[FlowRow]]:
     """All flows in the database."""
-    return Call(_LIST_FLOWS, (), lambda rows: [FlowRow(*row) for row in rows])
+    return Query(_LIST_FLOWS, (), lambda rows: [FlowRow(*row) for row in rows])
 
 
-def flow_shape(flow_slug: str) -> Call[dict[str, Any] | None]:
+def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
     """The shape of a flow, with the options in force; None for an unknown flow."""
-    return Call("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
+    return Query("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
 
 
-def stalled_tasks(stale_threshold_s: float) -> Call[list[StalledTask]]:
+def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
     """The tasks that nobody works on any more, oldest first."""
     params = (timedelta(seconds=stale_threshold_s),)
-    return Call(_STALLED, params, lambda rows: [StalledTask(*row) for row in rows])
+    return Query(_STALLED, params, lambda rows: [StalledTask(*row) for row in rows])
 
 
 def _documents(rows: Rows) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 """
-Runs: starting, reading, cancelling and retrying them, as calls for `db.calls`.
+Runs: starting, reading, cancelling and retrying them, as calls for `db.query`.
 
 A run is read from the document of `get_run_with_states`, which a role that may read no table
 can call, too; so whatever columns a core has more or less do not matter. Cancelled runs are
@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.following import asking
-from pgflowd.core.jsonvalue import decode
-from pgflowd.db.calls import Call, Rows, only
+from pgflowd.core.json.values import decode
+from pgflowd.core.output_stream import asking
+from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
 
@@ -80,46 +80,46 @@ class Abilities:
     read_cancelled: bool
 
 
-def abilities() -> Call[Abilities]:
-    return Call(_ABILITIES, (), lambda rows: Abilities(*rows[0]))
+def abilities() -> Query[Abilities]:
+    return Query(_ABILITIES, (), lambda rows: Abilities(*rows[0]))
 
 
-def start(flow_slug: str, input: str, run_id: UUID) -> Call[Run]:
-    return Call(_START, (flow_slug, input, run_id), lambda rows: run_of(decode(only(rows))))
+def start(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
+    return Query(_START, (flow_slug, input, run_id), lambda rows: run_of(decode(only(rows))))
 
 
 def start_many(
     flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities
-) -> Call[list[Run]]:
+) -> Query[list[Run]]:
     sql = _START_MANY if can.start_many else _START_EACH
-    return Call(
+    return Query(
         sql, (flow_slug, list(inputs), list(run_ids)), lambda rows: _in_order(rows, run_ids)
     )
 
 
-def get(run_id: UUID) -> Call[Run | None]:
-    return Call(_GET, (run_id,), _run_or_none)
+def get(run_id: UUID) -> Query[Run | None]:
+    return Query(_GET, (run_id,), _run_or_none)
 
 
-def glance(run_id: UUID, can: Abilities) -> Call[Run | None]:
+def glance(run_id: UUID, can: Abilities) -> Query[Run | None]:
     """Read a run without making its steps' outputs into a document, if that is allowed."""
-    return Call(_GLANCE if can.read_runs else _GET, (run_id,), _run_or_none)
+    return Query(_GLANCE if can.read_runs else _GET, (run_id,), _run_or_none)
 
 
-def get_with_states(run_id: UUID) -> Call[RunWithStates | None]:
-    return Call(_GET_WITH_STATES, (run_id,), _states_or_none)
+def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
+    return Query(_GET_WITH_STATES, (run_id,), _states_or_none)
 
 
-def get_cancelled(run_id: UUID) -> Call[tuple[datetime, str | None, str | None] | None]:
-    return Call(_GET_CANCELLED, (run_id,), lambda rows: rows[0] if rows else None)
+def get_cancelled(run_id: UUID) -> Query[tuple[datetime, str | None, str | None] | None]:
+    return Query(_GET_CANCELLED, (run_id,), lambda rows: rows[0] if rows else None)
 
 
-def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Call[str]:
-    return Call(_CANCEL, (run_id, reason, actor), only)
+def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
+    return Query(_CANCEL, (run_id, reason, actor), only)
 
 
-def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Call[int]:
-    return Call(_RETRY, (run_id, actor, even_if_cancelled), only)
+def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Query[int]:
+    return Query(_RETRY, (run_id, actor, even_if_cancelled), only)
 
 
 def channel(run_id: UUID) -> str:
@@ -127,15 +127,17 @@ def channel(run_id: UUID) -> str:
     return f"pgflow:run:{run_id}"
 
 
-def ask_for_output(run_ids: Sequence[UUID]) -> Call[None]:
+def ask_for_output(run_ids: Sequence[UUID]) -> Query[None]:
     """Have workers tell on these channels what handlers print, for a while."""
-    return Call(_NOTIFY, (["pgflowd"] * len(run_ids), [asking(each) for each in run_ids]), _nothing)
+    return Query(
+        _NOTIFY, (["pgflowd"] * len(run_ids), [asking(each) for each in run_ids]), _nothing
+    )
 
 
-def tell(told: Sequence[tuple[str, str]]) -> Call[None]:
+def tell(told: Sequence[tuple[str, str]]) -> Query[None]:
     """Send payloads on the channels of their runs."""
     channels = [f"pgflow:run:{run_id}" for run_id, _ in told]
-    return Call(_NOTIFY, (channels, [payload for _, payload in told]), _nothing)
+    return Query(_NOTIFY, (channels, [payload for _, payload in told]), _nothing)
 
 
 def tells_the_end(payload: str) -> bool:

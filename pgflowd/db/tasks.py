@@ -1,7 +1,7 @@
 """
 Tasks: claiming work, keeping it, and reporting it, as calls of the functions in `pgflowd`.
 
-Each function here returns a `Call`, which `db.calls` performs: a worker reports what it
+Each function here returns a `Call`, which `db.query` performs: a worker reports what it
 finished and claims what is free by `all_together(conn, [report(…), claim(…)])`, one round trip and
 one commit. A claim returns a token for each task, and every report must show it: whoever
 lost a task cannot finish it. Inputs and outputs are JSON as bytes, never parsed here.
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.mind import Task
-from pgflowd.db.calls import Call, Rows, only
+from pgflowd.core.worker.state import Task
+from pgflowd.db.query import Query, Rows, only
 
 MAX_REPORTS = 200  # in one call
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportRow:
     """What became of an attempt. `outcome`: completed, failed, timed_out, crashed, released."""
 
     run_id: str
@@ -43,7 +43,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerRow:
     """What the database made of a report: completed, queued, failed, repeated, late, lost, error.
 
     `sqlstate` and `message` say why for the last two.
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RunChangeRow:
     """A run (no step) or a step was started, completed, failed or skipped by a transaction."""
 
     run_id: UUID
@@ -76,7 +76,7 @@ class Cancellation:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class LeaseVerdict:
     """What a heartbeat says of a token: `ok`, `cancel`, `lost`."""
 
     token: int
@@ -93,50 +93,52 @@ class Swept:
 
 def claim(
     flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
-) -> Call[list[Task]]:
+) -> Query[list[Task]]:
     """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not beat."""
     params = (flow_slug, worker_id, max_tasks, lease_s)
-    return Call(_CLAIM, params, lambda rows: [Task(*row) for row in rows])
+    return Query(_CLAIM, params, lambda rows: [Task(*row) for row in rows])
 
 
-def report(reports: Sequence[Report]) -> Call[list[Answer]]:
+def report(reports: Sequence[ReportRow]) -> Query[list[AnswerRow]]:
     """Report up to `MAX_REPORTS` attempts of any runs; the answers are in the same order."""
     if len(reports) > MAX_REPORTS:
         raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = [None if one.output is None else one.output.decode() for one in reports]
-    return Call(_REPORT, (elements, outputs), lambda rows: [Answer(*row) for row in rows])
+    return Query(_REPORT, (elements, outputs), lambda rows: [AnswerRow(*row) for row in rows])
 
 
-def news(run_ids: Sequence[str]) -> Call[list[News]]:
+def news(run_ids: Sequence[str]) -> Query[list[RunChangeRow]]:
     """Ask, after a report and in its transaction, what it has changed in these runs."""
-    return Call(_NEWS, (_array(run_ids),), lambda rows: [News(*row) for row in rows])
+    return Query(_NEWS, (_array(run_ids),), lambda rows: [RunChangeRow(*row) for row in rows])
 
 
-def cancellations(tokens: Sequence[int]) -> Call[list[Cancellation]]:
+def cancellations(tokens: Sequence[int]) -> Query[list[Cancellation]]:
     """Ask which runs of these attempts were cancelled."""
-    return Call(_CANCELLATIONS, (list(tokens),), lambda rows: [Cancellation(*row) for row in rows])
+    return Query(_CANCELLATIONS, (list(tokens),), lambda rows: [Cancellation(*row) for row in rows])
 
 
-def completed_by(worker_id: UUID, run_ids: Sequence[str]) -> Call[int]:
+def completed_by(worker_id: UUID, run_ids: Sequence[str]) -> Query[int]:
     """Ask how many of these runs a report of this worker has completed."""
-    return Call(_COMPLETED_BY, (worker_id, _array(run_ids)), only)
+    return Query(_COMPLETED_BY, (worker_id, _array(run_ids)), only)
 
 
-def heartbeat(worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0) -> Call[list[Beat]]:
+def heartbeat(
+    worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0
+) -> Query[list[LeaseVerdict]]:
     """Say that the worker lives and holds these tokens."""
     params = (worker_id, list(tokens), lease_s)
-    return Call(_HEARTBEAT, params, lambda rows: [Beat(*row) for row in rows])
+    return Query(_HEARTBEAT, params, lambda rows: [LeaseVerdict(*row) for row in rows])
 
 
-def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Call[Swept]:
+def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Query[Swept]:
     """Give back what a dead worker held, and give up what stalled too often."""
-    return Call(_SWEEP_DEAD, (worker_id, reason, max_tasks), _swept)
+    return Query(_SWEEP_DEAD, (worker_id, reason, max_tasks), _swept)
 
 
-def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Call[Swept]:
+def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Query[Swept]:
     """Give back what nobody works on any more, and give up what stalled too often."""
-    return Call(_SWEEP, (stale_threshold_s, max_tasks), _swept)
+    return Query(_SWEEP, (stale_threshold_s, max_tasks), _swept)
 
 
 def _array(ids: Sequence[str]) -> str:
@@ -148,7 +150,7 @@ def _swept(rows: Rows) -> Swept:
     return Swept(*rows[0])
 
 
-def _element(one: Report) -> dict[str, Any]:
+def _element(one: ReportRow) -> dict[str, Any]:
     """Write a report as the SQL reads it, without what it does not say."""
     usage = {
         "cpu_s": one.cpu_s,

@@ -16,9 +16,9 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.shape import OPTIONS_NEXT, Shape, differences, option_differences
-from pgflowd.db.calls import Call, Rows
+from pgflowd.core.definition.shape import OPTIONS_NEXT, Shape, differences, option_differences
 from pgflowd.db.connection import translated
+from pgflowd.db.query import Query, Rows
 from pgflowd.errors import DatabaseError, Problem
 
 MOST_COUNTED = 10_000  # messages, when asked how many wait
@@ -118,7 +118,7 @@ def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
     return True
 
 
-def beat(worker_id: UUID, queue: str) -> Call[Standing]:
+def beat(worker_id: UUID, queue: str) -> Query[Standing]:
     """Renew the worker's row, and look how it and the queue are."""
     table = sql.Identifier("pgmq", f"q_{queue}")
     query = sql.SQL(
@@ -131,10 +131,10 @@ def beat(worker_id: UUID, queue: str) -> Call[Standing]:
           (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
         """
     ).format(table=table, most=sql.Literal(MOST_COUNTED))
-    return Call(query.as_string(), (worker_id,), _standing)
+    return Query(query.as_string(), (worker_id,), _standing)
 
 
-def next_due(queue: str) -> Call[tuple[float | None, int]]:
+def next_due(queue: str) -> Query[tuple[float | None, int]]:
     """In how many seconds the next hidden message becomes visible, if any; how many are now."""
     query = sql.SQL(
         """
@@ -142,25 +142,25 @@ def next_due(queue: str) -> Call[tuple[float | None, int]]:
           (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting)
         """
     ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MOST_COUNTED))
-    return Call(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
+    return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
 
 
-def stopped(worker_id: UUID) -> Call[None]:
+def stopped(worker_id: UUID) -> Query[None]:
     """Mark the worker's row stopped."""
     query = (
         "update pgflow.workers as worker set stopped_at = now()"
         " where worker.worker_id = %s returning 1"
     )
-    return Call(query, (worker_id,), lambda rows: None)
+    return Query(query, (worker_id,), lambda rows: None)
 
 
-def run_input(run_id: str) -> Call[bytes | None]:
-    return Call("select input from pgflow.runs where run_id = %s", (run_id,), _first)
+def run_input(run_id: str) -> Query[bytes | None]:
+    return Query("select input from pgflow.runs where run_id = %s", (run_id,), _first)
 
 
-def step_output(run_id: str, step: str) -> Call[bytes | None]:
+def step_output(run_id: str, step: str) -> Query[bytes | None]:
     query = "select output from pgflow.step_states where run_id = %s and step_slug = %s"
-    return Call(query, (run_id, step), _first)
+    return Query(query, (run_id, step), _first)
 
 
 def _standing(rows: Rows) -> Standing:

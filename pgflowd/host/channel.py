@@ -16,7 +16,7 @@ import socket
 import time
 from collections import deque
 
-from pgflowd.core.messages import LARGEST, Garbage, Message, decode, encode
+from pgflowd.core.messages import LARGEST, Message, UnreadableMessage, decode, encode
 
 MOST_PER_TURN = 64  # messages, so that one talkative child delays no other
 
@@ -76,9 +76,9 @@ class Channel:
             select.select([], [self], [], left)
             self.flush()
 
-    def receive(self) -> list[Message | Garbage]:
+    def receive(self) -> list[Message | UnreadableMessage]:
         """Return what has come so far, at most MOST_PER_TURN messages; never wait."""
-        came: list[Message | Garbage] = []
+        came: list[Message | UnreadableMessage] = []
         while len(came) < MOST_PER_TURN and not self.at_end:
             try:
                 data, _, flags, _ = self._socket.recvmsg(LARGEST)
@@ -92,14 +92,14 @@ class Channel:
             if not data:
                 self.at_end = True
             elif flags & socket.MSG_TRUNC:
-                came.append(Garbage(f"more than {LARGEST} bytes"))
+                came.append(UnreadableMessage(f"more than {LARGEST} bytes"))
             else:
                 came.append(decode(data))
         return came
 
-    def receive_all(self) -> list[Message | Garbage]:
+    def receive_all(self) -> list[Message | UnreadableMessage]:
         """Return everything a dead child left in the pipe."""
-        came: list[Message | Garbage] = []
+        came: list[Message | UnreadableMessage] = []
         while more := self.receive():
             came += more
         return came

@@ -4,7 +4,7 @@ Config: reads file, environment and flags, and returns checked settings, or all 
 Strongest first: flag, environment, file, default. What is wrong is collected from all of them
 and raised as one ConfigError, sorted by place. Warnings come with the settings. A daemon that
 is about to serve passes `serving=True`: then flows must be configured and secrets readable.
-What is decided here, `core.settings_build` decides.
+What is decided here, `core.settings.load` decides.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pgflowd.core.settings import Settings
-from pgflowd.core.settings_build import build
-from pgflowd.core.settings_checks import missing_flows, socket_too_long
-from pgflowd.core.settings_refs import Ref
-from pgflowd.core.settings_sources import from_environ, from_flags
+from pgflowd.core.settings.load import build
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.rules import missing_flows, socket_too_long
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.sources import from_environ, from_flags
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.host.config_files import ETC, FileContent, read_config
+from pgflowd.host.config_file import ETC, FileContent, read_config
 from pgflowd.host.config_refs import find, unreadable
 
 Flags = Mapping[str, tuple[tuple[str, ...], str | None]]

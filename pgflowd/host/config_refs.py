@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings import Settings
-from pgflowd.core.settings_refs import Ref
-from pgflowd.core.settings_values import NotFoundError
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.values import NotFoundError
 from pgflowd.errors import ConfigError, Problem
 
 MOST_BYTES = 64 * 1024

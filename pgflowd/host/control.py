@@ -30,7 +30,7 @@ LONGEST_ANSWER = 16 * 1024 * 1024
 COMMANDS = frozenset({"status", "metrics", "drain", "stop", "reload"})
 
 
-class Taken(Exception):
+class SocketInUse(Exception):
     """Another daemon has the socket."""
 
 
@@ -54,14 +54,14 @@ class Lock:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._handle)
-            raise Taken(str(socket_path)) from None
+            raise SocketInUse(str(socket_path)) from None
 
     def release(self) -> None:
         os.close(self._handle)
 
 
 @dataclass(eq=False)
-class Client:
+class ControlClient:
     """One connection: what it has sent, and what it is still to get."""
 
     socket: socket.socket
@@ -76,7 +76,7 @@ class Client:
 class Request:
     """What a client wants."""
 
-    client: Client
+    client: ControlClient
     command: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class ControlSocket:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, ControlClient] = {}
         path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         before = os.umask(0o177)
@@ -99,7 +99,7 @@ class ControlSocket:
     def fileno(self) -> int:
         return self._listener.fileno()
 
-    def accept(self) -> list[Client]:
+    def accept(self) -> list[ControlClient]:
         """Take in those who knock; turn away strangers, and whoever comes when all are busy."""
         came = []
         with contextlib.suppress(OSError):  # nobody knocks, or no descriptor is left
@@ -109,12 +109,12 @@ class ControlSocket:
                 if len(self.clients) >= MOST_CLIENTS or not _is_ours(connection):
                     connection.close()
                     continue
-                client = Client(connection, time.monotonic() + PATIENCE_S)
+                client = ControlClient(connection, time.monotonic() + PATIENCE_S)
                 self.clients[connection.fileno()] = client
                 came.append(client)
         return came
 
-    def read(self, client: Client) -> Request | None:
+    def read(self, client: ControlClient) -> Request | None:
         """Return the request once it is whole. What is wrong with it is answered here."""
         try:
             data = client.socket.recv(LONGEST_REQUEST + 1)
@@ -134,7 +134,7 @@ class ControlSocket:
             return self._parsed(client)
         return None
 
-    def _parsed(self, client: Client) -> Request | None:
+    def _parsed(self, client: ControlClient) -> Request | None:
         try:
             asked = json.loads(client.asked.partition(b"\n")[0])
             command = asked.pop("command")
@@ -146,7 +146,7 @@ class ControlSocket:
         client.has_asked = True
         return Request(client, command, asked)
 
-    def answer(self, client: Client, said: dict[str, Any]) -> None:
+    def answer(self, client: ControlClient, said: dict[str, Any]) -> None:
         """Answer a client; what does not fit at once follows by `write`."""
         if client.is_answered or client.socket.fileno() < 0:
             return
@@ -155,7 +155,7 @@ class ControlSocket:
         client.until = time.monotonic() + PATIENCE_S
         self.write(client)
 
-    def write(self, client: Client) -> None:
+    def write(self, client: ControlClient) -> None:
         try:
             sent = client.socket.send(client.answer, socket.MSG_NOSIGNAL)
         except (BlockingIOError, InterruptedError):
@@ -167,11 +167,11 @@ class ControlSocket:
         if not client.answer:
             self.drop(client)
 
-    def drop(self, client: Client) -> None:
+    def drop(self, client: ControlClient) -> None:
         self.clients.pop(client.socket.fileno(), None)
         client.socket.close()
 
-    def overdue(self, now: float) -> Iterator[Client]:
+    def overdue(self, now: float) -> Iterator[ControlClient]:
         """Those whose time is over; a request that is being worked on has all the time."""
         for client in list(self.clients.values()):
             if client.until <= now:

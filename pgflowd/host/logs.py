@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.records import LEVELS, Record, as_journal, as_json, as_text, cleaned
-from pgflowd.core.settings import Logging
+from pgflowd.core.logrecord import LEVELS, LogRecord, as_journal, as_json, as_text, cleaned
+from pgflowd.core.settings.sections import LoggingSettings
 
 JOURNAL = "/run/systemd/journal/socket"
 
@@ -32,7 +32,7 @@ class Sink:
     """Where records go; shared by all logs of a process."""
 
     write: Callable[[bytes], bool]  # False: no room
-    render: Callable[[Record], bytes]
+    render: Callable[[LogRecord], bytes]
     number: int  # the descriptor that children must keep
     level: int
     keys: tuple[str, ...]
@@ -54,7 +54,7 @@ class Log:
     def fileno(self) -> int:
         return self._sink.number
 
-    def retune(self, settings: Logging) -> None:
+    def retune(self, settings: LoggingSettings) -> None:
         """Follow other settings; the format stays."""
         self._sink.level = LEVELS[settings.level]
         self._sink.keys = settings.redact
@@ -85,22 +85,22 @@ class Log:
     def is_wanted(self, level: str) -> bool:
         return LEVELS[level] <= self._sink.level
 
-    def record(self, level: str, event: str, **fields: Any) -> Record:
+    def record(self, level: str, event: str, **fields: Any) -> LogRecord:
         """Return what `write` would write at every level: short, and without secrets."""
         everything = {**self._fields, "pid": os.getpid(), **fields}
-        record = Record(event, level, time.time(), everything)
+        record = LogRecord(event, level, time.time(), everything)
         return cleaned(record, self._sink.keys, self._sink.secrets)
 
     def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
         return self._sink.write(self._sink.render(self.record(level, event, **fields)))
 
 
-def open_log(settings: Logging, *, process: str, **fields: Any) -> Log:
+def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
     """Open the log of this process and its children."""
     form = settings.format if settings.format != "auto" else _suitable()
     if form == "journal":
         write, number = _to_journal()
-        render: Callable[[Record], bytes] = as_journal
+        render: Callable[[LogRecord], bytes] = as_journal
     else:
         write, number = _to_descriptor(2)
         render = as_text if form == "text" else as_json

@@ -16,7 +16,7 @@ import os
 import signal
 from pathlib import Path
 
-from pgflowd.host import tree
+from pgflowd.host import process_tree
 from pgflowd.host.proc import Seen, in_session, look
 
 MOST_PASSES = 20
@@ -101,7 +101,7 @@ class Remembered:
 
 def descendants(pid: int) -> list[Seen]:
     """The living descendants of a process."""
-    found = (look(each) for each in tree.descendants([pid]))
+    found = (look(each) for each in process_tree.descendants([pid]))
     return [seen for seen in found if seen is not None and not seen.is_zombie]
 
 

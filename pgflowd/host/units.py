@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 UNITS = ("pgflowd.service", "pgflowd@.service")
 DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # from which systemd on

@@ -1,9 +1,9 @@
 """
 One file per process you see in ps. The supervisor starts the rest.
 
-The supervisor forks its children by `host.spawn.fork` and runs in them
+The supervisor forks its children by `host.fork.fork` and runs in them
 
-    worker.main(channel, settings, log, served) -> int      served: core.served.Served
+    worker.main(channel, settings, log, served) -> int
     listener.main(channel, settings, log) -> int
     sweeper.main(channel, settings, log) -> int
     discovery.main(channel, settings, log, entry) -> int

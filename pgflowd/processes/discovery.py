@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from pgflowd.core.brief import cut
 from pgflowd.core.messages import LARGEST, Found, encode
-from pgflowd.core.settings import Settings
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.text import cut
 from pgflowd.errors import FlowError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
-from pgflowd.processes.loading import fingerprint, load, prepare, secret_variables
+from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 
 MOST_TOLD = 40  # problems of a flow, or of an entry; `pgflowd check` tells them all
 MOST_CHARS = 1000  # of the text of one

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.following import asked_for
 from pgflowd.core.messages import Follow, Ready, Wake
-from pgflowd.core.settings import Settings
+from pgflowd.core.output_stream import asked_for
+from pgflowd.core.settings.sections import Settings
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
-from pgflowd.processes.plain import LOST, Asked, Line, Post
+from pgflowd.processes.service import LOST, DatabaseLink, Service, StopRequested
 
 ASK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 4.0
@@ -35,14 +35,14 @@ _QUESTION = "select count(*) from pg_listening_channels() as name where name = '
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Listen until asked to end."""
-    post = Post(channel, settings)
+    post = Service(channel, settings)
     try:
         if _is_wanted(settings):
             Listener(post, settings, log).live()
         post.say(Ready())
         while True:
             post.rest(time.monotonic() + 3600)
-    except Asked:
+    except StopRequested:
         return EXIT_ASKED
 
 
@@ -55,12 +55,12 @@ def _is_wanted(settings: Settings) -> bool:
 class Listener:
     """The connection, and which wakes are held back."""
 
-    def __init__(self, post: Post, settings: Settings, log: Log) -> None:
+    def __init__(self, post: Service, settings: Settings, log: Log) -> None:
         self._post = post
         self._settings = settings
         self._log = log
         url = settings.database.listen_url or settings.database.url
-        self._line = Line(post, settings, log, "listener", url)
+        self._line = DatabaseLink(post, settings, log, "listener", url)
         self._hears = True
         self._is_ready = False
         self._throttle = Throttle(settings)

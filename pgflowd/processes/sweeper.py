@@ -20,16 +20,16 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.messages import Dead, Ready, Released
-from pgflowd.core.settings import Settings
-from pgflowd.db.calls import Call, run
+from pgflowd.core.messages import ConnectionClosed, Ready, Released
+from pgflowd.core.settings.sections import Settings
 from pgflowd.db.connection import translated
+from pgflowd.db.query import Query, execute
 from pgflowd.db.tasks import Swept, sweep, sweep_dead
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
-from pgflowd.processes.plain import LOST, Asked, Line, Post
-from pgflowd.processes.pulse import Pulse
+from pgflowd.processes.database_check import DatabaseCheck
+from pgflowd.processes.service import LOST, DatabaseLink, Service, StopRequested
 
 MOST = 500  # tasks per call
 MOST_ROUNDS = 20
@@ -40,24 +40,24 @@ FAILED = "PF011"  # the notice that a run has failed, since a task of it was giv
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
     """Sweep until asked to end."""
-    with contextlib.suppress(Asked):
-        Sweeper(Post(channel, settings), settings, log).live()
+    with contextlib.suppress(StopRequested):
+        Sweeper(Service(channel, settings), settings, log).live()
     return EXIT_ASKED
 
 
 class Sweeper:
     """The connection, and the dead whose tasks are still to be released."""
 
-    def __init__(self, post: Post, settings: Settings, log: Log) -> None:
+    def __init__(self, post: Service, settings: Settings, log: Log) -> None:
         self._post = post
         self._settings = settings
         self._log = log
-        self._line = Line(post, settings, log, "sweeper", settings.database.url)
+        self._line = DatabaseLink(post, settings, log, "sweeper", settings.database.url)
         self._dead: dict[str, list[float]] = {}  # worker id: when to look
         self._released: dict[str, int] = {}
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._is_ready = False
-        self._pulse = Pulse()
+        self._pulse = DatabaseCheck()
         self._warned: set[str] = set()
         self._failed: list[dict[str, Any]] = []  # runs, by the call under way
         post.numbers["interval_s"] = settings.recovery.recovery_interval_s
@@ -101,7 +101,7 @@ class Sweeper:
     def _take_orders(self) -> None:
         while self._post.orders:
             order = self._post.orders.popleft()
-            if isinstance(order, Dead) and order.worker_id not in self._dead:
+            if isinstance(order, ConnectionClosed) and order.worker_id not in self._dead:
                 now = time.monotonic()
                 self._dead[order.worker_id] = [now + wait_s for wait_s in LOOK_AGAIN_S]
 
@@ -138,12 +138,12 @@ class Sweeper:
                 self._log.warning("sweeper.problem", code=problem["code"], error=problem["text"])
         self._post.numbers.update(felt)
 
-    def _ask(self, call: Call[Swept]) -> Swept:
+    def _ask(self, call: Query[Swept]) -> Swept:
         conn = self._line.conn
         assert conn is not None
         self._failed.clear()  # what a call said that was rolled back did not happen
         with self._line.limited(conn):
-            return run(conn, call)
+            return execute(conn, call)
 
     def _note(self, reason: str, swept: Swept, worker_id: str | None) -> None:
         """Log what a sweep did, and count it for those who ask for the last day."""

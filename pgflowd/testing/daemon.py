@@ -24,7 +24,7 @@ STOP_S = 10.0
 MOST_SHOWN = 20_000  # characters of the log
 
 
-class Daemon:
+class StartedDaemon:
     """A running daemon: its `pid`, and its `log` so far."""
 
     def __init__(self, project: Path, dsn: str, directory: Path) -> None:
@@ -73,10 +73,10 @@ class Daemon:
 
 
 @contextmanager
-def daemon_of(project: Path, dsn: str) -> Iterator[Daemon]:
+def daemon_of(project: Path, dsn: str) -> Iterator[StartedDaemon]:
     """A daemon that serves the flows of the project, in the database."""
     with tempfile.TemporaryDirectory(prefix="pgflowd-test-") as directory:
-        daemon = Daemon(project, dsn, Path(directory))
+        daemon = StartedDaemon(project, dsn, Path(directory))
         try:
             daemon.wait_until_ready()
             yield daemon

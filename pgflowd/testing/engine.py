@@ -10,7 +10,7 @@ visible or not by it. It knows no workers, leases, recovery or cancelling.
     run = engine.start({"url": "x"})             MapInput where the SQL raises P0001
     engine.claimable()                           tasks whose messages a worker would read now
     record = engine.start_tasks([task])[0]       as `start_tasks`, visible or not; or engine.claim()
-    engine.complete(record.key, output)          as `complete_task`; ABSENT is SQL null
+    engine.complete(record.key, output)          as `complete_task`; SQL_NULL is SQL null
     engine.fail(record.key, "text")              as `fail_task`; retry=False, delay_s= as ours
     engine.advance_to_next()                     to when the next message becomes visible
     engine.snapshot(run.run_id)                  statuses, counters, outputs, errors, tasks
@@ -25,24 +25,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pgflowd.core.absent import ABSENT
-from pgflowd.core.plan import Plan, StepPlan, plan_of
+from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
+from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.errors import MapInput
 from pgflowd.testing.pipeline import Pipeline
-from pgflowd.testing.records import Key, Record, record_of
+from pgflowd.testing.records import ClaimedRecord, Key, record_of
 from pgflowd.testing.reports import Reports, json_type
 from pgflowd.testing.rows import (
+    EngineRun,
+    EngineStep,
     Event,
-    RunRow,
     RunStatus,
-    StepState,
     StepStatus,
     TaskRow,
     TaskStatus,
 )
 from pgflowd.testing.snapshot import snapshot_of
 
-__all__ = ["ABSENT", "Engine", "Key", "Record"]
+__all__ = ["SQL_NULL", "ClaimedRecord", "Engine", "Key"]
 
 
 class Engine:
@@ -50,13 +50,13 @@ class Engine:
 
     def __init__(self, shape: Mapping[str, Any], flow_slug: str = "flow") -> None:
         self.flow_slug = flow_slug
-        self.plan: Plan = plan_of(shape)
+        self.plan: FlowPlan = plan_of(shape)
         self.now = 0.0
-        self.runs: dict[str, RunRow] = {}
+        self.runs: dict[str, EngineRun] = {}
 
     # -- starting ------------------------------------------------------------------------
 
-    def start(self, input: Any, run_id: str | None = None) -> RunRow:
+    def start(self, input: Any, run_id: str | None = None) -> EngineRun:
         """Start a run and everything that is ready in it."""
         if self.plan.has_root_map and not isinstance(input, list):
             raise MapInput(
@@ -65,7 +65,7 @@ class Engine:
             )
         run_id = run_id or f"run-{len(self.runs) + 1}"
         states = {step.slug: _new_state(step, input) for step in self.plan.steps.values()}
-        run = RunRow(run_id, input, remaining_steps=len(states), states=states)
+        run = EngineRun(run_id, input, remaining_steps=len(states), states=states)
         run.events.append(Event(run_id, "run:started"))
         Pipeline(self.plan, run, self.now).advance()
         self.runs[run_id] = run
@@ -78,11 +78,11 @@ class Engine:
         due = [task for task in self._waiting() if task.message.visible_at <= self.now]
         return sorted(due, key=self._reading_order)
 
-    def claim(self, limit: int | None = None) -> list[Record]:
+    def claim(self, limit: int | None = None) -> list[ClaimedRecord]:
         """Start up to `limit` claimable tasks, all without one."""
         return self.start_tasks(self.claimable()[:limit])
 
-    def start_tasks(self, tasks: Iterable[TaskRow]) -> list[Record]:
+    def start_tasks(self, tasks: Iterable[TaskRow]) -> list[ClaimedRecord]:
         """Start those of the tasks that are queued under a started step and run."""
         return [self._start(task) for task in tasks if self._may_start(task)]
 
@@ -127,7 +127,7 @@ class Engine:
 
     # -- inside --------------------------------------------------------------------------
 
-    def _find(self, key: Key) -> tuple[RunRow, StepState, TaskRow | None]:
+    def _find(self, key: Key) -> tuple[EngineRun, EngineStep, TaskRow | None]:
         run_id, slug, index = key
         run = self.runs[run_id]
         state = run.states[slug]
@@ -155,7 +155,7 @@ class Engine:
             and run.states[task.step_slug].status is StepStatus.STARTED
         )
 
-    def _start(self, task: TaskRow) -> Record:
+    def _start(self, task: TaskRow) -> ClaimedRecord:
         run, step = self.runs[task.run_id], self.plan.steps[task.step_slug]
         task.become(TaskStatus.STARTED)
         task.attempts += 1
@@ -164,6 +164,6 @@ class Engine:
         return record_of(run, step, task)
 
 
-def _new_state(step: StepPlan, input: Any) -> StepState:
+def _new_state(step: StepPlan, input: Any) -> EngineStep:
     initial = 1 if not step.is_map else len(input) if step.is_root_map else None
-    return StepState(step.slug, remaining_deps=len(step.deps), initial_tasks=initial)
+    return EngineStep(step.slug, remaining_deps=len(step.deps), initial_tasks=initial)

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflowd.core.containment import contains
-from pgflowd.core.plan import Plan, StepPlan
+from pgflowd.core.definition.conditions import contains
+from pgflowd.core.definition.plan import FlowPlan, StepPlan
 from pgflowd.errors import RunError
 from pgflowd.testing.rows import (
+    EngineRun,
+    EngineStep,
     Event,
-    Message,
-    RunRow,
+    QueueMessage,
     RunStatus,
-    StepState,
     StepStatus,
     TaskRow,
     TaskStatus,
@@ -31,7 +31,7 @@ MAX_ROUNDS = 50
 class Pipeline:
     """The consequences of one change, at one moment."""
 
-    def __init__(self, plan: Plan, run: RunRow, now: float) -> None:
+    def __init__(self, plan: FlowPlan, run: EngineRun, now: float) -> None:
         self.plan, self.run, self.now = plan, run, now
 
     def advance(self) -> None:
@@ -40,7 +40,7 @@ class Pipeline:
             self._start_ready_steps()
             self._maybe_complete_run()
 
-    def complete_step(self, state: StepState) -> None:
+    def complete_step(self, state: EngineStep) -> None:
         """End a step whose last task has completed."""
         state.become(StepStatus.COMPLETED)
         self.run.remaining_steps -= 1
@@ -48,7 +48,7 @@ class Pipeline:
         self._release_dependents(state)
         self.advance()
 
-    def exhaust_step(self, state: StepState, message: str) -> None:
+    def exhaust_step(self, state: EngineStep, message: str) -> None:
         """End a step one of whose tasks has no attempts left, as its option says."""
         mode = self.plan.steps[state.slug].when_exhausted
         if mode == "fail":
@@ -131,11 +131,11 @@ class Pipeline:
             completed += len(empty)
         raise RunError(f"Cascade loop exceeded safety limit of {MAX_ROUNDS} iterations")
 
-    def _is_taskless(self, state: StepState) -> bool:
+    def _is_taskless(self, state: EngineStep) -> bool:
         is_empty = state.is_ready and state.initial_tasks == 0
         return is_empty and self._is_met(self.plan.steps[state.slug])
 
-    def _complete_empty(self, state: StepState) -> None:
+    def _complete_empty(self, state: EngineStep) -> None:
         state.become(StepStatus.COMPLETED)
         state.remaining_tasks, state.output = 0, []
         self.run.remaining_steps -= 1
@@ -151,13 +151,13 @@ class Pipeline:
                 delay_s = self.plan.steps[state.slug].start_delay_s
                 self._start_step(state, self.now + delay_s)
 
-    def _start_step(self, state: StepState, visible_at: float) -> None:
+    def _start_step(self, state: EngineStep, visible_at: float) -> None:
         assert state.initial_tasks is not None
         state.become(StepStatus.STARTED)
         state.remaining_tasks = state.initial_tasks
         self._send("step:started", state.slug)
         state.tasks = [
-            TaskRow(self.run.run_id, state.slug, index, Message(visible_at))
+            TaskRow(self.run.run_id, state.slug, index, QueueMessage(visible_at))
             for index in range(state.initial_tasks)
         ]
 
@@ -175,7 +175,7 @@ class Pipeline:
             self.run.output = outputs
         self._send("run:completed", None)
 
-    def _fail_step(self, state: StepState, message: str) -> None:
+    def _fail_step(self, state: EngineStep, message: str) -> None:
         state.become(StepStatus.FAILED)
         state.error = message
         self._send("step:failed", state.slug, message)
@@ -183,7 +183,7 @@ class Pipeline:
 
     # -- skipping ------------------------------------------------------------------------
 
-    def _skip(self, state: StepState, reason: str, message: str | None = None) -> None:
+    def _skip(self, state: EngineStep, reason: str, message: str | None = None) -> None:
         state.become(StepStatus.SKIPPED)
         state.skip_reason = reason
         state.remaining_tasks = None
@@ -201,7 +201,7 @@ class Pipeline:
             if state.slug in downstream and may_skip:
                 self._skip(state, reason if state.slug == slug else "dependency_skipped")
 
-    def _release_dependents(self, ended: StepState) -> None:
+    def _release_dependents(self, ended: EngineStep) -> None:
         """Tell the dependents that one dep is done, and their maps how many tasks they have."""
         for slug in self.plan.steps[ended.slug].dependents:
             state = self.run.states[slug]
@@ -213,17 +213,17 @@ class Pipeline:
         self.run.events.append(Event(self.run.run_id, type, step, error))
 
 
-def _slug(state: StepState) -> str:
+def _slug(state: EngineStep) -> str:
     return state.slug
 
 
-def _length(ended: StepState) -> int:
+def _length(ended: EngineStep) -> int:
     if ended.status is not StepStatus.COMPLETED:
         return 0
     return len(ended.output) if isinstance(ended.output, list) else 0
 
 
-def _archive(state: StepState) -> None:
+def _archive(state: EngineStep) -> None:
     for task in state.tasks:
         if task.is_open:
             task.message.archived = True

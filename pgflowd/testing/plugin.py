@@ -25,7 +25,7 @@ import pytest
 from pgflowd.testing.pictures import pytest_runtest_makereport
 
 if TYPE_CHECKING:
-    from pgflowd.testing.daemon import Daemon
+    from pgflowd.testing.daemon import StartedDaemon
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 __all__ = [
@@ -74,7 +74,9 @@ def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
 
 
 @pytest.fixture
-def pgflow_daemon(request: pytest.FixtureRequest, pgflow_db: ScratchDatabase) -> Iterator[Daemon]:
+def pgflow_daemon(
+    request: pytest.FixtureRequest, pgflow_db: ScratchDatabase
+) -> Iterator[StartedDaemon]:
     """A daemon on `pgflow_db`, ready: `pid`, and what it logged so far as `log`."""
     from pgflowd.testing.daemon import daemon_of
 
@@ -97,7 +99,7 @@ def given_server(dsn: str) -> Iterator[ScratchServer]:
 @contextmanager
 def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[ScratchServer]:
     """A quick and careless server, shared by all who test this project with these programs."""
-    from pgflowd.host.postgres import EmbeddedPostgres
+    from pgflowd.embedded import EmbeddedPostgres
 
     directory = directory_for(project, binaries)
     with (

@@ -7,15 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.absent import ABSENT
-from pgflowd.core.plan import StepPlan
-from pgflowd.testing.rows import RunRow, StepStatus, TaskRow, json_null
+from pgflowd.core.definition.plan import StepPlan
+from pgflowd.core.json.sql_null import SQL_NULL
+from pgflowd.testing.rows import EngineRun, StepStatus, TaskRow, json_null
 
 Key = tuple[str, str, int]  # run id, step slug, task index
 
 
 @dataclass(frozen=True)
-class Record:
+class ClaimedRecord:
     """What a claim returns for one task."""
 
     run_id: str
@@ -32,21 +32,21 @@ class Record:
         return (self.run_id, self.step_slug, self.task_index)
 
 
-def record_of(run: RunRow, step: StepPlan, task: TaskRow) -> Record:
+def record_of(run: EngineRun, step: StepPlan, task: TaskRow) -> ClaimedRecord:
     """The record of a task that has just been started."""
-    return Record(
+    return ClaimedRecord(
         run_id=run.run_id,
         step_slug=step.slug,
         task_index=task.index,
         input=_task_input(run, step, task.index),
-        flow_input=run.input if not step.deps and not step.is_map else ABSENT,
+        flow_input=run.input if not step.deps and not step.is_map else SQL_NULL,
         attempt=task.attempts,
         max_attempts=max(step.max_attempts, 1),
         timeout_s=step.timeout_s,
     )
 
 
-def _task_input(run: RunRow, step: StepPlan, index: int) -> Any:
+def _task_input(run: EngineRun, step: StepPlan, index: int) -> Any:
     if step.is_root_map:
         return run.input[index]
     if step.is_map:

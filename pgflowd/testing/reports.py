@@ -7,12 +7,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pgflowd.core.absent import Absent
+from pgflowd.core.json.sql_null import SqlNull
 from pgflowd.testing.pipeline import Pipeline
 from pgflowd.testing.rows import (
+    EngineStep,
     Event,
     RunStatus,
-    StepState,
     StepStatus,
     TaskRow,
     TaskStatus,
@@ -25,7 +25,7 @@ LONGEST_DELAY_S = 2**31 - 1
 class Reports(Pipeline):
     """One report, at one moment, and its consequences."""
 
-    def complete(self, state: StepState, task: TaskRow, output: Any) -> None:
+    def complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         """A task completed, perhaps too late, perhaps with an output of the wrong type."""
         if self.run.status is RunStatus.FAILED:
             return
@@ -38,7 +38,7 @@ class Reports(Pipeline):
 
     def fail(
         self,
-        state: StepState,
+        state: EngineStep,
         task: TaskRow,
         message: str,
         *,
@@ -58,7 +58,7 @@ class Reports(Pipeline):
                 task.attempts = max(task.attempts, most)
             self._fail(state, task, message, delay_s)
 
-    def _complete(self, state: StepState, task: TaskRow, output: Any) -> None:
+    def _complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         task.become(TaskStatus.COMPLETED)
         task.output = output
         task.message.archived = True
@@ -69,7 +69,7 @@ class Reports(Pipeline):
         state.output = [json_null(task.output) for task in state.tasks] if is_map else output
         self.complete_step(state)
 
-    def _fail(self, state: StepState, task: TaskRow, message: str, delay_s: float | None) -> None:
+    def _fail(self, state: EngineStep, task: TaskRow, message: str, delay_s: float | None) -> None:
         step = self.plan.steps[state.slug]
         task.error = message
         if task.attempts < step.max_attempts:
@@ -81,7 +81,7 @@ class Reports(Pipeline):
         task.message.archived = True
         self.exhaust_step(state, message)
 
-    def _violate_type(self, state: StepState, task: TaskRow, output: Any) -> None:
+    def _violate_type(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         word = json_type(output)
         if task.status is TaskStatus.QUEUED:  # nobody had claimed it, which does not help
             task.become(TaskStatus.STARTED)
@@ -97,7 +97,7 @@ class Reports(Pipeline):
         self.fail_run(state.error)
         self.run.events.append(Event(self.run.run_id, "step:failed", state.slug, state.error))
 
-    def _starved_map(self, state: StepState) -> str | None:
+    def _starved_map(self, state: EngineStep) -> str | None:
         """A dependent map that waits for this single step's array."""
         step = self.plan.steps[state.slug]
         if step.is_map:
@@ -113,7 +113,7 @@ def retry_delay_s(base_delay_s: float, attempts: int) -> int:
 
 def json_type(value: Any) -> str:
     """The word of `jsonb_typeof`, and `null` for SQL null too."""
-    if value is None or isinstance(value, Absent):
+    if value is None or isinstance(value, SqlNull):
         return "null"
     if isinstance(value, bool):
         return "boolean"

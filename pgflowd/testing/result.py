@@ -11,10 +11,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from pgflowd.core.graph import Graph, Node, draw
-from pgflowd.core.plan import Plan
+from pgflowd.core.definition.plan import FlowPlan
+from pgflowd.core.graph.graph import Graph, Node, draw
 from pgflowd.testing.engine import Engine
-from pgflowd.testing.rows import RunRow, StepState, TaskRow, json_null
+from pgflowd.testing.rows import EngineRun, EngineStep, TaskRow, json_null
 
 MOST_REMEMBERED = 5
 
@@ -54,7 +54,7 @@ class FlowRun:
     output: Any
     steps: dict[str, StepRun]
     took_s: float  # in virtual time
-    _plan: Plan
+    _plan: FlowPlan
 
     def picture(self) -> str:
         """The run as boxes and arrows, with the errors below."""
@@ -77,7 +77,7 @@ class FlowRun:
         return f"FlowRun({self.flow_slug!r}, {self.status!r}, output={self.output!r})"
 
 
-def result_of(flow_slug: str, engine: Engine, row: RunRow) -> FlowRun:
+def result_of(flow_slug: str, engine: Engine, row: EngineRun) -> FlowRun:
     """Read a run off the engine."""
     return FlowRun(
         flow_slug=flow_slug,
@@ -103,7 +103,7 @@ def forget() -> list[FlowRun]:
     return runs
 
 
-def _step(state: StepState) -> StepRun:
+def _step(state: EngineStep) -> StepRun:
     return StepRun(
         status=str(state.status),
         attempts=max((task.claims for task in state.tasks), default=0),

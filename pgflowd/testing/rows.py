@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from pgflowd.core.absent import ABSENT, Absent
+from pgflowd.core.json.sql_null import SQL_NULL, SqlNull
 from pgflowd.errors import Bug
 
 
@@ -79,7 +79,7 @@ def move(table: dict[Status, set[Status]], state: Status, target: Status) -> Sta
 
 
 @dataclass
-class Message:
+class QueueMessage:
     """The queue's envelope for a task; `visible_at` is virtual time."""
 
     visible_at: float
@@ -91,11 +91,11 @@ class TaskRow:
     run_id: str
     step_slug: str
     index: int
-    message: Message
+    message: QueueMessage
     status: TaskStatus = TaskStatus.QUEUED
     attempts: int = 0  # as the database counts them: raised to the maximum by Fail
     claims: int = 0
-    output: Any = ABSENT
+    output: Any = SQL_NULL
     error: str | None = None
 
     @property
@@ -107,13 +107,13 @@ class TaskRow:
 
 
 @dataclass
-class StepState:
+class EngineStep:
     slug: str
     remaining_deps: int
     initial_tasks: int | None
     status: StepStatus = StepStatus.CREATED
     remaining_tasks: int | None = None
-    output: Any = ABSENT
+    output: Any = SQL_NULL
     error: str | None = None
     skip_reason: str | None = None
     tasks: list[TaskRow] = field(default_factory=list)
@@ -137,13 +137,13 @@ class Event:
 
 
 @dataclass
-class RunRow:
+class EngineRun:
     run_id: str
     input: Any
     remaining_steps: int
-    states: dict[str, StepState]  # in the order of the shape
+    states: dict[str, EngineStep]  # in the order of the shape
     status: RunStatus = RunStatus.STARTED
-    output: Any = ABSENT
+    output: Any = SQL_NULL
     events: list[Event] = field(default_factory=list)
 
     def become(self, target: RunStatus) -> None:
@@ -152,4 +152,4 @@ class RunRow:
 
 def json_null(output: Any) -> Any:
     """An output among others in one JSON value, where SQL null becomes JSON's."""
-    return None if isinstance(output, Absent) else output
+    return None if isinstance(output, SqlNull) else output

@@ -21,16 +21,16 @@ from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from pgflowd.core.arguments import arguments_for
+from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
-from pgflowd.core.jsonvalue import copied, stored
-from pgflowd.core.spec import CTX, StepSpec
+from pgflowd.core.json.values import copied, stored
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext
-from pgflowd.testing.engine import Engine, Key, Record
+from pgflowd.testing.engine import ClaimedRecord, Engine, Key
 from pgflowd.testing.result import FlowRun, remember, result_of
-from pgflowd.testing.rows import RunRow, json_null
+from pgflowd.testing.rows import EngineRun, json_null
 
 Raised = BaseException | type[BaseException] | None
 
@@ -40,7 +40,7 @@ MOST_ATTEMPTS = 100_000  # of one task; whoever wants more has a loop without an
 class Machine(Protocol):
     """The part of the engine that a run is driven by."""
 
-    def claim(self) -> list[Record]: ...
+    def claim(self) -> list[ClaimedRecord]: ...
     def complete(self, key: Key, output: Any) -> Any: ...
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
@@ -90,7 +90,7 @@ class Actors:
     def __init__(
         self,
         flow: Flow,
-        run: RunRow,
+        run: EngineRun,
         mock: Mapping[str, Any],
         fail: Mapping[str, Raised | Sequence[Raised]],
     ) -> None:
@@ -101,7 +101,7 @@ class Actors:
         for slug, told in fail.items():
             _refuse_what_cannot_be_raised(slug, told)
 
-    def act(self, record: Record) -> Any:
+    def act(self, record: ClaimedRecord) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
         context = self._context(record)
@@ -118,14 +118,14 @@ class Actors:
         output = stand_in(**arguments)
         return _awaited(output) if inspect.iscoroutine(output) else output
 
-    def _raise_as_told(self, record: Record) -> None:
+    def _raise_as_told(self, record: ClaimedRecord) -> None:
         told = self.fail.get(record.step_slug)
         if isinstance(told, Sequence):
             told = told[record.attempt - 1] if record.attempt <= len(told) else None
         if told is not None:
             raise told
 
-    def _context(self, record: Record) -> FakeContext:
+    def _context(self, record: ClaimedRecord) -> FakeContext:
         return FakeContext(
             run_id=record.run_id,
             flow_slug=self.flow.slug,
@@ -161,7 +161,7 @@ def _refuse_what_cannot_be_raised(slug: str, told: Raised | Sequence[Raised]) ->
             raise TypeError(f"fail has {one!r} for step {slug}; give exceptions, or None for none")
 
 
-def _refuse_endless(record: Record) -> None:
+def _refuse_endless(record: ClaimedRecord) -> None:
     if record.attempt >= MOST_ATTEMPTS:
         raise RuntimeError(
             f"step {record.step_slug} has failed {record.attempt} attempts of"

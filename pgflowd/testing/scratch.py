@@ -22,7 +22,7 @@ import psycopg
 from psycopg import conninfo, errors, sql
 
 import pgflowd.db.schema
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 if TYPE_CHECKING:
     from pgflowd.client import Client

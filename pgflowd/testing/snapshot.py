@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflowd.core.absent import Absent
-from pgflowd.testing.rows import RunRow, StepState
+from pgflowd.core.json.sql_null import SqlNull
+from pgflowd.testing.rows import EngineRun, EngineStep
 
 
-def snapshot_of(run: RunRow) -> dict[str, Any]:
+def snapshot_of(run: EngineRun) -> dict[str, Any]:
     """The run, its steps by slug, and their tasks in order."""
     return {
         "status": str(run.status),
@@ -22,10 +22,10 @@ def snapshot_of(run: RunRow) -> dict[str, Any]:
 
 
 def _output(value: Any) -> dict[str, Any]:
-    return {} if isinstance(value, Absent) else {"output": value}
+    return {} if isinstance(value, SqlNull) else {"output": value}
 
 
-def _step_snapshot(state: StepState) -> dict[str, Any]:
+def _step_snapshot(state: EngineStep) -> dict[str, Any]:
     return {
         "status": str(state.status),
         "remaining_deps": state.remaining_deps,

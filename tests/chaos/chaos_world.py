@@ -31,7 +31,7 @@ from psycopg import sql
 from running_worker import ProxyProcess
 
 from pgflowd.db import schema
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.proc import Seen, command_line, everyone, look
 from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until

@@ -28,7 +28,7 @@ import psycopg  # noqa: E402
 from daemon_house import Daemon, House  # noqa: E402
 
 from pgflowd.db import schema  # noqa: E402
-from pgflowd.host.postgres import EmbeddedPostgres  # noqa: E402
+from pgflowd.embedded import EmbeddedPostgres  # noqa: E402
 from pgflowd.host.proc import command_line  # noqa: E402
 from pgflowd.testing.plugin import MEMORY, has_room  # noqa: E402
 from pgflowd.testing.until import until  # noqa: E402

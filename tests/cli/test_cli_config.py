@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.core.settings import SECTIONS
-from pgflowd.core.settings_keys import keys_of
+from pgflowd.core.settings.keys import keys_of
+from pgflowd.core.settings.sections import SECTIONS
 
 
 def test_show_prints_a_config_file_with_every_key(pgflowd: Callable) -> None:

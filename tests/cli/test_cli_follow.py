@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from pgflowd.cli import follow
-from pgflowd.cli.follow import Follower
-from pgflowd.core.following import asking
+from pgflowd.cli import follower as follower_module
+from pgflowd.cli.follower import Follower
+from pgflowd.core.output_stream import asking
 from pgflowd.db import schema
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
@@ -35,8 +35,8 @@ class Following:
 
 
 def test_a_notification_wakes_it_however_long_it_meant_to_sleep(shop, monkeypatch):
-    monkeypatch.setattr(follow, "SHORTEST_NAP_S", 50.0)
-    monkeypatch.setattr(follow, "LONGEST_NAP_S", 50.0)
+    monkeypatch.setattr(follower_module, "SHORTEST_NAP_S", 50.0)
+    monkeypatch.setattr(follower_module, "LONGEST_NAP_S", 50.0)
     run_id = shop.start()
     key = shop.claim()["website#0"]
     following = Following(shop, run_id, listening=True)
@@ -142,7 +142,7 @@ def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmle
 
 
 def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch):
-    monkeypatch.setattr(follow, "RENEW_S", 0.2)
+    monkeypatch.setattr(follower_module, "RENEW_S", 0.2)
     run_id = shop.start()
     shop.conn.execute("listen pgflowd")
     asked = asking(run_id)

@@ -18,8 +18,8 @@ import pytest
 
 from pgflowd.cli import main
 from pgflowd.cli.app import App
-from pgflowd.cli.exits import Exit, Refused, exit_for
-from pgflowd.cli.frame import Command, Entry, Group
+from pgflowd.cli.exits import CommandRefused, ExitCode, exit_for
+from pgflowd.cli.groups import Command, Entry, Group
 from pgflowd.cli.main import COMMANDS, cli, run
 from pgflowd.errors import (
     AccessDenied,
@@ -159,15 +159,15 @@ def test_what_is_missing_is_said_on_one_line_with_the_help_that_helps(pgflowd: C
 def test_no_command_shows_the_help_and_is_wrong_usage(pgflowd: Callable) -> None:
     ended = pgflowd()
 
-    assert ended.code == Exit.USAGE
+    assert ended.code == ExitCode.USAGE
     assert "Commands:" in ended.out
-    assert pgflowd("config").code == Exit.USAGE
+    assert pgflowd("config").code == ExitCode.USAGE
 
 
 def test_an_unknown_command_gets_a_suggestion(pgflowd: Callable) -> None:
     ended = pgflowd("verison")
 
-    assert ended.code == Exit.USAGE
+    assert ended.code == ExitCode.USAGE
     assert ended.out == ""
     assert "there is no command 'verison'; did you mean 'version'?" in ended.err
     assert "see pgflowd --help" in ended.err
@@ -180,7 +180,7 @@ def test_a_command_unlike_any_other_gets_none(pgflowd: Callable) -> None:
 def test_start_is_explained_because_two_things_could_be_meant(pgflowd: Callable) -> None:
     ended = pgflowd("start")
 
-    assert ended.code == Exit.USAGE
+    assert ended.code == ExitCode.USAGE
     assert "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW'" in ended.err
 
 
@@ -191,7 +191,7 @@ def test_a_hint_for_the_root_is_not_given_in_a_group(pgflowd: Callable) -> None:
 def test_a_wrong_flag_gets_a_suggestion(pgflowd: Callable) -> None:
     ended = pgflowd("config", "show", "--orign")
 
-    assert ended.code == Exit.USAGE
+    assert ended.code == ExitCode.USAGE
     assert "did you mean '--origin'?" in ended.err
     assert "see pgflowd config show --help" in ended.err
 
@@ -200,7 +200,7 @@ def test_wrong_usage_is_json_if_json_was_asked_for(pgflowd: Callable) -> None:
     for args in (["--json", "verison"], ["config", "show", "--orign", "--json"]):
         ended = pgflowd(*args)
 
-        assert ended.code == Exit.USAGE
+        assert ended.code == ExitCode.USAGE
         assert [set(problem) for problem in ended.problems] == [{"code", "place", "text", "next"}]
 
 
@@ -208,7 +208,7 @@ def test_wrong_usage_is_json_if_json_was_asked_for(pgflowd: Callable) -> None:
 def test_a_hostile_command_name_is_escaped_and_cut(name: str, pgflowd: Callable) -> None:
     ended = pgflowd(name)
 
-    assert ended.code == Exit.USAGE
+    assert ended.code == ExitCode.USAGE
     assert len(ended.err.splitlines()) == 2
     assert len(ended.err) < 200
     assert all(char.isprintable() for char in ended.err.replace("\n", ""))
@@ -347,7 +347,7 @@ def test_a_hostile_error_keeps_to_its_line_and_its_secret(
 
 
 def test_a_refusal_says_what_is_missing(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    failing(monkeypatch, Refused("this needs --yes"))
+    failing(monkeypatch, CommandRefused("this needs --yes"))
 
     ended = pgflowd("version")
 
@@ -365,7 +365,7 @@ def test_an_unexpected_exception_is_reported_in_a_file_that_only_its_owner_reads
 
     report = next(elsewhere.glob("pgflowd-report-*"))
     text = report.read_text()
-    assert ended.code == Exit.BUG
+    assert ended.code == ExitCode.BUG
     assert ended.err.startswith("E901  unexpected exception: KeyError")
     assert str(report) in ended.err
     assert "Traceback" not in ended.err
@@ -597,9 +597,9 @@ def confirming(question: str, yes: bool, json_: bool = False) -> None:
 
 def test_deleting_needs_yes_where_nobody_can_be_asked() -> None:
     confirming("Delete flow x?", yes=True)
-    with pytest.raises(Refused, match="--yes"):
+    with pytest.raises(CommandRefused, match="--yes"):
         confirming("Delete flow x?", yes=False)
-    with pytest.raises(Refused, match="--yes"):
+    with pytest.raises(CommandRefused, match="--yes"):
         confirming("Delete flow x?", yes=False, json_=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shop import on_a_terminal
 
-from pgflowd.cli.new import TEMPLATES
+from pgflowd.cli.local.new import TEMPLATES
 
 ALL = ["pgflowd.toml", "flows/{}.py", "tests/test_{}.py", "pyproject.toml", ".gitignore"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgflowd.cli.app import App
-from pgflowd.cli.screen import SIGNS, Cell, Screen, screen_for, text_width
+from pgflowd.cli.terminal.screen import SIGNS, Screen, TableCell, screen_for, text_width
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 TITLES = ("FLOW", "RUNNING", "P50", "RESTARTS", "OLDEST")
@@ -81,7 +81,7 @@ def test_wide_and_combining_characters_take_their_columns() -> None:
 def test_a_coloured_cell_is_as_wide_as_its_text() -> None:
     screen = Screen(colour=True, unicode=True, width=None)
 
-    line = screen.table(("A", "B"), [(Cell("up", "green"), "x")]).splitlines()[1]
+    line = screen.table(("A", "B"), [(TableCell("up", "green"), "x")]).splitlines()[1]
 
     assert line == "\x1b[32mup\x1b[0m  x"
 

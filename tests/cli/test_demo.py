@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from pgflowd import __version__
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 
 COMMAND = [str(Path(sys.executable).with_name("pgflowd")), "demo"]
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")

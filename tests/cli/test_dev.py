@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.host.development import announced, development_url
+from pgflowd.host.dev_lock import announced, development_url
 from pgflowd.testing.until import until
 
 COMMAND = str(Path(sys.executable).with_name("pgflowd"))

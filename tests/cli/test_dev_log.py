@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pgflowd import Flow
-from pgflowd.cli.dev_log import line_of, retold
-from pgflowd.core.shape import changes_between
+from pgflowd.cli.local.dev_log import line_of, retold
+from pgflowd.core.definition.shape import changes_between
 from pgflowd.testing.until import until
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
@@ -101,7 +101,7 @@ def test_lines_are_told_until_the_pipe_is_closed():
 
 
 def test_who_holds_the_pipe_open_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr("pgflowd.cli.dev_log.PATIENCE_S", 0.1)
+    monkeypatch.setattr("pgflowd.cli.local.dev_log.PATIENCE_S", 0.1)
     told: list[str] = []
 
     with retold(told.append) as log:

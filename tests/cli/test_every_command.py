@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pgflowd.cli.exits import Exit
+from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import cli, run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
@@ -334,4 +334,4 @@ def test_a_reader_that_went_away_is_141_for_every_command(words, world, monkeypa
         patch.setattr(sys, "stdout", nobody)
         code = run(shlex.split(FORMS[words].good))
 
-    assert code == Exit.BROKEN_PIPE
+    assert code == ExitCode.BROKEN_PIPE

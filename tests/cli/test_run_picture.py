@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.cli.run_picture import graph_of_run, last_error, painted, place_of
-from pgflowd.cli.screen import Screen
-from pgflowd.core.graph import draw
+from pgflowd.cli.terminal.run_graph import graph_of_run, last_error, painted, place_of
+from pgflowd.cli.terminal.screen import Screen
+from pgflowd.core.graph.graph import draw
 from pgflowd.db.overview import StepTasks, Trouble
 from pgflowd.db.runs import RunWithStates, StepState
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pgflowd.cli.screen import Screen, text_width
-from pgflowd.cli.status_screen import problem_lines, span, status_lines, tree_lines
+from pgflowd.cli.terminal.screen import Screen, text_width
+from pgflowd.cli.terminal.status_view import problem_lines, span, status_lines, tree_lines
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 PLAIN = Screen(colour=False, unicode=False, width=None)

@@ -17,7 +17,7 @@ from schema_help import As, Connection
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.plugin import embedded_server, given_server
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 

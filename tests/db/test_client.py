@@ -20,10 +20,10 @@ from psycopg.types.json import Jsonb
 
 from pgflowd import AsyncClient, Client, Flow
 from pgflowd.core.ids import uuid7
-from pgflowd.db import scripts
+from pgflowd.db import client_steps
+from pgflowd.db.client_steps import Listen
 from pgflowd.db.connection import connect
-from pgflowd.db.play import play
-from pgflowd.db.scripts import Listen
+from pgflowd.db.operations import run_sync
 from pgflowd.errors import (
     DatabaseError,
     MapInput,
@@ -605,9 +605,9 @@ def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
 
         with connect(dsn) as pooled:
             for _ in range(10):
-                play(pooled, scripts.get(run_id))
+                run_sync(pooled, client_steps.get(run_id))
             assert pooled.execute("select * from pg_prepared_statements").fetchall() == []
-            play(pooled, one(Listen("pgflow:run:1")))
+            run_sync(pooled, one(Listen("pgflow:run:1")))
             assert pooled.execute("select pg_listening_channels()").fetchall() == []
 
     assert ended[0].status == "completed"

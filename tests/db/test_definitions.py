@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgflowd import Flow
-from pgflowd.db import definitions, workers
+from pgflowd.db import flows, workers
 from pgflowd.errors import DatabaseError
 
 
@@ -29,19 +29,19 @@ def conn(database):
 def test_what_was_deployed_is_the_same_with_all_options(conn):
     shape = flow(max_attempts=4, base_delay=2, timeout=30).shape()
 
-    assert definitions.compare(conn, "shop", shape) == definitions.Comparison(exists=False)
-    assert definitions.deploy(conn, "shop", shape)
-    assert not definitions.deploy(conn, "shop", shape)
-    assert definitions.compare(conn, "shop", shape) == definitions.Comparison(exists=True)
+    assert flows.compare(conn, "shop", shape) == flows.Comparison(exists=False)
+    assert flows.deploy(conn, "shop", shape)
+    assert not flows.deploy(conn, "shop", shape)
+    assert flows.compare(conn, "shop", shape) == flows.Comparison(exists=True)
 
 
 def test_options_tuned_in_the_database_are_told_to_operators_and_workers(conn):
     shape = flow(timeout=30).shape()
-    definitions.deploy(conn, "shop", shape)
+    flows.deploy(conn, "shop", shape)
     conn.execute("update pgflow.flows set opt_timeout = 99")
     conn.execute("update pgflow.steps set opt_timeout = null where step_slug = 'first'")
 
-    compared = definitions.compare(conn, "shop", shape)
+    compared = flows.compare(conn, "shop", shape)
     warnings = workers.define(conn, "shop", shape, "create")
 
     assert compared.shape == []
@@ -55,16 +55,16 @@ def test_options_tuned_in_the_database_are_told_to_operators_and_workers(conn):
 
 
 def test_another_shape_is_refused_and_nothing_changes(conn):
-    definitions.deploy(conn, "shop", flow().shape())
+    flows.deploy(conn, "shop", flow().shape())
     other = flow()
 
     @other.step
     def third(second): ...
 
     with pytest.raises(DatabaseError, match="E306"):
-        definitions.deploy(conn, "shop", other.shape())
+        flows.deploy(conn, "shop", other.shape())
 
-    assert definitions.compare(conn, "shop", other.shape()).shape == [
+    assert flows.compare(conn, "shop", other.shape()).shape == [
         "Step count differs: 3 vs 2",
         "Step at index 2: missing in second shape (first has 'third')",
     ]
@@ -76,10 +76,10 @@ def test_a_script_survives_every_quote(conn):
     @made.step(if_={"it's": "$pgflowd$ \\ '"})
     def first(run): ...
 
-    script = definitions.script("shop", made.shape(), "shop.py:1")
+    script = flows.script("shop", made.shape(), "shop.py:1")
 
     conn.execute(script.encode())
-    assert definitions.compare(conn, "shop", made.shape()) == definitions.Comparison(exists=True)
+    assert flows.compare(conn, "shop", made.shape()) == flows.Comparison(exists=True)
 
 
 def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
@@ -88,7 +88,7 @@ def test_nothing_in_the_name_of_a_file_is_run_as_sql(conn):
     @made.step
     def first(run): ...
 
-    script = definitions.script("shop", made.shape(), "shop\nselect 1 / 0; --.py:1")
+    script = flows.script("shop", made.shape(), "shop\nselect 1 / 0; --.py:1")
 
     conn.execute(script.encode())
-    assert definitions.compare(conn, "shop", made.shape()).exists
+    assert flows.compare(conn, "shop", made.shape()).exists

@@ -7,7 +7,7 @@ import pytest
 from psycopg import errors
 
 from pgflowd.db.connection import connect, translated
-from pgflowd.db.meaning import meaning_of
+from pgflowd.db.retry_policy import meaning_of
 from pgflowd.errors import AccessDenied, DatabaseError, NotFound, Unreachable
 
 

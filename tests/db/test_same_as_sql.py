@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
-from pgflowd.core.containment import contains
-from pgflowd.core.jsonvalue import decode, encode, stored
-from pgflowd.core.shape import differences, jsonb_text
+from pgflowd.core.definition.conditions import contains
+from pgflowd.core.definition.shape import differences, jsonb_text
+from pgflowd.core.json.values import decode, encode, stored
 from pgflowd.testing.reports import json_type, retry_delay_s
 
 often = settings(

@@ -8,7 +8,7 @@ import pytest
 from schema_help import Connection
 
 from pgflowd.db.schema.files import OWN, migrations, newest_version, schema_files
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 FOREIGN = ("0.8", "0.14", "0.15", "0.17", "elixir")
 

@@ -9,8 +9,8 @@ import pytest
 from schema_help import Connection
 
 from pgflowd.db import schema
+from pgflowd.embedded import wheel_binaries
 from pgflowd.errors import DatabaseError
-from pgflowd.host.postgres import wheel_binaries
 from pgflowd.testing.scratch import ScratchDatabase
 
 

@@ -9,7 +9,7 @@ import pytest
 from schema_help import Connection
 
 from pgflowd.db.connection import translated
-from pgflowd.db.sqlstate import OURS
+from pgflowd.db.errors import OURS
 from pgflowd.errors import (
     AccessDenied,
     DatabaseError,

@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from shop import MODULE, Shop
 from trees import CANNOT, CRASH, running
 
-from pgflowd.cli.exits import Exit
+from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import run
-from pgflowd.core.status import Facts, document
-from pgflowd.core.supervision import on_exit
+from pgflowd.core.documents import Facts, document
+from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 FREE = {"input", "output", "shape", "sql", "cpu_s"}  # what is below these is not ours to name
@@ -95,7 +95,7 @@ def test_every_key_is_named_in_its_section(shop, capsys, name):
 
 
 def test_every_exit_code_is_named():
-    for code in Exit:
+    for code in ExitCode:
         assert f"| {code.value} |" in PAGE
 
 

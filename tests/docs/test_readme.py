@@ -19,10 +19,10 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
-from pgflowd.core.absent import ABSENT
-from pgflowd.core.arguments import arguments_for
+from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.testing import fake_context
-from pgflowd.testing.engine import Record
+from pgflowd.testing.engine import ClaimedRecord
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -71,15 +71,15 @@ class Workers:
             (slug, slug, self.worker),
         ).fetchall()
         for run_id, step_slug, index, given, flow_input in claimed:
-            flow_input = ABSENT if flow_input is None else flow_input
-            record = Record(str(run_id), step_slug, index, given, flow_input, 1, 3, 60)
+            flow_input = SQL_NULL if flow_input is None else flow_input
+            record = ClaimedRecord(str(run_id), step_slug, index, given, flow_input, 1, 3, 60)
             output = self.perform(slug, record)
             self.connection.execute(
                 "select pgflow.complete_task(%s, %s, %s, %s::jsonb)",
                 (run_id, step_slug, index, json.dumps(output)),
             )
 
-    def perform(self, slug: str, record: Record) -> Any:
+    def perform(self, slug: str, record: ClaimedRecord) -> Any:
         step = self.flows[slug].steps[record.step_slug]
         fetch = "select pgflow.get_flow_input(%s)"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from embedded_users import User, alive
 
-from pgflowd.host.postgres.leases import postmaster
+from pgflowd.embedded.leases import postmaster
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 

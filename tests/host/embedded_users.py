@@ -10,7 +10,7 @@ from pathlib import Path
 
 USER = """
 import sys
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 with EmbeddedPostgres(sys.argv[1]) as pg:
     print(pg.pid, flush=True)
     sys.stdin.read()

@@ -8,7 +8,15 @@ import time
 
 import pytest
 
-from pgflowd.core.messages import LARGEST, Beat, Dead, Drain, Garbage, Ready, Wake
+from pgflowd.core.messages import (
+    LARGEST,
+    ConnectionClosed,
+    Drain,
+    Heartbeat,
+    Ready,
+    UnreadableMessage,
+    Wake,
+)
 from pgflowd.host.channel import Channel
 
 
@@ -24,9 +32,9 @@ def test_messages_arrive_whole_and_in_order(pair):
     one, other = pair
 
     one.send(Ready("a"))
-    one.send(Beat({"n": 1}))
+    one.send(Heartbeat({"n": 1}))
 
-    assert other.receive() == [Ready("a"), Beat({"n": 1})]
+    assert other.receive() == [Ready("a"), Heartbeat({"n": 1})]
     assert other.receive() == []
     assert not other.at_end
 
@@ -57,14 +65,14 @@ def test_on_a_full_pipe_wakes_are_dropped_and_orders_are_kept(pair):
     began = time.monotonic()
 
     one.send(Drain(1.0))
-    one.send(Dead("w"))
+    one.send(ConnectionClosed("w"))
 
     assert time.monotonic() - began < 0.1
     assert one.is_waiting
     came = other.receive_all()
     one.flush()
     came += other.receive_all()
-    assert came[-2:] == [Drain(1.0), Dead("w")]
+    assert came[-2:] == [Drain(1.0), ConnectionClosed("w")]
     assert not one.is_waiting
 
 
@@ -101,17 +109,17 @@ def test_garbage_is_a_value(pair):
     first, second, third = other.receive()
     raw.close()
 
-    assert isinstance(first, Garbage)
-    assert isinstance(second, Garbage)
+    assert isinstance(first, UnreadableMessage)
+    assert isinstance(second, UnreadableMessage)
     assert third == Ready("a")
 
 
 def test_what_is_too_large_is_a_mistake_of_ours_or_dropped(pair):
     one, _ = pair
 
-    assert one.send(Beat({"n": "x" * LARGEST})) is False
+    assert one.send(Heartbeat({"n": "x" * LARGEST})) is False
     with pytest.raises(ValueError, match="bytes"):
-        one.send(Dead("x" * LARGEST))
+        one.send(ConnectionClosed("x" * LARGEST))
 
 
 def test_sending_to_the_dead_is_no_error(pair):

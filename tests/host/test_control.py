@@ -21,7 +21,7 @@ from pgflowd.host.control import (
     ControlSocket,
     Lock,
     NoPlace,
-    Taken,
+    SocketInUse,
 )
 from pgflowd.testing.until import until
 
@@ -135,7 +135,7 @@ def test_the_lock_tells_whose_socket_it_is(tmp_path):
     path = tmp_path / "run" / "control"
     lock = Lock(path)
 
-    with pytest.raises(Taken):
+    with pytest.raises(SocketInUse):
         Lock(path)
     lock.release()
     Lock(path).release()
@@ -219,7 +219,7 @@ def test_a_symlink_in_the_place_of_a_file_harms_not_what_it_leads_to(tmp_path, n
     (tmp_path / "run").mkdir(mode=0o700)
     (tmp_path / "run" / name).symlink_to(victim)
 
-    with contextlib.suppress(NoPlace, Taken):
+    with contextlib.suppress(NoPlace, SocketInUse):
         lock = Lock(tmp_path / "run" / "control")
         ControlSocket(tmp_path / "run" / "control").close()
         lock.release()

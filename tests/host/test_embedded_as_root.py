@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from embedded_users import alive
 
+from pgflowd.embedded import EmbeddedPostgres, account, binaries, wheel_binaries
 from pgflowd.errors import Unreachable
-from pgflowd.host.postgres import EmbeddedPostgres, account, binaries, wheel_binaries
 
 
 @pytest.fixture

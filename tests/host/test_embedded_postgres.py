@@ -17,9 +17,9 @@ import psycopg
 import pytest
 from embedded_users import User, alive
 
+from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
+from pgflowd.embedded.cluster import Cluster
 from pgflowd.errors import Unreachable
-from pgflowd.host.postgres import EmbeddedPostgres, wheel_binaries
-from pgflowd.host.postgres.cluster import Cluster
 from pgflowd.testing.until import until
 
 
@@ -254,7 +254,7 @@ def test_the_last_to_leave_removes_what_is_not_to_be_kept(place: Path):
 def test_users_may_come_while_the_last_one_removes_the_directory(place: Path):
     come_and_go = """
 import sys, psycopg
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 for _ in range(5):
     with EmbeddedPostgres(sys.argv[1], keep=False) as pg, psycopg.connect(pg.dsn) as connection:
         connection.execute("select 1")

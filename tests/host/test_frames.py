@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.host.frames import MOST_HEAD, BadFrame, Frame, Frames, pack
+from pgflowd.host.frame import MOST_HEAD, BadFrame, Frame, Frames, pack
 
 heads = st.dictionaries(st.text(max_size=10), st.integers() | st.text(max_size=50), max_size=5)
 

@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from pgflowd.core.settings import Logging
+from pgflowd.core.settings.sections import LoggingSettings
 
 WRITER = """
 import sys
-from pgflowd.core.settings import Logging
+from pgflowd.core.settings.sections import LoggingSettings
 from pgflowd.host.logs import open_log
-log = open_log(Logging(format=sys.argv[1], level="debug"), process="test")
+log = open_log(LoggingSettings(format=sys.argv[1], level="debug"), process="test")
 """
 
 
@@ -108,7 +108,7 @@ def test_our_stderr_stays_blocking_for_others():
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_closed_stderr_is_no_error(form):
-    code = "import os\nos.close(2)\nlog2 = open_log(Logging(format=sys.argv[1]), process='x')\n"
+    code = "import os\nos.close(2)\nlog2 = open_log(LoggingSettings(format=sys.argv[1]), process='x')\n"
     code += "log2.info('nobody hears')\n"
 
     written(form, code)
@@ -124,7 +124,7 @@ def test_the_journal_gets_fields(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "JOURNAL", str(tmp_path / "journal"))
     began = time.monotonic()
 
-    logs.open_log(Logging(format="journal"), process="x").info("run.started", run="7f3a")
+    logs.open_log(LoggingSettings(format="journal"), process="x").info("run.started", run="7f3a")
 
     entry = journal.recv(65536)
     assert b"PGFLOW_RUN_ID\n\x04\0\0\0\0\0\0\x007f3a\n" in entry

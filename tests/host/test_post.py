@@ -10,16 +10,16 @@ import time
 import pytest
 
 from pgflowd.core.messages import QuickStop
-from pgflowd.core.settings import Settings
+from pgflowd.core.settings.sections import Settings
 from pgflowd.host.channel import Channel
-from pgflowd.processes.plain import Asked, Post
+from pgflowd.processes.service import Service, StopRequested
 
 
 @pytest.fixture
 def post_and_supervisor():
     before = signal.getsignal(signal.SIGIO)
     supervisor, ours = Channel.pair()
-    yield Post(ours, Settings()), supervisor
+    yield Service(ours, Settings()), supervisor
     signal.signal(signal.SIGIO, before)
     supervisor.close()
     ours.close()
@@ -28,7 +28,7 @@ def post_and_supervisor():
 def test_an_order_ends_a_call_that_waits(post_and_supervisor):
     post, supervisor = post_and_supervisor
 
-    with pytest.raises(Asked), post.interruptible():
+    with pytest.raises(StopRequested), post.interruptible():
         supervisor.send(QuickStop())
         select.select([], [], [], 5)  # a call of the database, say
 
@@ -46,7 +46,7 @@ def test_an_order_that_comes_where_exceptions_are_dropped_is_obeyed_a_little_lat
 
     with post.interruptible():
         Ending()
-    assert dropped == [Asked]
+    assert dropped == [StopRequested]
 
-    with pytest.raises(Asked):
+    with pytest.raises(StopRequested):
         post.wait(time.monotonic() + 5)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pgflowd.core.messages import Drain, Failed, Ready
+from pgflowd.host.fork import fork, parent_pid
 from pgflowd.host.proc import command_line, in_session, look
 from pgflowd.host.sessions import kill_session
-from pgflowd.host.spawn import fork, parent_pid
 from pgflowd.testing.until import until
 
 
@@ -163,7 +163,7 @@ def test_how_a_child_ends_is_its_status(main, status, capfd):
 
 PARENT = """
 import os, select, signal, sys
-from pgflowd.host.spawn import fork
+from pgflowd.host.fork import fork
 def main(channel):
     select.select([], [], [], 1000)
 child = fork(main, title="pgflowd: a child")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.host import tree
+from pgflowd.host import process_tree
 from pgflowd.testing.until import until
 
 PLANT = """
@@ -38,7 +38,7 @@ def test_a_tree_is_killed_with_all_sessions_in_it():
     assert root.stdout is not None
     pids = [int(each) for each in root.stdout.readline().split()]
 
-    assert tree.kill_tree(root.pid) == len(pids)
+    assert process_tree.kill_tree(root.pid) == len(pids)
 
     root.wait(5)
     until(lambda: all(is_gone(pid) for pid in pids))
@@ -47,29 +47,31 @@ def test_a_tree_is_killed_with_all_sessions_in_it():
 def test_a_tree_that_keeps_forking_is_frozen_first():
     forking = "import os\nwhile True:\n  if not os.fork(): os._exit(0)\n  os.waitpid(-1, 0)"
     root = subprocess.Popen([sys.executable, "-c", forking], start_new_session=True)
-    until(lambda: tree.descendants([root.pid]))
+    until(lambda: process_tree.descendants([root.pid]))
 
-    tree.kill_tree(root.pid)
+    process_tree.kill_tree(root.pid)
 
     root.wait(5)
-    assert tree.descendants([root.pid]) == []
+    assert process_tree.descendants([root.pid]) == []
 
 
 @pytest.mark.parametrize("has_file", [True, False])
 def test_both_ways_of_finding_descendants_know_our_child(monkeypatch, has_file):
-    monkeypatch.setattr(tree, "_HAS_CHILDREN_FILE", has_file and tree._HAS_CHILDREN_FILE)
+    monkeypatch.setattr(
+        process_tree, "_HAS_CHILDREN_FILE", has_file and process_tree._HAS_CHILDREN_FILE
+    )
     child = subprocess.Popen(["sleep", "600"])
 
-    assert child.pid in tree.descendants([os.getpid()])
-    assert child.pid in tree.children()
+    assert child.pid in process_tree.descendants([os.getpid()])
+    assert child.pid in process_tree.children()
 
     child.kill()
     until(lambda: is_gone(child.pid))
-    assert tree.reap(child.pid) and tree.reap(child.pid)
+    assert process_tree.reap(child.pid) and process_tree.reap(child.pid)
 
 
 def test_killing_what_is_gone_is_harmless():
     child = subprocess.Popen(["true"])
     child.wait()
 
-    assert tree.kill_tree(child.pid) == 0
+    assert process_tree.kill_tree(child.pid) == 0

@@ -8,7 +8,7 @@ from configparser import ConfigParser
 
 import pytest
 
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 UNITS = ("pgflowd.service", "pgflowd@.service")
 MOST_EXPOSED = 2.0

@@ -6,13 +6,13 @@ import socket
 
 import pytest
 
-from pgflowd.host.zygote_line import ZygoteLine
+from pgflowd.processes.zygote.socket import ZygoteSocket
 
 
 @pytest.mark.parametrize("text", ["plain ", "漢字", "\N{PARTY POPPER}", '"\\"', "\n\0"])
 def test_a_long_message_comes_whole_whatever_it_holds(text):
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    worker, zygote = ZygoteLine(ours), ZygoteLine(theirs)
+    worker, zygote = ZygoteSocket(ours), ZygoteSocket(theirs)
     message = {"say": "definition", "shape": text * 20_000}
     ours.setblocking(False)
     theirs.setblocking(False)

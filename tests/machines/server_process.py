@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pgflowd.host.postgres import EmbeddedPostgres, wheel_binaries
-from pgflowd.host.postgres.account import Account, account_for, home_for, run_as
-from pgflowd.host.postgres.binaries import reachable
-from pgflowd.host.postgres.leases import postmaster
+from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
+from pgflowd.embedded.account import Account, account_for, home_for, run_as
+from pgflowd.embedded.binaries import reachable
+from pgflowd.embedded.leases import postmaster
 
 
 def main(directory: str, options: dict[str, str], port: int, copy_of: str | None) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import pgflowd
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 PROJECT = Path(__file__).parents[2]
 TREES = ("sql", "config", "systemd")
 LOOK = """
 import json, sys
 from importlib.metadata import entry_points
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 import pgflowd
 trees = {name: sorted(str(file.relative_to(shipped(name))) for file in shipped(name).rglob("*")
          if file.is_file()) for name in sys.argv[1:]}

@@ -20,7 +20,7 @@ from daemon_house import is_gone
 
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.proc import look
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until

@@ -13,7 +13,7 @@ from typing import Any
 from daemon_house import Daemon
 
 from pgflowd.host.proc import command_line
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 
 CONFIG = shipped("config") / "pgflowd.toml"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from daemon_house import PGFLOWD
 
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 KEPT = {
     "Description", "StartLimitIntervalSec", "StartLimitBurst", "Type", "NotifyAccess",

@@ -7,7 +7,7 @@ import pytest
 from contract_world import Shared, broken_invariants
 from postgres_versions import MAJORS, binaries_of
 
-from pgflowd.host.postgres import EmbeddedPostgres
+from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchServer
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 from random_flows import attempt_fails, flows
 
-from pgflowd.core.absent import ABSENT
+from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.errors import MapInput
 from pgflowd.testing.engine import Engine
 
@@ -112,7 +112,7 @@ class SideBySide:
         found = self.suite.start_tasks(self.slug, [row["message_id"]])
         assert [record["input"] for record in found] == [record.input for record in expected]
         for record, model in zip(found, expected, strict=True):
-            given = None if model.flow_input is ABSENT else model.flow_input
+            given = None if model.flow_input is SQL_NULL else model.flow_input
             assert record["flow_input"] == given
 
     def complete(self, task):

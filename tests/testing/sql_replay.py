@@ -14,8 +14,8 @@ from typing import Any
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
-from pgflowd.core.absent import ABSENT
-from pgflowd.testing.engine import Engine, Key, Record
+from pgflowd.core.json.sql_null import SQL_NULL
+from pgflowd.testing.engine import Engine, Key, ClaimedRecord
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 
@@ -65,7 +65,7 @@ class Journal:
     engine: Engine
     calls: list[tuple[str, Any]]
 
-    def claim(self) -> list[Record]:
+    def claim(self) -> list[ClaimedRecord]:
         records = self.engine.claim()
         self.calls.append(("claim", records))
         return records
@@ -126,4 +126,4 @@ def _call(conn: Connection[Any], flow: str, run_id: str, name: str, given: Any) 
 
 def _record(row: Any) -> list[Any]:
     slug, index, input, is_null, flow_input = row
-    return [slug, index, input, ABSENT if is_null else flow_input]
+    return [slug, index, input, SQL_NULL if is_null else flow_input]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgflowd.errors import Bug, MapInput, RunError
-from pgflowd.testing.engine import ABSENT, Engine
+from pgflowd.testing.engine import SQL_NULL, Engine
 from pgflowd.testing.reports import retry_delay_s
 from pgflowd.testing.rows import RUN_MOVES, RunStatus, move
 
@@ -42,7 +42,7 @@ def test_a_diamond_runs_from_top_to_bottom_and_keeps_the_leaf_output():
     machine.complete(record.key, 0)
     left, right = machine.claim()
     assert left.input == right.input == {"a": 0}
-    assert left.flow_input is ABSENT
+    assert left.flow_input is SQL_NULL
     machine.complete(right.key, "")
     machine.complete(left.key, None)
     (last,) = machine.claim()
@@ -153,7 +153,7 @@ def test_an_exhausted_step_may_take_everything_downstream_along():
     machine.fail(claim_one(machine, "a").key, "no")
     machine.complete(claim_one(machine, "other").key, 1)
 
-    assert (run.status, run.output) == ("completed", ABSENT)
+    assert (run.status, run.output) == ("completed", SQL_NULL)
     assert run.states["c"].skip_reason == "dependency_skipped"
 
 
@@ -279,7 +279,7 @@ def test_wishes_of_a_failure_no_retry_or_a_delay_of_its_own():
 def test_a_flow_without_steps_completes_at_once():
     run = engine().start(None)
 
-    assert (run.status, run.output) == ("completed", ABSENT)
+    assert (run.status, run.output) == ("completed", SQL_NULL)
 
 
 def test_a_status_moves_only_as_its_table_says():

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pgflowd import Fail, Flow, RetryAfter
-from pgflowd.core.absent import ABSENT
-from pgflowd.core.arguments import arguments_for
+from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.failure import failure_of
+from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.errors import OutputError, RunError
 
 flow = Flow("f")
@@ -41,7 +41,7 @@ def whole(input): ...
 def each(item, ctx): ...
 
 
-def record(input: Any = None, flow_input: Any = ABSENT) -> Any:
+def record(input: Any = None, flow_input: Any = SQL_NULL) -> Any:
     return SimpleNamespace(input={} if input is None else input, flow_input=flow_input)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.brief import ago, between, brief, counted, cut, lasted, short_id, size, spoken
+from pgflowd.core.text import ago, between, brief, counted, cut, lasted, short_id, size, spoken
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 JSON = st.recursive(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from pgflowd.core.backoff import reconnect_delay_s, restart_delay_s
-from pgflowd.core.budget import Budget
+from pgflowd.core.supervision.budget import Budget
 
 
 def test_rule_20_the_last_restart_of_the_budget_is_allowed_and_the_next_is_not():

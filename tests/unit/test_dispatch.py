@@ -6,27 +6,35 @@ from dataclasses import replace
 
 import pytest
 
-from pgflowd.core import happenings as on
-from pgflowd.core.dispatch import decide
-from pgflowd.core.dispatch_runners import CHILDREN
-from pgflowd.core.mind import NEVER, Knobs, Mind, Mode, Phase, Report, Task
+from pgflowd.core.worker import actions, events, state
+from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.runners import CHILDREN
+from pgflowd.core.worker.state import (
+    NEVER,
+    RunnerPhase,
+    Task,
+    TaskReport,
+    WorkerMode,
+    WorkerOptions,
+    WorkerState,
+)
 
-KNOBS = Knobs(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
+KNOBS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
 
 
 class Play:
-    """A mind, a clock, and what was decided last."""
+    """A state, a clock, and what was decided last."""
 
-    def __init__(self, **knobs: object) -> None:
-        self.mind = Mind(replace(KNOBS, **knobs))  # type: ignore[arg-type]
+    def __init__(self, **options: object) -> None:
+        self.state = WorkerState(replace(KNOBS, **options))  # type: ignore[arg-type]
         self.now = 100.0
         self.actions: list[object] = []
-        self.tell(on.Tick())
-        self.tell(on.Beaten(()))
+        self.tell(events.Tick())
+        self.tell(events.LeasesRenewed(()))
 
     def tell(self, event: object, after_s: float = 0.0) -> list[object]:
         self.now += after_s
-        self.mind, self.actions = decide(self.mind, [event], self.now)
+        self.state, self.actions = decide(self.state, [event], self.now)
         return self.actions
 
     def did(self, kind: type) -> list[object]:
@@ -35,26 +43,26 @@ class Play:
     def claim(self, *tokens: int, timeout_s: float = 60.0) -> None:
         """Let the turn under way end with these tasks."""
         tasks = tuple(task(token, timeout_s=timeout_s) for token in tokens)
-        answers = tuple(on.Answer("completed") for _ in self.mind.sending)
-        self.tell(on.Turned(answers, tasks))
+        answers = tuple(events.ReportAnswer("completed") for _ in self.state.sending)
+        self.tell(events.ReportAndClaimDone(answers, tasks))
 
     def ready(self) -> None:
         """Let every runner that was asked for be there."""
-        for fork in self.did(on.Fork):
-            self.tell(on.Forked(fork.id, 1000 + fork.id))
-            self.tell(on.RunnerReady(fork.id))
+        for fork in self.did(actions.ForkRunner):
+            self.tell(events.Forked(fork.id, 1000 + fork.id))
+            self.tell(events.RunnerReady(fork.id))
 
     def done(self, token: int, *left: str) -> list[object]:
-        runner = next(r for r in self.mind.runners.values() if r.task and r.task.token == token)
-        return self.tell(on.Done(runner.id, Report(runner.task, "completed", b"1"), left))
+        runner = next(r for r in self.state.runners.values() if r.task and r.task.token == token)
+        return self.tell(events.Done(runner.id, TaskReport(runner.task, "completed", b"1"), left))
 
     def busy(self, *tokens: int, **how: float) -> None:
         """Have runners that work on these."""
         self.claim(*tokens, **how)
         self.ready()
 
-    def phases(self) -> list[Phase]:
-        return [runner.phase for runner in self.mind.runners.values()]
+    def phases(self) -> list[RunnerPhase]:
+        return [runner.phase for runner in self.state.runners.values()]
 
 
 def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
@@ -64,11 +72,11 @@ def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
 def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
     play = Play()
 
-    assert play.mind.wanted == 4
+    assert play.state.wanted == 4
     play.busy(1)
-    play.tell(on.Woken())
+    play.tell(events.WokenUp())
 
-    assert play.did(on.Turn) == [on.Turn((), 3)]
+    assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 3)]
 
 
 def test_short_tasks_are_claimed_ahead_and_long_ones_are_not():
@@ -78,12 +86,12 @@ def test_short_tasks_are_claimed_ahead_and_long_ones_are_not():
         play.now += 0.001
         play.done(token)
 
-    assert play.mind.wanted == 50
+    assert play.state.wanted == 50
     play.busy(100)
     play.now += 5
     play.done(100)
 
-    assert play.mind.wanted == 4
+    assert play.state.wanted == 4
 
 
 def test_a_report_takes_the_next_claim_along():
@@ -92,39 +100,39 @@ def test_a_report_takes_the_next_claim_along():
 
     play.done(1)
 
-    [turn] = play.did(on.Turn)
+    [turn] = play.did(actions.ReportAndClaim)
     assert [report.task.token for report in turn.reports] == [1]
     assert turn.wanted == 4
 
 
 def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_do():
     play = Play(max_concurrency=1, batch_size=100)
-    play.mind.pace_s = 0.001
+    play.state.pace_s = 0.001
     play.busy(*range(1, 10))
     play.claim()
-    play.tell(on.NextDue(None))
+    play.tell(events.NextDue(None))
 
-    play.tell(on.Woken())
-    assert not play.did(on.Turn)
+    play.tell(events.WokenUp())
+    assert not play.did(actions.ReportAndClaim)
     play.done(1)
-    play.tell(on.Tick(), after_s=0.002)
+    play.tell(events.Tick(), after_s=0.002)
 
-    [turn] = play.did(on.Turn)
+    [turn] = play.did(actions.ReportAndClaim)
     assert len(turn.reports) == 1 and turn.wanted > 1
 
 
 def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
     play = Play(max_concurrency=1, batch_size=100)
-    play.mind.pace_s = 0.001
+    play.state.pace_s = 0.001
     play.busy(1, 2, 3)
     play.claim()
-    play.tell(on.NextDue(None))
+    play.tell(events.NextDue(None))
 
-    assert not [a for a in play.done(1) if isinstance(a, on.Turn)]
-    assert play.mind.nap_s(play.now) == pytest.approx(0.002)
-    play.tell(on.Tick(), after_s=0.002)
+    assert not [a for a in play.done(1) if isinstance(a, actions.ReportAndClaim)]
+    assert play.state.nap_s(play.now) == pytest.approx(0.002)
+    play.tell(events.Tick(), after_s=0.002)
 
-    assert len(play.did(on.Turn)) == 1
+    assert len(play.did(actions.ReportAndClaim)) == 1
 
 
 def test_rule_36_the_last_used_runner_goes_first():
@@ -135,7 +143,7 @@ def test_rule_36_the_last_used_runner_goes_first():
     play.done(2)
     play.claim(3)
 
-    [send] = play.did(on.Send)
+    [send] = play.did(actions.SendTask)
     assert send.id == 2
 
 
@@ -143,25 +151,27 @@ def test_rule_37_an_outcome_in_the_socket_wins_over_the_deadline():
     play = Play()
     play.busy(1, timeout_s=1.0)
 
-    play.tell(on.Tick(), after_s=1.0)
-    assert play.actions == [on.Peek(1, 1)]
+    play.tell(events.Tick(), after_s=1.0)
+    assert play.actions == [actions.ReadResult(1, 1)]
     play.done(1)
 
-    assert play.did(on.Turn)[0].reports[0].outcome == "completed"
-    assert not play.tell(on.Silent(1, 1))
+    assert play.did(actions.ReportAndClaim)[0].reports[0].outcome == "completed"
+    assert not play.tell(events.NoResultYet(1, 1))
 
 
 def test_rule_37_term_grace_kill_reap_and_only_then_the_report():
     play = Play()
     play.busy(1, timeout_s=1.0)
-    play.tell(on.Tick(), after_s=1.0)
+    play.tell(events.Tick(), after_s=1.0)
 
-    assert play.tell(on.Silent(1, 1)) == [on.Term(1)]
-    assert play.tell(on.Tick(), after_s=2.0) == [on.Kill(1)]
-    assert play.tell(on.RunnerEnded(1)) == [on.Reap(1)]
-    play.tell(on.Reaped(1, 9, 0.5, 4096, 'Current thread 0x1:\n  File "flows/a.py", line 7 in a'))
+    assert play.tell(events.NoResultYet(1, 1)) == [actions.TerminateRunner(1)]
+    assert play.tell(events.Tick(), after_s=2.0) == [actions.KillRunner(1)]
+    assert play.tell(events.RunnerEnded(1)) == [actions.ReapRunner(1)]
+    play.tell(
+        events.Reaped(1, 9, 0.5, 4096, 'Current thread 0x1:\n  File "flows/a.py", line 7 in a')
+    )
 
-    [report] = play.did(on.Turn)[0].reports
+    [report] = play.did(actions.ReportAndClaim)[0].reports
     assert report.outcome == "timed_out"
     assert report.fields["error_message"] == "timed out after 1 s; it was at flows/a.py:7 in a"
 
@@ -169,12 +179,12 @@ def test_rule_37_term_grace_kill_reap_and_only_then_the_report():
 def test_after_sigterm_an_outcome_only_shortens_the_wait():
     play = Play()
     play.busy(1, timeout_s=1.0)
-    play.tell(on.Tick(), after_s=1.0)
-    play.tell(on.Silent(1, 1))
+    play.tell(events.Tick(), after_s=1.0)
+    play.tell(events.NoResultYet(1, 1))
 
     play.done(1)
 
-    assert play.did(on.Kill) == [on.Kill(1)]
+    assert play.did(actions.KillRunner) == [actions.KillRunner(1)]
 
 
 def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
@@ -183,26 +193,28 @@ def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
     play.busy(1)
 
     play.done(1, CHILDREN)
-    assert play.did(on.Kill) and not play.mind.sending
-    play.tell(on.RunnerEnded(1))
-    play.tell(on.Reaped(1, 9))
+    assert play.did(actions.KillRunner) and not play.state.sending
+    play.tell(events.RunnerEnded(1))
+    play.tell(events.Reaped(1, 9))
 
-    assert play.mind.reports[0].outcome == "completed"
+    assert play.state.reports[0].outcome == "completed"
 
 
 def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
     """Row 17."""
     play = Play(max_concurrency=1)
     play.busy(1, timeout_s=1.0)
-    play.tell(on.Tick(), after_s=1.0)
-    play.tell(on.Silent(1, 1))
-    play.tell(on.Tick(), after_s=2.0)
+    play.tell(events.Tick(), after_s=1.0)
+    play.tell(events.NoResultYet(1, 1))
+    play.tell(events.Tick(), after_s=2.0)
 
-    play.tell(on.Tick(), after_s=10.0)
+    play.tell(events.Tick(), after_s=10.0)
 
-    assert play.did(on.Say)[0].level == "error"
-    assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0, ("run1",))
-    assert play.phases() == [Phase.STUCK]
+    assert play.did(actions.WriteLog)[0].level == "error"
+    assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(
+        play.state.sending, 0, ("run1",)
+    )
+    assert play.phases() == [RunnerPhase.STUCK]
 
 
 def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
@@ -210,11 +222,11 @@ def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
     play = Play()
     play.claim(1)
 
-    play.tell(on.Tick(), after_s=4.9)
-    assert not play.did(on.KillZygote)
-    play.tell(on.Tick(), after_s=0.1)
+    play.tell(events.Tick(), after_s=4.9)
+    assert not play.did(actions.KillZygote)
+    play.tell(events.Tick(), after_s=0.1)
 
-    assert play.did(on.KillZygote)
+    assert play.did(actions.KillZygote)
 
 
 def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
@@ -223,13 +235,13 @@ def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time()
     pauses = []
     for token in range(1, 5):
         play.claim(token)
-        play.tell(on.Refused(play.did(on.Fork)[0].id, "no memory"))
-        assert play.did(on.Turn)[0] == on.Turn(play.mind.sending, 0)
-        assert play.mind.sending[0].outcome == "released"
-        pauses.append(play.did(on.Say)[0].fields["wait_s"])
-        play.tell(on.Turned((on.Answer("queued"),), ()))
-        play.tell(on.Tick(), after_s=pauses[-1])
-        assert play.mind.wanted == 1
+        play.tell(events.ForkRefused(play.did(actions.ForkRunner)[0].id, "no memory"))
+        assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(play.state.sending, 0)
+        assert play.state.sending[0].outcome == "released"
+        pauses.append(play.did(actions.WriteLog)[0].fields["wait_s"])
+        play.tell(events.ReportAndClaimDone((events.ReportAnswer("queued"),), ()))
+        play.tell(events.Tick(), after_s=pauses[-1])
+        assert play.state.wanted == 1
 
     assert pauses == [0.1, 0.2, 0.4, 0.8]
 
@@ -238,38 +250,38 @@ def test_rule_39_three_unready_deaths_in_a_row_are_a_bug():
     play = Play(max_concurrency=1)
     for token in (1, 2, 3):
         play.claim(token)
-        [fork] = play.did(on.Fork)
-        play.tell(on.RunnerEnded(fork.id))
-        play.tell(on.Reaped(fork.id, 256))
-        assert {report.outcome for report in play.mind.sending} == {"released"}
+        [fork] = play.did(actions.ForkRunner)
+        play.tell(events.RunnerEnded(fork.id))
+        play.tell(events.Reaped(fork.id, 256))
+        assert {report.outcome for report in play.state.sending} == {"released"}
 
-    assert play.mind.exit_code == 70
-    assert play.mind.mode is Mode.DRAINING
+    assert play.state.exit_code == 70
+    assert play.state.mode is WorkerMode.DRAINING
 
 
 def test_rule_41_outcomes_stay_in_order_while_the_database_is_away():
     play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
     play.busy(1, 2, 3)
     play.done(2)
-    play.tell(on.Broken("main", "again", "gone", 1.0))
+    play.tell(events.ConnectionLost("main", "again", "gone", 1.0))
     play.done(1)
     play.done(3)
 
-    assert [report.task.token for report in play.mind.reports] == [2, 1, 3]
-    assert play.tell(on.Tick(), after_s=0.1)[-1] == on.Connect("main")
-    play.tell(on.Connected("main"))
+    assert [report.task.token for report in play.state.reports] == [2, 1, 3]
+    assert play.tell(events.Tick(), after_s=0.1)[-1] == actions.Connect("main")
+    play.tell(events.Connected("main"))
 
-    assert [report.task.token for report in play.mind.sending] == [2, 1, 3]
+    assert [report.task.token for report in play.state.sending] == [2, 1, 3]
 
 
 def test_waits_for_the_database_grow_and_are_jittered():
     play = Play(reconnect_min_s=0.25, reconnect_max_s=1.0)
     naps = []
     for chance in (0.0, 1.0, 0.0, 1.0):
-        play.tell(on.Broken("main", "again", "gone", chance))
-        naps.append(round(play.mind.main.until - play.now, 3))
-        play.now = play.mind.main.until
-        play.tell(on.Tick())
+        play.tell(events.ConnectionLost("main", "again", "gone", chance))
+        naps.append(round(play.state.main.until - play.now, 3))
+        play.now = play.state.main.until
+        play.tell(events.Tick())
 
     assert naps == [0.125, 0.5, 0.5, 1.0]
 
@@ -277,9 +289,9 @@ def test_waits_for_the_database_grow_and_are_jittered():
 def test_a_call_over_its_limit_has_its_socket_shut_down():
     play = Play(call_limit_s=8.0)
 
-    play.tell(on.Tick(), after_s=8.0)
+    play.tell(events.Tick(), after_s=8.0)
 
-    assert on.Cut("main") in play.actions
+    assert actions.CutConnection("main") in play.actions
 
 
 def test_row_74_a_report_whose_run_is_locked_is_sent_again():
@@ -287,23 +299,23 @@ def test_row_74_a_report_whose_run_is_locked_is_sent_again():
     play.busy(1)
     play.done(1)
 
-    play.tell(on.Turned((on.Answer("error", "55P03", "locked"),), ()))
-    assert not play.did(on.Turn)
-    play.tell(on.Tick(), after_s=0.1)
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "55P03", "locked"),), ()))
+    assert not play.did(actions.ReportAndClaim)
+    play.tell(events.Tick(), after_s=0.1)
 
-    assert play.did(on.Turn)[0].reports[0].outcome == "completed"
+    assert play.did(actions.ReportAndClaim)[0].reports[0].outcome == "completed"
 
 
 def test_g3_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     play = Play()
     play.busy(1)
-    play.tell(on.Woken())
+    play.tell(events.WokenUp())
 
-    play.tell(on.Turned((), (task(1)._replace(token=2, attempt=2),)))
+    play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
-    (older,) = play.mind.runners.values()
-    assert (older.phase, older.task.token) == (Phase.PEEKED, 1)
-    (turn,) = play.did(on.Turn)
+    (older,) = play.state.runners.values()
+    assert (older.phase, older.task.token) == (RunnerPhase.PEEKED, 1)
+    (turn,) = play.did(actions.ReportAndClaim)
     (given_back,) = turn.reports
     assert (given_back.outcome, given_back.task.token) == ("released", 2)
     assert given_back.fields["delay_s"] > KNOBS.kill_grace_s
@@ -313,9 +325,9 @@ def test_g3_a_task_that_still_waits_here_waits_once():
     play = Play()
     play.claim(1)
 
-    play.tell(on.Turned((), (task(1)._replace(token=2, attempt=2),)))
+    play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
-    assert [held.task.token for held in play.mind.held] == [2]
+    assert [held.task.token for held in play.state.held] == [2]
 
 
 def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
@@ -323,21 +335,21 @@ def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play.busy(1)
     play.done(1)
 
-    play.tell(on.Turned((on.Answer("lost", "PF001"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("lost", "PF001"),), ()))
 
-    assert play.did(on.Say)[0].fields["code"] == "E407"
-    assert not play.mind.reports
+    assert play.did(actions.WriteLog)[0].fields["code"] == "E407"
+    assert not play.state.reports
 
 
 def test_a_beat_names_running_held_and_unreported_tasks():
     play = Play(max_concurrency=1)
-    play.mind.pace_s = 0.001
+    play.state.pace_s = 0.001
     play.busy(1, 2, 3)
     play.done(1)
 
-    play.tell(on.Tick(), after_s=5.0)
+    play.tell(events.Tick(), after_s=5.0)
 
-    assert set(play.did(on.Beat)[0].tokens) == {1, 2, 3}
+    assert set(play.did(actions.RenewLeases)[0].tokens) == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
@@ -346,33 +358,37 @@ def test_a_beat_names_running_held_and_unreported_tasks():
 def test_without_a_lease_beats_are_rare(interval_s, pause_s):
     play = Play(heartbeat_interval_s=interval_s)
     play.claim()
-    play.tell(on.NextDue(None))
+    play.tell(events.NextDue(None))
 
-    assert not [a for a in play.tell(on.Tick(), after_s=pause_s - 0.1) if isinstance(a, on.Beat)]
-    assert play.tell(on.Tick(), after_s=0.11) == [on.Beat(())]
+    assert not [
+        a
+        for a in play.tell(events.Tick(), after_s=pause_s - 0.1)
+        if isinstance(a, actions.RenewLeases)
+    ]
+    assert play.tell(events.Tick(), after_s=0.11) == [actions.RenewLeases(())]
 
 
 def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
     play = Play()
     play.busy(1)
 
-    play.tell(on.Woken(), after_s=1.0)
+    play.tell(events.WokenUp(), after_s=1.0)
 
-    assert play.did(on.Beat) == [on.Beat((1,))]
+    assert play.did(actions.RenewLeases) == [actions.RenewLeases((1,))]
 
 
 def test_polling_draws_its_waits_between_the_limits_and_begins_anew_after_work():
     play = Play(polls=True, poll_min_s=0.05, poll_max_s=5.0)
     waits = []
     for _ in range(8):
-        play.tell(on.Turned((), (), 1.0))
-        waits.append(round(play.mind.look_at - play.now, 3))
-        play.now = play.mind.look_at
-        play.tell(on.Tick())
+        play.tell(events.ReportAndClaimDone((), (), 1.0))
+        waits.append(round(play.state.look_at - play.now, 3))
+        play.now = play.state.look_at
+        play.tell(events.Tick())
 
     assert waits == [0.05, 0.15, 0.45, 1.35, 4.05, 5.0, 5.0, 5.0]
     play.claim(1)
-    assert round(play.mind.look_at - play.now, 3) == 0.05
+    assert round(play.state.look_at - play.now, 3) == 0.05
 
 
 def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
@@ -381,93 +397,95 @@ def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
     for play in (quiet, told):
         play.claim(1)
 
-    assert quiet.did(on.Say) == []
-    first = told.did(on.Say)[0]
-    assert first == on.Say("debug", "worker.poll", {"wanted": 4, "claimed": 1})
+    assert quiet.did(actions.WriteLog) == []
+    first = told.did(actions.WriteLog)[0]
+    assert first == actions.WriteLog("debug", "worker.poll", {"wanted": 4, "claimed": 1})
 
 
 def test_an_idle_worker_looks_again_when_the_next_message_is_due():
     play = Play()
     play.claim()
-    assert play.did(on.AskDue)
+    assert play.did(actions.AskNextDue)
 
-    play.tell(on.NextDue(1.5))
+    play.tell(events.NextDue(1.5))
 
-    assert play.mind.look_at == play.now + 1.5
-    play.tell(on.Tick(), after_s=1.5)
-    assert play.did(on.Turn) and play.did(on.LookedAround) == [on.LookedAround("due")]
+    assert play.state.look_at == play.now + 1.5
+    play.tell(events.Tick(), after_s=1.5)
+    assert play.did(actions.ReportAndClaim) and play.did(actions.ClaimCheckDue) == [
+        actions.ClaimCheckDue("due")
+    ]
 
 
 def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
     play = Play()
     play.claim()
-    play.tell(on.NextDue(None))
+    play.tell(events.NextDue(None))
     began, asked = play.now, 0
 
     while play.now < began + 300:
-        play.now += play.mind.nap_s(play.now) or 0.001
-        actions = play.tell(on.Tick())
-        asked += len(actions) - len(play.did(on.LookedAround))
-        if play.did(on.Turn):
+        play.now += play.state.nap_s(play.now) or 0.001
+        wanted = play.tell(events.Tick())
+        asked += len(wanted) - len(play.did(actions.ClaimCheckDue))
+        if play.did(actions.ReportAndClaim):
             play.claim()
             asked += len(play.actions)
-        if play.did(on.Beat):
-            play.tell(on.Beaten(()))
+        if play.did(actions.RenewLeases):
+            play.tell(events.LeasesRenewed(()))
 
     assert asked <= 30
 
 
 def test_a_held_task_waits_a_second_at_most():
     play = Play(max_concurrency=1)
-    play.mind.pace_s = 0.001
+    play.state.pace_s = 0.001
     play.busy(1, 2)
     play.claim()
-    play.tell(on.NextDue(None))
+    play.tell(events.NextDue(None))
 
-    play.tell(on.Tick(), after_s=1.0)
+    play.tell(events.Tick(), after_s=1.0)
 
-    assert [(r.task.token, r.outcome) for r in play.mind.sending] == [(2, "released")]
+    assert [(r.task.token, r.outcome) for r in play.state.sending] == [(2, "released")]
 
 
 def test_rule_33_a_drain_claims_nothing_and_waits_for_what_runs():
     play = Play()
     play.busy(1, 2)
 
-    assert play.tell(on.DrainAsked(10.0)) == [on.TellStopping(1), on.TellStopping(2)]
+    assert play.tell(events.DrainAsked(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
     play.done(1)
-    assert play.did(on.Turn)[0].wanted == 0
-    play.tell(on.Turned((on.Answer("completed"),), ()))
+    assert play.did(actions.ReportAndClaim)[0].wanted == 0
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
     play.done(2)
-    play.tell(on.Turned((on.Answer("completed"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
     for runner in (1, 2):
-        play.tell(on.RunnerEnded(runner))
-        play.tell(on.Reaped(runner, 0))
+        play.tell(events.RunnerEnded(runner))
+        play.tell(events.Reaped(runner, 0))
 
-    assert play.did(on.Goodbye)
-    assert play.tell(on.SaidGoodbye()) == [on.Leave(0)]
-    assert play.mind.nap_s(play.now) is None and play.mind.alarm == NEVER
+    assert play.did(actions.SignOff)
+    assert play.tell(events.SignedOff()) == [actions.Leave(0)]
+    assert play.state.nap_s(play.now) is None and play.state.alarm == NEVER
 
 
 def test_rule_32_a_drain_becomes_a_quick_stop_when_its_time_is_over():
     play = Play()
     play.busy(1)
-    play.tell(on.DrainAsked(3.0))
+    play.tell(events.DrainAsked(3.0))
 
-    play.tell(on.Tick(), after_s=3.0)
+    play.tell(events.Tick(), after_s=3.0)
 
-    assert on.Peek(1, 1) in play.actions
+    assert actions.ReadResult(1, 1) in play.actions
 
 
 def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
     play = Play()
     play.busy(1, 2)
-    play.tell(on.StopAsked())
+    play.tell(events.StopAsked())
     play.done(1)
-    play.tell(on.Silent(2, 2))
-    play.tell(on.RunnerEnded(2))
-    play.tell(on.Reaped(2, 15))
+    play.tell(events.NoResultYet(2, 2))
+    play.tell(events.RunnerEnded(2))
+    play.tell(events.Reaped(2, 15))
 
-    told = [*play.mind.sending, *play.mind.reports]
+    told = [*play.state.sending, *play.state.reports]
     assert [(r.task.token, r.outcome) for r in told] == [(1, "completed"), (2, "released")]
 
 
@@ -475,14 +493,14 @@ def test_row_26_a_quick_stop_ends_even_if_nobody_answers():
     """Row 26."""
     play = Play(kill_grace_s=0.5)
     play.busy(1)
-    play.tell(on.StopAsked())
+    play.tell(events.StopAsked())
 
-    play.tell(on.Tick(), after_s=3.5)
+    play.tell(events.Tick(), after_s=3.5)
 
-    [told], [leave] = play.did(on.Say), play.did(on.Leave)
+    [told], [leave] = play.did(actions.WriteLog), play.did(actions.Leave)
     assert told.fields["count"] == 1
     assert leave.code == 1
-    assert play.did(on.Leave)
+    assert play.did(actions.Leave)
 
 
 @pytest.mark.parametrize("standing", ["deprecated", "gone"])
@@ -490,109 +508,115 @@ def test_rule_40_a_deprecated_worker_drains_and_exits_10(standing):
     play = Play()
     play.claim()
 
-    play.tell(on.Beaten((), standing))
-    play.tell(on.NextDue(None))
-    play.tell(on.SaidGoodbye())
+    play.tell(events.LeasesRenewed((), standing))
+    play.tell(events.NextDue(None))
+    play.tell(events.SignedOff())
 
-    assert play.did(on.Leave)[0].code == 10
+    assert play.did(actions.Leave)[0].code == 10
 
 
 def test_tasks_that_come_after_a_drain_began_are_given_back():
     play = Play()
-    play.tell(on.DrainAsked())
+    play.tell(events.DrainAsked())
 
     play.claim(1, 2)
 
-    assert [report.outcome for report in play.mind.sending] == ["released"] * 2
+    assert [report.outcome for report in play.state.sending] == ["released"] * 2
 
 
 def test_rule_d3_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
     play = Play(reconnect_max_s=30.0)
     play.busy(1)
     play.done(1)
-    (report,) = play.mind.sending
+    (report,) = play.state.sending
 
-    play.tell(on.Turned((on.Answer("error", "42501", "permission denied"),), ()))
-    play.tell(on.Woken())
-    assert play.did(on.Turn) == []
-    play.tell(on.Tick(), after_s=30.0)
-    assert play.did(on.Turn) == [on.Turn((report,), 0)]
-    play.tell(on.Turned((on.Answer("completed"),), ()))
+    play.tell(
+        events.ReportAndClaimDone((events.ReportAnswer("error", "42501", "permission denied"),), ())
+    )
+    play.tell(events.WokenUp())
+    assert play.did(actions.ReportAndClaim) == []
+    play.tell(events.Tick(), after_s=30.0)
+    assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((report,), 0)]
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
 
-    assert play.did(on.Turn) == [on.Turn((), 4)]
+    assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 4)]
 
 
 def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     play = Play()
     play.busy(1)
     play.done(1)
-    play.tell(on.Turned((on.Answer("error", "54000", "too large"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "54000", "too large"),), ()))
 
-    [report] = play.mind.sending
+    [report] = play.state.sending
     assert report.outcome == "failed" and "too large (54000)" in report.fields["error_message"]
-    play.tell(on.Turned((on.Answer("error", "54000", "too large"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "54000", "too large"),), ()))
 
-    assert not play.mind.sending and play.did(on.Say)[0].level == "error"
+    assert not play.state.sending and play.did(actions.WriteLog)[0].level == "error"
 
 
 def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_go_first():
     play = Play()
-    play.tell(on.Woken())
+    play.tell(events.WokenUp())
     play.busy(1)
-    while not play.did(on.Beat):  # the line is busy now
-        play.tell(on.Tick(), after_s=0.5)
+    while not play.did(actions.RenewLeases):  # the line is busy now
+        play.tell(events.Tick(), after_s=0.5)
 
-    assert play.tell(on.Overheard()) == []
-    assert on.Tell() in play.tell(on.Beaten(()))
-    play.tell(on.Overheard(), after_s=play.mind.knobs.heartbeat_interval_s)
-    assert play.did(on.Tell) == []
-    assert play.did(on.Beat) == [] and isinstance(play.tell(on.Told())[0], on.Beat)
-    assert on.Tell() in play.tell(on.Beaten(()))
+    assert play.tell(events.OutputWaiting()) == []
+    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
+    play.tell(events.OutputWaiting(), after_s=play.state.options.heartbeat_interval_s)
+    assert play.did(actions.PublishOutput) == []
+    assert play.did(actions.RenewLeases) == [] and isinstance(
+        play.tell(events.OutputPublished())[0], actions.RenewLeases
+    )
+    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
 
 
 def test_what_a_handler_asks_for_is_asked_again_when_the_line_breaks_meanwhile():
     play = Play()
     play.busy(1)
-    fetch = on.Fetch(1, 1, "input", "")
+    fetch = actions.Fetch(1, 1, "input", "")
 
-    assert play.tell(on.Asked(1, 1, "input", "")) == [fetch]
-    play.tell(on.Broken(on.BEATS, "again", "gone"))
-    play.tell(on.Tick(), after_s=1.0)
+    assert play.tell(events.HandlerAsked(1, 1, "input", "")) == [fetch]
+    play.tell(events.ConnectionLost(state.LEASES, "again", "gone"))
+    play.tell(events.Tick(), after_s=1.0)
 
-    assert fetch in play.tell(on.Connected(on.BEATS))
-    play.tell(on.Fetched())
-    assert play.mind.asks == play.mind.asking == ()
+    assert fetch in play.tell(events.Connected(state.LEASES))
+    play.tell(events.Fetched())
+    assert play.state.asks == play.state.asking == ()
 
 
 def test_a_beat_that_is_due_goes_before_what_handlers_ask_for():
     play = Play()
     play.busy(1)
-    play.tell(on.Asked(1, 1, "input", ""))
-    play.tell(on.Asked(1, 1, "output", "a"), after_s=play.mind.knobs.heartbeat_interval_s)
+    play.tell(events.HandlerAsked(1, 1, "input", ""))
+    play.tell(
+        events.HandlerAsked(1, 1, "output", "a"), after_s=play.state.options.heartbeat_interval_s
+    )
 
-    assert isinstance(play.tell(on.Fetched())[0], on.Beat)
-    assert play.tell(on.Beaten(())) == [on.Fetch(1, 1, "output", "a")]
+    assert isinstance(play.tell(events.Fetched())[0], actions.RenewLeases)
+    assert play.tell(events.LeasesRenewed(())) == [actions.Fetch(1, 1, "output", "a")]
 
 
 def test_last_words_are_told_before_the_goodbye():
     play = Play()
-    while not play.did(on.Beat):
-        play.tell(on.Tick(), after_s=0.5)
+    while not play.did(actions.RenewLeases):
+        play.tell(events.Tick(), after_s=0.5)
     play.claim()
-    play.tell(on.NextDue(None))
-    play.tell(on.Overheard())
-    play.tell(on.StopAsked())
+    play.tell(events.NextDue(None))
+    play.tell(events.OutputWaiting())
+    play.tell(events.StopAsked())
 
-    assert on.Tell() in play.tell(on.Beaten(()))
-    assert on.Goodbye() in play.tell(on.Told())
+    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
+    assert actions.SignOff() in play.tell(events.OutputPublished())
 
 
 def test_messages_of_strangers_are_told_once_a_minute_with_their_number():
     play, told = Play(), []
 
     for count, pause_s in ((2, 0.0), (3, 30.0), (4, 31.0)):
-        play.tell(on.Strangers(count), after_s=pause_s)
-        told += [said for said in play.did(on.Say) if said.event == "worker.strangers"]
+        play.tell(events.ForeignMessages(count), after_s=pause_s)
+        told += [said for said in play.did(actions.WriteLog) if said.event == "worker.strangers"]
 
     assert [said.level for said in told] == ["warning", "warning"]
     assert [said.fields["error"].split()[0] for said in told] == ["2", "7"]

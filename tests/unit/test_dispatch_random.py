@@ -13,12 +13,12 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core import happenings as on
-from pgflowd.core.dispatch import decide
-from pgflowd.core.dispatch_runners import CHILDREN
-from pgflowd.core.mind import Knobs, Mind, Phase, Report, Task
+from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.runners import CHILDREN
+from pgflowd.core.worker.state import RunnerPhase, Task, TaskReport, WorkerOptions, WorkerState
 
-KNOBS = Knobs(
+KNOBS = WorkerOptions(
     max_concurrency=3,
     batch_size=10,
     heartbeat_interval_s=0.5,
@@ -37,20 +37,20 @@ class World:
 
     def __init__(self, pace_s: float) -> None:
         self.now = 0.0
-        self.mind = Mind(KNOBS, pace_s=pace_s)
+        self.state = WorkerState(KNOBS, pace_s=pace_s)
         self.calls: dict[str, object] = {}
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
         self.tasks: dict[int, Task] = {}  # by runner
         self.reaping: list[int] = []
-        self.peeks: list[on.Peek] = []
+        self.peeks: list[actions.ReadResult] = []
         self.claimed: Counter[int] = Counter()
         self.told: Counter[int] = Counter()  # endings the database took, by token
         self.dropped: set[int] = set()  # tokens whose lease was lost, or whose report is refused
         self.killed: set[int] = set()  # runners signalled, not reaped
         self.tokens = 0
         self.zygote_is_dead = False
-        self.left: on.Leave | None = None
+        self.left: actions.Leave | None = None
         self.is_hurried = False  # it had to leave before it could tell everything
         self.claims_after_stop = 0
         self.is_stopping = False
@@ -65,59 +65,68 @@ class World:
             self.deliver()
 
     def deliver(self) -> None:
-        if any(isinstance(e, on.DrainAsked | on.StopAsked | on.ZygoteEnded) for e in self.mailbox):
+        if any(
+            isinstance(e, events.DrainAsked | events.StopAsked | events.ZygoteEnded)
+            for e in self.mailbox
+        ):
             self.is_stopping = True
-        events, self.mailbox = self.mailbox, []
-        self.mind, actions = decide(self.mind, events, self.now)
-        for action in actions:
+        arrived, self.mailbox = self.mailbox, []
+        self.state, wanted = decide(self.state, arrived, self.now)
+        for action in wanted:
             self.perform(action)
         self.check()
 
     # what may happen next
 
     def possible(self) -> list[object]:
-        events: list[object] = [on.Tick(), on.Woken()]
-        events += [on.DrainAsked(3.0), on.StopAsked()] if self.now > 5 else []
+        found: list[object] = [events.Tick(), events.WokenUp()]
+        found += [events.DrainAsked(3.0), events.StopAsked()] if self.now > 5 else []
         if "main" in self.calls:
-            events += [*self.ends_of_main() * 3, on.Broken("main", "again", "lost", 0.3)]
-        if "beats" in self.calls:
-            events += [*self.ends_of_beats() * 2, on.Broken("beats", "again", "lost", 0.9)]
-        events += self.of_the_zygote()
-        events += [event for runner in self.alive for event in self.of_runner(runner)]
-        return events
+            found += [
+                *self.ends_of_main() * 3,
+                events.ConnectionLost("main", "again", "lost", 0.3),
+            ]
+        if "leases" in self.calls:
+            found += [
+                *self.ends_of_beats() * 2,
+                events.ConnectionLost("leases", "again", "lost", 0.9),
+            ]
+        found += self.of_the_zygote()
+        found += [event for runner in self.alive for event in self.of_runner(runner)]
+        return found
 
     def of_the_zygote(self) -> list[object]:
         if self.zygote_is_dead:
             return [Reaping(runner) for runner in self.reaping]
-        events: list[object] = [Forking(runner) for runner in self.forks]
-        events += [on.Refused(runner, "no memory") for runner in self.forks]
-        events += [Reaping(runner) for runner in self.reaping] * 3
-        return events + ([Dying()] if self.now > 8 else [])
+        found: list[object] = [Forking(runner) for runner in self.forks]
+        found += [events.ForkRefused(runner, "no memory") for runner in self.forks]
+        found += [Reaping(runner) for runner in self.reaping] * 3
+        return found + ([Dying()] if self.now > 8 else [])
 
     def ends_of_main(self) -> list[object]:
         call = self.calls["main"]
-        if isinstance(call, on.Connect):
-            return [on.Connected("main")]
-        if isinstance(call, on.AskDue):
-            return [on.NextDue(None), on.NextDue(0.5), on.NextDue(None, 3)]
-        assert isinstance(call, on.Turn)
+        if isinstance(call, actions.Connect):
+            return [events.Connected("main")]
+        if isinstance(call, actions.AskNextDue):
+            return [events.NextDue(None), events.NextDue(0.5), events.NextDue(None, 3)]
+        assert isinstance(call, actions.ReportAndClaim)
         return [Turning(n, verdict) for n in (0, 1, call.wanted) for verdict in VERDICTS]
 
     def ends_of_beats(self) -> list[object]:
-        call = self.calls["beats"]
-        if isinstance(call, on.Connect):
-            return [on.Connected("beats")]
-        if isinstance(call, on.Fetch):
-            return [on.Fetched()]
-        if isinstance(call, on.Goodbye):
-            return [on.SaidGoodbye()]
-        assert isinstance(call, on.Beat)
+        call = self.calls["leases"]
+        if isinstance(call, actions.Connect):
+            return [events.Connected("leases")]
+        if isinstance(call, actions.Fetch):
+            return [events.Fetched()]
+        if isinstance(call, actions.SignOff):
+            return [events.SignedOff()]
+        assert isinstance(call, actions.RenewLeases)
         return [
-            on.Beaten(
+            events.LeasesRenewed(
                 tuple((token, verdict) for token in call.tokens),
                 standing,
                 cancelled=tuple(
-                    on.Cancelled(f"run{token}", "me", "enough")
+                    events.RunCancelled(f"run{token}", "me", "enough")
                     for token in call.tokens
                     if verdict == "cancel"
                 ),
@@ -129,78 +138,81 @@ class World:
     def of_runner(self, runner: int) -> list[object]:
         state = self.alive[runner]
         if state == "starting":
-            return [on.RunnerReady(runner), Ending(runner)]
+            return [events.RunnerReady(runner), Ending(runner)]
         if state == "busy":
-            report = Report(self.tasks[runner], "completed", b"1")
-            wrong = on.Spoilt(runner, "E903", "noise")
-            asking = on.Asked(runner, report.task.token, "input")
-            lost = on.Undelivered(runner, report.task.token)
-            done = [on.Done(runner, report, left) for left in ((), ("threads",), (CHILDREN,))]
-            return [*done, on.Done(runner, report), wrong, asking, lost, Ending(runner)]
+            report = TaskReport(self.tasks[runner], "completed", b"1")
+            wrong = events.BadFrameReceived(runner, "E903", "noise")
+            asking = events.HandlerAsked(runner, report.task.token, "input")
+            lost = events.Undelivered(runner, report.task.token)
+            done = [events.Done(runner, report, left) for left in ((), ("threads",), (CHILDREN,))]
+            return [*done, events.Done(runner, report), wrong, asking, lost, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
 
     # what the worker does
 
     def perform(self, action: object) -> None:
-        if isinstance(action, on.Turn):
+        if isinstance(action, actions.ReportAndClaim):
             assert "main" not in self.calls, "one call at a time"
             if self.is_stopping and action.wanted:
                 self.claims_after_stop += 1
             self.check_claim(action.wanted)
             self.calls["main"] = action
-        elif isinstance(action, on.AskDue):
+        elif isinstance(action, actions.AskNextDue):
             assert "main" not in self.calls
             self.calls["main"] = action
-        elif isinstance(action, on.Beat | on.Fetch | on.Goodbye):
-            assert "beats" not in self.calls, "one call at a time"
-            self.calls["beats"] = action
-        elif isinstance(action, on.Connect):
+        elif isinstance(action, actions.RenewLeases | actions.Fetch | actions.SignOff):
+            assert "leases" not in self.calls, "one call at a time"
+            self.calls["leases"] = action
+        elif isinstance(action, actions.Connect):
             assert action.line not in self.calls
             self.calls[action.line] = action
-        elif isinstance(action, on.Cut):
-            self.soon.append(on.Broken(action.line, "again", "cut", 0.5))
-        elif isinstance(action, on.Fork):
+        elif isinstance(action, actions.CutConnection):
+            self.soon.append(events.ConnectionLost(action.line, "again", "cut", 0.5))
+        elif isinstance(action, actions.ForkRunner):
             self.forks.append(action.id)
-        elif isinstance(action, on.Send):
+        elif isinstance(action, actions.SendTask):
             assert self.alive[action.id] == "idle", "one task in a runner, and only in a ready one"
             self.alive[action.id], self.tasks[action.id] = "busy", action.task
-        elif isinstance(action, on.Peek):
-            self.soon.append(on.Silent(action.id, action.token))
-        elif isinstance(action, on.Term | on.Kill):
+        elif isinstance(action, actions.ReadResult):
+            self.soon.append(events.NoResultYet(action.id, action.token))
+        elif isinstance(action, actions.TerminateRunner | actions.KillRunner):
             self.killed.add(action.id)
-            if isinstance(action, on.Kill) and action.id in self.forks:
+            if isinstance(action, actions.KillRunner) and action.id in self.forks:
                 self.doomed.add(action.id)
-            elif isinstance(action, on.Kill) and self.alive.get(action.id) not in (None, "dead"):
+            elif isinstance(action, actions.KillRunner) and self.alive.get(action.id) not in (
+                None,
+                "dead",
+            ):
                 self.alive[action.id] = "dying"
                 self.soon.append(Ending(action.id))
-        elif isinstance(action, on.Close) and self.alive[action.id] != "dead":
+        elif isinstance(action, actions.CloseRunner) and self.alive[action.id] != "dead":
             self.alive[action.id] = "closed"
-        elif isinstance(action, on.Reap):
+        elif isinstance(action, actions.ReapRunner):
             self.reaping.append(action.id)
-        elif isinstance(action, on.Say) and "run" in action.fields:
+        elif isinstance(action, actions.WriteLog) and "run" in action.fields:
             text = action.fields["error"] or ""
             if action.fields.get("code") == "E407" or "was refused" in text:
                 self.dropped.add(int(action.fields["run"].removeprefix("run")))
-        elif isinstance(action, on.Leave):
+        elif isinstance(action, actions.Leave):
             self.left = action
 
     def check_claim(self, wanted: int) -> None:
         """Never more than there are free runners, but for what they take up in 20 ms."""
         busy = sum(state != "starting" and state != "idle" for state in self.alive.values())
-        free = KNOBS.max_concurrency - busy - len(self.mind.held)
-        if wanted and self.mind.pace_s >= 0.02:
+        free = KNOBS.max_concurrency - busy - len(self.state.held)
+        if wanted and self.state.pace_s >= 0.02:
             assert wanted <= free
         assert wanted <= KNOBS.batch_size
 
     def check(self) -> None:
-        assert len(self.mind.runners) <= KNOBS.max_concurrency
-        leased = [task.token for task in self.mind.leases()]
+        assert len(self.state.runners) <= KNOBS.max_concurrency
+        leased = [task.token for task in self.state.leases()]
         assert len(leased) == len(set(leased)), "a task stands in two places"
-        assert set(self.mind.idle) == {
-            r.id for r in self.mind.runners.values() if r.phase is Phase.IDLE
+        assert set(self.state.idle) == {
+            r.id for r in self.state.runners.values() if r.phase is RunnerPhase.IDLE
         }
-        assert self.mind.starting == sum(
-            r.phase is Phase.STARTING for r in self.mind.runners.values()
+        assert self.state.starting == sum(
+            r.phase is RunnerPhase.STARTING for r in self.state.runners.values()
         )
 
 
@@ -217,13 +229,13 @@ class Forking(Act):
         world.alive[self.runner] = "dying" if self.runner in world.doomed else "starting"
         if self.runner in world.doomed:
             world.soon.append(Ending(self.runner))
-        return on.Forked(self.runner, 1000 + self.runner)
+        return events.Forked(self.runner, 1000 + self.runner)
 
 
 class Ending(Act):
     def into(self, world: World) -> object:
         world.alive[self.runner] = "dead"
-        return on.RunnerEnded(self.runner)
+        return events.RunnerEnded(self.runner)
 
 
 class Reaping(Act):
@@ -232,7 +244,7 @@ class Reaping(Act):
         world.killed.discard(self.runner)
         world.tasks.pop(self.runner, None)
         del world.alive[self.runner]
-        return on.Reaped(self.runner, 9)
+        return events.Reaped(self.runner, 9)
 
 
 class Dying(Act):
@@ -243,7 +255,7 @@ class Dying(Act):
             if state not in ("dead", "dying"):
                 world.alive[runner] = "dying"
                 world.soon.append(Ending(runner))
-        return on.ZygoteEnded("killed by signal 9")
+        return events.ZygoteEnded("killed by signal 9")
 
 
 VERDICTS = ("completed", "lost", "55P03", "22P02")
@@ -255,7 +267,7 @@ class Turning(Act):
 
     def into(self, world: World) -> object:
         call = world.calls["main"]
-        assert isinstance(call, on.Turn)
+        assert isinstance(call, actions.ReportAndClaim)
         answers = [self.answer(world, report) for report in call.reports]
         tasks = []
         for _ in range(min(self.got, call.wanted)):
@@ -266,19 +278,22 @@ class Turning(Act):
         assert set(call.about) <= {report.task.run_id for report in call.reports}
         ends = ("completed", "failed", "skipped", "started")
         news = [
-            on.News(run, step, end) for run in call.about for step in ("a", None) for end in ends
+            events.RunChange(run, step, end)
+            for run in call.about
+            for step in ("a", None)
+            for end in ends
         ]
-        return on.Turned(tuple(answers), tuple(tasks), 0.5, tuple(news))
+        return events.ReportAndClaimDone(tuple(answers), tuple(tasks), 0.5, tuple(news))
 
-    def answer(self, world: World, report: Report) -> on.Answer:
+    def answer(self, world: World, report: TaskReport) -> events.ReportAnswer:
         holder = [r for r, task in world.tasks.items() if task.token == report.task.token]
         assert not set(holder) & world.killed, "reported before it was reaped"
         if self.verdict == "completed":
             world.told[report.task.token] += 1
-            return on.Answer("completed")
+            return events.ReportAnswer("completed")
         if self.verdict == "lost":
-            return on.Answer("lost", "PF001")
-        return on.Answer("error", self.verdict, "no")
+            return events.ReportAnswer("lost", "PF001")
+        return events.ReportAnswer("error", self.verdict, "no")
 
 
 def happen(world: World, event: object, waits: bool = False) -> None:
@@ -296,23 +311,23 @@ def into_world(world: World, event: object) -> object | None:
     """Change the world as the event does; None if it cannot happen any more."""
     if isinstance(event, Ending) and world.alive.get(event.runner) in (None, "dead"):
         return None
-    if isinstance(event, on.Broken | on.Connected):
+    if isinstance(event, events.ConnectionLost | events.Connected):
         return event if world.calls.pop(event.line, None) else None
     told = event.into(world) if isinstance(event, Act) else event
-    if isinstance(told, on.Done) and world.alive.get(told.id) == "busy":
+    if isinstance(told, events.Done) and world.alive.get(told.id) == "busy":
         world.alive[told.id] = "idle"
         del world.tasks[told.id]
-    elif isinstance(told, on.Undelivered):
+    elif isinstance(told, events.Undelivered):
         world.alive[told.id] = "dying"
         del world.tasks[told.id]
         world.soon.append(Ending(told.id))
-    elif isinstance(told, on.RunnerReady):
+    elif isinstance(told, events.RunnerReady):
         world.alive[told.id] = "idle"
-    elif isinstance(told, on.Turned | on.NextDue):
+    elif isinstance(told, events.ReportAndClaimDone | events.NextDue):
         del world.calls["main"]
-    elif isinstance(told, on.Beaten | on.Fetched | on.SaidGoodbye):
-        del world.calls["beats"]
-    elif isinstance(told, on.Refused):
+    elif isinstance(told, events.LeasesRenewed | events.Fetched | events.SignedOff):
+        del world.calls["leases"]
+    elif isinstance(told, events.ForkRefused):
         world.forks.remove(told.id)
     return told
 
@@ -337,7 +352,7 @@ def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float, bool]], 
     assert world.left is not None, "it ends within the limits"
     assert world.claims_after_stop == 0
     assert all(count == 1 for count in world.told.values()), "an outcome was taken twice"
-    unfinished = {task.token for task in world.mind.leases()}
+    unfinished = {task.token for task in world.state.leases()}
     assert set(world.claimed) == set(world.told) | world.dropped | unfinished
     assert not unfinished or world.zygote_is_dead or world.is_hurried
     assert not unfinished or world.left.code not in (0, 10), "it pretends to have ended as asked"
@@ -347,28 +362,28 @@ def finish(world: World) -> None:
     """Stop, and let everything end well, as it does within the limits."""
     if world.mailbox:
         world.deliver()
-    world.is_hurried = world.mind.leave_at < world.now + 1
+    world.is_hurried = world.state.leave_at < world.now + 1
     if not world.left:
-        happen(world, on.StopAsked())
+        happen(world, events.StopAsked())
     for _ in range(2000):
         if world.left:
             return
         event = next_good(world)
         if event is None:
-            nap_s = world.mind.nap_s(world.now)
+            nap_s = world.state.nap_s(world.now)
             assert nap_s is not None, "it waits for nothing"
             world.now += nap_s + 0.0001
-            event = on.Tick()
+            event = events.Tick()
         happen(world, event)
 
 
 def next_good(world: World) -> object | None:
     call = world.calls.get("main")
-    if isinstance(call, on.Turn):
+    if isinstance(call, actions.ReportAndClaim):
         return Turning(0, "completed")
     if call is not None:
         return world.ends_of_main()[0]
-    if "beats" in world.calls:
+    if "leases" in world.calls:
         return world.ends_of_beats()[0]
     if world.forks and not world.zygote_is_dead:
         return Forking(world.forks[0])
@@ -378,4 +393,4 @@ def next_good(world: World) -> object | None:
     if closed:
         return Ending(closed[0])
     waiting = [runner for runner, state in world.alive.items() if state == "starting"]
-    return on.RunnerReady(waiting[0]) if waiting else None
+    return events.RunnerReady(waiting[0]) if waiting else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgflowd.core import endings
-from pgflowd.core.mind import Task
+from pgflowd.core.worker import failure_text
+from pgflowd.core.worker.state import Task
 
 TASK = Task("run", "summary", 0, 7, 1, 3, 5.0, b"{}", None)
 STACK = """Thread 0x00007f1 (most recent call first):
@@ -31,9 +31,11 @@ Current task (most recent call first):
 def test_the_place_is_the_handlers_whoever_started_the_daemon():
     asleep = STACK.replace("/opt/app/flows/analyze.py", "/usr/lib/python3.11/asyncio/runners.py")
 
-    assert endings.where(STACK + STARTED_BY) == "/opt/app/flows/analyze.py:31 in summary"
-    assert endings.where(asleep + STARTED_BY) == ""
-    assert endings.where(asleep + STARTED_BY + AWAITED) == "/opt/app/flows/analyze.py:40 in fetch"
+    assert failure_text.where(STACK + STARTED_BY) == "/opt/app/flows/analyze.py:31 in summary"
+    assert failure_text.where(asleep + STARTED_BY) == ""
+    assert (
+        failure_text.where(asleep + STARTED_BY + AWAITED) == "/opt/app/flows/analyze.py:40 in fetch"
+    )
 
 
 def test_the_place_in_a_flow_that_is_installed_is_its_handler():
@@ -42,16 +44,16 @@ def test_the_place_in_a_flow_that_is_installed_is_its_handler():
     stack = STACK.replace("/opt/app/flows/analyze.py", flow)
     awaited = AWAITED.replace("/opt/app/flows/analyze.py", flow, 2).replace(flow, lib, 1)
 
-    assert endings.where(stack.replace("/usr/lib/python3.11/re/__init__.py", lib)) == (
+    assert failure_text.where(stack.replace("/usr/lib/python3.11/re/__init__.py", lib)) == (
         f"{flow}:31 in summary"
     )
-    assert endings.where(
+    assert failure_text.where(
         stack.replace(flow, "/usr/lib/python3.11/asyncio/runners.py") + awaited
     ) == (f"{flow}:31 in summary")
 
 
 def test_e401_a_timeout_says_where_the_handler_was():
-    report = endings.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
+    report = failure_text.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
 
     assert report.outcome == "timed_out"
     text = "timed out after 5 s; it was at /opt/app/flows/analyze.py:31 in summary"
@@ -71,18 +73,18 @@ def test_e401_a_timeout_says_where_the_handler_was():
     ],
 )
 def test_e402_a_crash_says_how_and_how_much_memory(status, peak_kb, text):
-    report = endings.crashed(TASK, status, {"peak_kb": peak_kb}, "")
+    report = failure_text.crashed(TASK, status, {"peak_kb": peak_kb}, "")
 
     assert report.fields["error_message"] == f"the runner crashed: {text}"
 
 
 def test_e403_e404_garbage_and_too_much_are_told_apart():
-    assert endings.spoilt(TASK, "E404", "too large", 9, {}).outcome == "failed"
-    assert endings.spoilt(TASK, "E903", "noise", 9, {}).outcome == "crashed"
+    assert failure_text.spoilt(TASK, "E404", "too large", 9, {}).outcome == "failed"
+    assert failure_text.spoilt(TASK, "E903", "noise", 9, {}).outcome == "crashed"
 
 
 def test_texts_can_be_stored():
-    report = endings.crashed(TASK, 9, {}, "a\0b" * 20_000)
+    report = failure_text.crashed(TASK, 9, {}, "a\0b" * 20_000)
 
     assert "\0" not in report.fields["traceback"]
-    assert len(report.fields["traceback"]) == endings.LONGEST_TRACEBACK
+    assert len(report.fields["traceback"]) == failure_text.LONGEST_TRACEBACK

@@ -1,9 +1,9 @@
 """
 The house keeps its floors: who may import whom, read from the imports themselves.
 
-    cli, client, testing  →  processes  →  db, host  →  core  →  errors, shipped
+    cli, client, testing  →  processes, embedded  →  db, host  →  core  →  errors, resources
 
-`db` and `host` do not know each other. `flow`, what users write, stands on `core` alone.
+`db` and `host` do not know each other. `embedded` is a PostgreSQL of our own. `flow`, what users write, stands on `core` alone.
 `core` decides and touches nothing: no clock, no chance, no sockets, no files.
 """
 
@@ -28,15 +28,37 @@ MODULES = {
 
 BELOW: dict[str, set[str]] = {
     "errors": set(),
-    "shipped": set(),
+    "resources": set(),
     "core": {"errors"},
     "flow": {"core", "errors"},
-    "db": {"core", "errors", "shipped"},
-    "host": {"core", "errors", "shipped"},
-    "processes": {"flow", "db", "host", "core", "errors", "shipped"},
-    "client": {"flow", "processes", "db", "host", "core", "errors", "shipped"},
-    "testing": {"client", "flow", "processes", "db", "host", "core", "errors", "shipped"},
-    "cli": {"client", "testing", "flow", "processes", "db", "host", "core", "errors", "shipped"},
+    "db": {"core", "errors", "resources"},
+    "host": {"core", "errors", "resources"},
+    "embedded": {"host", "core", "errors", "resources"},
+    "processes": {"flow", "db", "host", "core", "errors", "resources"},
+    "client": {"flow", "processes", "db", "host", "core", "errors", "resources"},
+    "testing": {
+        "client",
+        "flow",
+        "processes",
+        "embedded",
+        "db",
+        "host",
+        "core",
+        "errors",
+        "resources",
+    },
+    "cli": {
+        "client",
+        "testing",
+        "flow",
+        "processes",
+        "embedded",
+        "db",
+        "host",
+        "core",
+        "errors",
+        "resources",
+    },
     "": {"flow", "client"},  # the package itself, which applications import from
     "examples": {""},  # applications
     "__main__": {"cli"},

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from pgflowd import Flow, job
-from pgflowd.core.shape import differences, jsonb_text, option_differences
+from pgflowd.core.definition.shape import differences, jsonb_text, option_differences
 
 NO_PATTERN = {"defined": False}
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.core import following
-from pgflowd.core.following import Followed, asked_for, asking, line_in
+from pgflowd.core import output_stream
+from pgflowd.core.output_stream import Followed, asked_for, asking, line_in
 
 RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
 
@@ -50,7 +50,7 @@ def test_when_nobody_asks_any_more_nothing_is_looked_at():
 
 def test_of_too_many_runs_the_longest_unasked_for_is_forgotten():
     followed = Followed()
-    for number in range(following.MOST_RUNS):
+    for number in range(output_stream.MOST_RUNS):
         followed.follow(str(number), 0.0)
     followed.follow("0", 1.0)
     followed.follow(RUN, 1.0)
@@ -73,19 +73,19 @@ def test_equal_lines_become_different_payloads_in_their_order():
 
 def test_what_finds_no_room_is_counted_and_told_behind_the_rest():
     followed = Followed()
-    for number in range(following.MOST_KEPT + 3):
+    for number in range(output_stream.MOST_KEPT + 3):
         followed.keep(RUN, {**line(str(number)), "time": str(number)})
 
     taken = []
     while followed.is_waiting:
         some = followed.take()
-        assert len(some) <= following.MOST_SENT + 1
+        assert len(some) <= output_stream.MOST_SENT + 1
         taken += some
 
     told = [line_in(payload) for _, payload in taken]
-    assert [each["text"] for each in told[:-1]] == [str(n) for n in range(following.MOST_KEPT)]
+    assert [each["text"] for each in told[:-1]] == [str(n) for n in range(output_stream.MOST_KEPT)]
     assert told[-1]["dropped"] == 3 and "3 lines more" in told[-1]["text"]
-    assert told[-1]["time"] == str(following.MOST_KEPT + 2)  # the last one's
+    assert told[-1]["time"] == str(output_stream.MOST_KEPT + 2)  # the last one's
 
 
 @pytest.mark.parametrize("char", ["x", "ö", "語", "😀", '"', "\x01"])
@@ -95,7 +95,7 @@ def test_a_payload_is_never_longer_than_postgresql_takes(char):
 
     ((_, payload),) = followed.take()
 
-    assert len(payload.encode()) <= following.LARGEST
+    assert len(payload.encode()) <= output_stream.LARGEST
     text = json.loads(payload)["text"]
     assert text.endswith("…") and set(text[:-1]) == {char}
 

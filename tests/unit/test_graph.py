@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph import Graph, Node, as_json, draw, mermaid
-from pgflowd.core.layout import Cell, Net
+from pgflowd.core.graph.graph import Graph, Node, as_json, draw, mermaid
+from pgflowd.core.graph.layout import LayoutCell, Net
 
 WAYS = {  # from a sign, where a line may go on
     "─": "lr", "│": "ud", "┌": "dr", "┐": "dl", "└": "ur", "┘": "ul",
@@ -158,8 +158,8 @@ def arrivals(grid, boxes, start, heading) -> set[str]:
 
 
 def test_cells_are_told_apart_by_identity_so_that_large_flows_are_drawn_at_once():
-    assert Cell("a", []) != Cell("a", [])
-    assert Net(Cell("a", []), []) != Net(Cell("a", []), [])
+    assert LayoutCell("a", []) != LayoutCell("a", [])
+    assert Net(LayoutCell("a", []), []) != Net(LayoutCell("a", []), [])
 
 
 @settings(max_examples=300, deadline=None)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.jsonvalue import decode, encode
+from pgflowd.core.json.values import decode, encode
 from pgflowd.errors import OutputError
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -10,17 +10,17 @@ from hypothesis import strategies as some
 
 from pgflowd.core.messages import (
     KINDS,
-    Beat,
-    Dead,
+    ConnectionClosed,
     Drain,
     Failed,
     Follow,
     Found,
-    Garbage,
+    Heartbeat,
     Leaving,
     QuickStop,
     Ready,
     Released,
+    UnreadableMessage,
     Waiting,
     Wake,
     decode,
@@ -32,7 +32,7 @@ ALL = [
     Ready(),
     Waiting("database"),
     Waiting(None),
-    Beat({"running": 3, "tasks": {"a": {"completed": 1}}}),
+    Heartbeat({"running": 3, "tasks": {"a": {"completed": 1}}}),
     Wake("alpha"),
     Wake(),
     Follow("7f3a"),
@@ -43,7 +43,7 @@ ALL = [
     Drain(1.5),
     Drain(None),
     QuickStop(),
-    Dead("7f3a"),
+    ConnectionClosed("7f3a"),
 ]
 
 
@@ -71,13 +71,13 @@ def test_every_kind_is_tried_here():
         b'{"say": "Failed"}',
         b'{"say": "Drain", "within_s": "soon"}',
         b'{"say": "Drain", "within_s": true}',
-        b'{"say": "Beat", "numbers": []}',
+        b'{"say": "Heartbeat", "numbers": []}',
         b"\x80\x04\x95",  # a pickle
         b"[" * 10_000,
     ],
 )
 def test_rule_47_what_is_no_message_is_garbage(data):
-    assert isinstance(decode(data), Garbage)
+    assert isinstance(decode(data), UnreadableMessage)
 
 
 @given(some.binary(max_size=200))

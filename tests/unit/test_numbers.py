@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from test_dispatch import Play
 
-from pgflowd.core import happenings as on
-from pgflowd.core.mind import Phase, Report
-from pgflowd.core.numbers import LastMinute
+from pgflowd.core.metrics.counters import LastMinute
+from pgflowd.core.worker import events
+from pgflowd.core.worker.state import RunnerPhase, TaskReport
 from pgflowd.db.workers import Standing
-from pgflowd.processes.worker_numbers import Numbers
+from pgflowd.processes.worker.metrics import WorkerMetrics
 
 
 def test_the_last_minute_is_counted_however_much_happens_in_it():
@@ -29,14 +29,14 @@ def test_after_a_quiet_minute_nothing_is_left():
 
 
 def test_an_outcome_that_comes_after_the_timeout_is_not_counted_as_completed():
-    play, numbers = Play(), Numbers()
+    play, numbers = Play(), WorkerMetrics()
     play.busy(1, timeout_s=60.0)
-    (runner,) = play.mind.runners.values()
-    play.tell(on.Tick(), after_s=60.0)
-    play.tell(on.Silent(runner.id, 1))
-    assert play.phases() == [Phase.TERMED]
+    (runner,) = play.state.runners.values()
+    play.tell(events.Tick(), after_s=60.0)
+    play.tell(events.NoResultYet(runner.id, 1))
+    assert play.phases() == [RunnerPhase.TERMED]
 
-    numbers.saw([on.Done(runner.id, Report(runner.task, "completed", b"1"))], play.mind)
+    numbers.saw([events.Done(runner.id, TaskReport(runner.task, "completed", b"1"))], play.state)
 
-    said = numbers.now(play.mind, Standing("ok"), zygote=1)
+    said = numbers.now(play.state, Standing("ok"), zygote=1)
     assert (said["completed_1m"], said["task_seconds"], said["p50_s"]) == (0, {}, None)

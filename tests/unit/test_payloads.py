@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from test_dispatch import Play, task
 
-from pgflowd.core import happenings as on
-from pgflowd.core.payloads import of_input, shown
+from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.payloads import of_input, shown
 
 
 def test_the_input_is_what_the_handler_gets():
@@ -28,10 +28,10 @@ def test_what_is_large_or_no_json_is_told_by_its_size(body: bytes):
 def test_payloads_are_in_the_records_of_tasks_if_they_are_wanted(wanted: bool):
     play = Play(tells_all=True, payloads=wanted)
     play.busy(1)
-    started = play.did(on.Say)[-1]
+    started = play.did(actions.WriteLog)[-1]
     play.done(1)
-    play.tell(on.Turned((on.Answer("completed"),), ()))
-    completed = next(each for each in play.did(on.Say) if each.event == "task.completed")
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
+    completed = next(each for each in play.did(actions.WriteLog) if each.event == "task.completed")
 
     assert ("input" in started.fields, "input" in completed.fields) == (wanted, wanted)
     assert completed.fields.get("output") == (1 if wanted else None)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pgflowd.core.records import LONGEST, Record, as_journal, as_json, as_text, cleaned
+from pgflowd.core.logrecord import LONGEST, LogRecord, as_journal, as_json, as_text, cleaned
 
 
 def record(**fields):
-    return Record("task.failed", "info", 1_768_455_000.125, fields)
+    return LogRecord("task.failed", "info", 1_768_455_000.125, fields)
 
 
 def test_a_record_as_text():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings.refs import Ref
 
 CANARY = "c4n4ry"
 

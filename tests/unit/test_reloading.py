@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from trees import CANNOT, CRASH, ended, ready, running, told, worker
 
-from pgflowd.core.actions import Discover, End, Forget, GaveUp, Reloaded
-from pgflowd.core.lifecycle import Phase, State
-from pgflowd.core.reloading import (
-    Broken,
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.actions import Discover, End, Forget, GaveUp, Reloaded
+from pgflowd.core.supervision.decide import on_exit, on_stop
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.reload import (
+    BrokenEntry,
     needs_restart,
     on_discovered,
     on_reload,
     on_reload_refused,
     with_policy,
 )
-from pgflowd.core.settings import Settings
-from pgflowd.core.settings_refs import Ref
-from pgflowd.core.supervision import on_exit, on_stop
-from pgflowd.core.tree import Policy, Spec
+from pgflowd.core.supervision.tree import ChildSpec, Policy
 
 
 def reloaded(tree, *wanted, broken=(), now=1.0):
@@ -72,19 +72,21 @@ def test_rule_43_a_parked_worker_is_tried_again_with_a_full_budget():
 
 
 def test_rule_43_a_broken_entry_keeps_its_running_worker():
-    tree, actions = reloaded(running("a", "b"), worker("b"), broken=[Broken("flows.a", "E210", "")])
+    tree, actions = reloaded(
+        running("a", "b"), worker("b"), broken=[BrokenEntry("flows.a", "E210", "")]
+    )
 
     assert told(actions) == []
     assert answer(actions) == Reloaded(kept=("b",), broken=("flows.a",))
-    assert tree.child("worker a").state is State.UP
+    assert tree.child("worker a").state is ChildState.UP
 
 
 def test_rule_43_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended():
     tree, actions = reloaded(
-        running("a"), worker("a"), broken=[Broken("shop", "E210", "no pandas")]
+        running("a"), worker("a"), broken=[BrokenEntry("shop", "E210", "no pandas")]
     )
     parked = tree.child("worker shop")
-    assert (parked.state, parked.error) == (State.PARKED, ("E210", "no pandas"))
+    assert (parked.state, parked.error) == (ChildState.PARKED, ("E210", "no pandas"))
 
     tree, actions = reloaded(tree, worker("a"), worker("order", entry="shop"))
 
@@ -97,7 +99,7 @@ def test_rule_43_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
     tree, actions = ended(tree, "worker a")
 
     assert told(actions) == []
-    assert tree.child("worker a").state is State.DISABLED
+    assert tree.child("worker a").state is ChildState.DISABLED
 
 
 def test_rule_43_an_error_in_the_file_changes_nothing():
@@ -148,17 +150,19 @@ def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
     tree, actions = ready(tree, "listener", now=1.0)
 
     assert told(actions) == ["start worker a", "start worker c"]
-    assert tree.phase is Phase.STARTING
+    assert tree.phase is DaemonPhase.STARTING
 
 
 def test_rule_43_a_listener_with_other_settings_is_replaced_alone():
-    tree, first = reloaded(running("a"), Spec("listener", "listener", fingerprint="2"), worker("a"))
+    tree, first = reloaded(
+        running("a"), ChildSpec("listener", "listener", fingerprint="2"), worker("a")
+    )
     tree, second = ended(tree, "listener", now=1.0)
 
     assert told(first) == ["stop listener"]
     assert told(second) == ["start listener"]
     assert tree.budget.count(1.0) == 0
-    assert tree.child("worker a").state is State.UP
+    assert tree.child("worker a").state is ChildState.UP
 
 
 def test_rule_43_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():

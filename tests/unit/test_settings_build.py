@@ -9,20 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.settings import SECTIONS, Origin, Settings
-from pgflowd.core.settings_build import build
-from pgflowd.core.settings_checks import (
-    missing_flows,
-    socket_too_long,
-    unserved,
-)
-from pgflowd.core.settings_keys import keys_of
-from pgflowd.core.settings_refs import Ref
-from pgflowd.core.settings_show import rows
-from pgflowd.core.settings_sources import from_document, from_environ, from_flags, variable
-from pgflowd.core.settings_toml import lines_of
-from pgflowd.core.settings_values import Given as GivenValue
-from pgflowd.core.settings_values import NotFoundError, parse
+from pgflowd.core.settings.keys import keys_of
+from pgflowd.core.settings.load import build
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.rules import missing_flows, socket_too_long, unserved
+from pgflowd.core.settings.sections import SECTIONS, Origin, Settings
+from pgflowd.core.settings.show import rows
+from pgflowd.core.settings.sources import from_document, from_environ, from_flags, variable
+from pgflowd.core.settings.toml_lines import lines_of
+from pgflowd.core.settings.values import GivenValue, NotFoundError, parse
 from pgflowd.errors import Problem
 
 ELSEWHERE = {"env:NAME": "from-env", "file:/etc/x/name.txt": "from_file", "env:BAD": "not a name!"}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pgflowd import examples
-from pgflowd.core.settings import SECTIONS, Settings
-from pgflowd.core.settings_keys import keys_of
-from pgflowd.core.settings_show import json_schema, rows, toml_key, toml_value, variables
+from pgflowd.core.settings.keys import keys_of
+from pgflowd.core.settings.sections import SECTIONS, Settings
+from pgflowd.core.settings.show import json_schema, rows, toml_key, toml_value, variables
 from pgflowd.host.config import load
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 EXAMPLE = shipped("config") / "pgflowd.toml"
 KEYS = [(section, key) for section, kind in SECTIONS.items() for key in keys_of(kind)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.core.settings import Settings
-from pgflowd.core.settings_build import MOST_HINTS
-from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings.load import MOST_HINTS
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import Settings
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.host.config import control_path, load, runtime_directory
 from pgflowd.host.config_refs import read

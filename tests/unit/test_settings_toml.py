@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.settings_toml import lines_of
+from pgflowd.core.settings.toml_lines import lines_of
 
 EVERYTHING = '''\
 # a comment with [brackets] and = signs

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from trees import CANNOT, CRASH, before, ended, ready, running, starting
 
-from pgflowd.core.messages import LARGEST, Beat, encode
-from pgflowd.core.numbers import BUCKETS_S, added, counters_of, merged, observe, portions
-from pgflowd.core.openmetrics import exposition
-from pgflowd.core.reloading import Broken, on_discovered
-from pgflowd.core.status import Fact, Facts, document, state_of
-from pgflowd.core.supervision import on_exit, on_stop
-from pgflowd.core.tree import Tree
-from pgflowd.core.waiting import on_waiting
+from pgflowd.core.documents import Fact, Facts, document, state_of
+from pgflowd.core.messages import LARGEST, Heartbeat, encode
+from pgflowd.core.metrics.counters import BUCKETS_S, added, counters_of, merged, observe, portions
+from pgflowd.core.metrics.openmetrics import exposition
+from pgflowd.core.supervision.decide import on_exit, on_stop
+from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
+from pgflowd.core.supervision.tree import Tree
+from pgflowd.core.supervision.waiting import on_waiting
 
 
 def facts(**children: Fact) -> Facts:
@@ -24,7 +24,7 @@ def facts(**children: Fact) -> Facts:
 
 
 def broken_beside(tree: Tree) -> Tree:
-    return on_discovered(tree, [], [Broken("shop.report", "E210", "no pandas")], 0)[0]
+    return on_discovered(tree, [], [BrokenEntry("shop.report", "E210", "no pandas")], 0)[0]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_numbers_of_very_many_steps_are_cut_into_portions_and_put_together_again
 
     assert known == numbers
     assert parts[0] == {"running": 3, "stalled": 1}
-    assert all(len(encode(Beat(part))) <= LARGEST for part in parts)
+    assert all(len(encode(Heartbeat(part))) <= LARGEST for part in parts)
 
 
 def test_metrics_are_openmetrics_text():

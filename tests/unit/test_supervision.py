@@ -17,15 +17,24 @@ from trees import (
     worker,
 )
 
-from pgflowd.core.actions import Announce, Ask, End, GaveUp, Kill, Parked, Restarting, Start
-from pgflowd.core.lifecycle import MOVES, Phase, State, move
 from pgflowd.core.messages import Drain, Failed, Leaving
-from pgflowd.core.patience import next_due
-from pgflowd.core.reloading import Broken, on_discovered
-from pgflowd.core.supervision import on_exit, on_heard, on_stop, on_tick
-from pgflowd.core.tree import Policy, Spec, new_tree
-from pgflowd.core.verdicts import Kind, judge
-from pgflowd.core.waiting import on_waiting
+from pgflowd.core.supervision.actions import (
+    Announce,
+    End,
+    GaveUp,
+    KillChild,
+    Parked,
+    Restarting,
+    SendToChild,
+    StartChild,
+)
+from pgflowd.core.supervision.decide import on_exit, on_heard, on_stop, on_tick
+from pgflowd.core.supervision.exits import ExitKind, classify_exit
+from pgflowd.core.supervision.lifecycle import MOVES, ChildState, DaemonPhase, move
+from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
+from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.tree import ChildSpec, Policy, new_tree
+from pgflowd.core.supervision.waiting import on_waiting
 from pgflowd.errors import Bug
 
 # Start
@@ -50,7 +59,7 @@ def test_rule_1_a_negative_grace_and_an_unknown_strategy_are_refused():
     with pytest.raises(ValueError, match="no strategy"):
         Policy(strategy="one_for_all")
     with pytest.raises(ValueError, match="no kind"):
-        Spec("x", "web")
+        ChildSpec("x", "web")
 
 
 def test_rule_4_each_child_starts_after_the_one_before_is_ready_and_the_group_together():
@@ -79,7 +88,7 @@ def test_rule_5_a_child_that_is_not_ready_in_time_is_killed_once():
     tree, actions = on_tick(tree, 60.0)
     tree, again = on_tick(tree, 61.0)
 
-    assert actions == [Kill("listener", "was not ready within 60 s")]
+    assert actions == [KillChild("listener", "was not ready within 60 s")]
     assert again == []
 
 
@@ -92,7 +101,7 @@ def test_rule_5_waiting_for_the_database_stops_the_clock():
     tree, late = on_tick(tree, 160.0)
 
     assert early == []
-    assert kinds(late) == ["Kill"]
+    assert kinds(late) == ["KillChild"]
 
 
 def test_rule_5_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
@@ -170,7 +179,7 @@ def test_rule_7_a_first_start_that_ends_with_every_worker_parked_is_final(last, 
 
 
 def test_rule_7_nothing_is_started_when_no_entry_can_be_served():
-    _, actions = on_discovered(before(), [], [Broken("shop", "E210", "no pandas")], 0)
+    _, actions = on_discovered(before(), [], [BrokenEntry("shop", "E210", "no pandas")], 0)
 
     assert told(actions) == []
     assert actions[-1] == End(78)
@@ -180,30 +189,30 @@ def test_rule_7_nothing_is_started_when_no_entry_can_be_served():
 
 
 def test_rule_9_an_exit_with_0_that_nobody_asked_for_is_a_crash():
-    assert judge(0, None).kind is Kind.CRASH
+    assert classify_exit(0, None).kind is ExitKind.CRASH
 
 
 @pytest.mark.parametrize(
     ("status", "said", "kind"),
     [
-        (10, Leaving("deprecated"), Kind.REPLACE),
-        (10, None, Kind.CRASH),
-        (78, Failed("E306", "x"), Kind.CANNOT),
-        (78, None, Kind.CRASH),
-        (78, Leaving("x"), Kind.CRASH),
-        (70, Failed("E901", "x"), Kind.CRASH),
-        (-9, None, Kind.CRASH),
-        (1, None, Kind.CRASH),
+        (10, Leaving("deprecated"), ExitKind.REPLACE),
+        (10, None, ExitKind.CRASH),
+        (78, Failed("E306", "x"), ExitKind.CANNOT),
+        (78, None, ExitKind.CRASH),
+        (78, Leaving("x"), ExitKind.CRASH),
+        (70, Failed("E901", "x"), ExitKind.CRASH),
+        (-9, None, ExitKind.CRASH),
+        (1, None, ExitKind.CRASH),
     ],
 )
 def test_rule_9_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
-    assert judge(status, said).kind is kind
+    assert classify_exit(status, said).kind is kind
 
 
 def test_a_crash_is_told_in_words():
-    assert judge(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
-    assert judge(3, None).reason == "exit code 3"
-    assert judge(-9, None, killed="said nothing for 60 s").reason == "said nothing for 60 s"
+    assert classify_exit(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
+    assert classify_exit(3, None).reason == "exit code 3"
+    assert classify_exit(-9, None, killed="said nothing for 60 s").reason == "said nothing for 60 s"
 
 
 def test_rule_10_the_exit_of_an_unknown_child_is_ignored():
@@ -234,7 +243,7 @@ def test_rule_14_sweeper_and_worker_restart_alone(id):
     tree, actions = on_exit(running("a", "b"), id, CRASH, 1.0)
 
     assert told(actions) == [f"start {id}"]
-    assert sum(child.state is State.UP for child in tree.children) == 3
+    assert sum(child.state is ChildState.UP for child in tree.children) == 3
 
 
 def test_rule_15_a_stop_for_a_restart_is_quick_and_limited():
@@ -245,7 +254,7 @@ def test_rule_15_a_stop_for_a_restart_is_quick_and_limited():
     tree, late = on_tick(tree, 7.0)
 
     assert early == []
-    assert late == [Kill("worker a", "did not end when asked")]
+    assert late == [KillChild("worker a", "did not end when asked")]
 
 
 def test_rule_16_a_restart_of_many_counts_once_for_the_root_and_never_for_a_worker():
@@ -299,8 +308,8 @@ def test_rule_18_only_the_child_that_fails_to_come_back_is_tried_again():
     tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
 
     assert told(actions) == ["start sweeper"]
-    assert tree.child("listener").state is State.UP
-    assert tree.child("worker a").state is State.UP
+    assert tree.child("listener").state is ChildState.UP
+    assert tree.child("worker a").state is ChildState.UP
 
 
 def test_rule_19_parked_workers_stay_parked_through_a_restart_of_the_group():
@@ -311,7 +320,7 @@ def test_rule_19_parked_workers_stay_parked_through_a_restart_of_the_group():
     tree, actions = ready(tree, "listener")
 
     assert told(actions) == ["start worker a"]
-    assert tree.child("worker b").state is State.PARKED
+    assert tree.child("worker b").state is ChildState.PARKED
 
 
 # Budgets
@@ -332,14 +341,14 @@ def test_rule_20_the_21st_restart_of_the_root_within_the_period_gives_up():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 21, 0.1)
 
     assert sum(isinstance(action, Restarting) for action in actions) == 20
-    assert tree.phase is Phase.STOPPING
+    assert tree.phase is DaemonPhase.STOPPING
 
 
 def test_rule_21_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 60, 3.1)
 
     assert sum(isinstance(action, Restarting) for action in actions) == 60
-    assert tree.phase is Phase.RUNNING
+    assert tree.phase is DaemonPhase.RUNNING
 
 
 def test_rule_22_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
@@ -360,7 +369,7 @@ def test_rule_22_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_th
     tree, _ = ready(tree, "sweeper")
     tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
     assert told(actions) == []
-    assert tree.child("sweeper").state is State.RESTARTING
+    assert tree.child("sweeper").state is ChildState.RESTARTING
     assert next_due(tree) == pytest.approx(0.1)
 
     tree, actions = on_stop(tree, 0.05, drain=True, within_s=60)
@@ -374,7 +383,7 @@ def test_rule_23_the_sixth_crash_parks_a_worker_with_its_last_exits():
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
 
     child = tree.child("worker a")
-    assert child.state is State.PARKED
+    assert child.state is ChildState.PARKED
     assert len(child.exits) == 6
     assert actions[-1] == Parked("worker a", "E412", "killed by SIGKILL")
 
@@ -398,13 +407,13 @@ def test_rule_24_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
 
     assert actions == [Parked("worker a", "E306", "no step 'refund'")]
     assert tree.child("worker a").due is None
-    assert tree.child("worker b").state is State.UP
+    assert tree.child("worker b").state is ChildState.UP
 
 
 def test_rule_25_a_worker_that_asks_to_be_replaced_costs_nothing():
     tree, actions = on_exit(running("a"), "worker a", REPLACE, 0.0)
 
-    assert actions == [Start("worker a")]
+    assert actions == [StartChild("worker a")]
     assert tree.child("worker a").budget.count(0) == 0
 
 
@@ -429,7 +438,7 @@ def test_rule_26_with_no_worker_left_and_one_parked_for_crashing_the_daemon_give
 def test_rule_26_with_all_parked_for_their_definition_it_stays():
     tree, _ = on_exit(running("a"), "worker a", CANNOT, 0.0)
 
-    assert tree.phase is Phase.RUNNING
+    assert tree.phase is DaemonPhase.RUNNING
 
 
 def test_rule_27_giving_up_stops_the_others_in_reverse_and_exits_1():
@@ -464,7 +473,7 @@ def test_rule_29_a_drain_is_limited_by_drain_timeout_and_kill_grace():
     tree, _ = ended(tree, "sweeper")
 
     assert on_tick(tree, 66.9)[1] == []
-    assert kinds(on_tick(tree, 67.0)[1]) == ["Kill"]
+    assert kinds(on_tick(tree, 67.0)[1]) == ["KillChild"]
 
 
 def test_rule_30_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
@@ -484,7 +493,7 @@ def test_rule_32_a_quick_stop_overtakes_a_drain():
     tree, actions = on_stop(tree, 1.0, drain=False)
 
     assert told(actions) == ["stop worker a"]
-    assert kinds(on_tick(tree, 8.0)[1]) == ["Kill"]
+    assert kinds(on_tick(tree, 8.0)[1]) == ["KillChild"]
 
 
 def test_rule_32_a_drain_does_not_slow_down_a_quick_stop():
@@ -500,7 +509,7 @@ def test_rule_32_a_drain_by_command_has_no_limit_until_a_signal_gives_it_one():
 
     tree, actions = on_stop(tree, 6000.0, drain=True, within_s=60)
 
-    assert actions == [Ask("worker a", Drain(60))]
+    assert actions == [SendToChild("worker a", Drain(60))]
 
 
 def test_rule_2_a_stop_during_the_start_starts_nothing_more():
@@ -523,7 +532,7 @@ def test_rule_42_a_silent_child_is_killed():
 
     tree, actions = on_tick(tree, 60.0)
 
-    assert actions == [Kill("worker a", "said nothing for 60 s")]
+    assert actions == [KillChild("worker a", "said nothing for 60 s")]
 
 
 # The table of moves
@@ -531,8 +540,8 @@ def test_rule_42_a_silent_child_is_killed():
 
 def test_a_move_that_the_table_lacks_is_refused():
     with pytest.raises(Bug, match="E902"):
-        move(State.IDLE, State.UP)
+        move(ChildState.IDLE, ChildState.UP)
 
 
 def test_every_state_has_its_moves():
-    assert set(MOVES) == set(State)
+    assert set(MOVES) == set(ChildState)

@@ -12,14 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from trees import CANNOT, CRASH, REPLACE, before, worker
 
-from pgflowd.core.actions import Announce, Ask, Discover, End, Forget, Kill, Start
-from pgflowd.core.lifecycle import Phase, State
 from pgflowd.core.messages import Drain
-from pgflowd.core.patience import next_due
-from pgflowd.core.reloading import Broken, on_discovered, on_reload, on_reload_refused
-from pgflowd.core.supervision import on_exit, on_heard, on_ready, on_stop, on_tick
-from pgflowd.core.tree import POSITIONS, Spec
-from pgflowd.core.waiting import on_waiting
+from pgflowd.core.supervision.actions import (
+    Announce,
+    Discover,
+    End,
+    Forget,
+    KillChild,
+    SendToChild,
+    StartChild,
+)
+from pgflowd.core.supervision.decide import on_exit, on_heard, on_ready, on_stop, on_tick
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
+from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.tree import POSITIONS, ChildSpec
+from pgflowd.core.supervision.waiting import on_waiting
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]
@@ -67,18 +75,18 @@ class World:
             getattr(self, f"do_{type(action).__name__.lower()}", lambda action: None)(action)
         self.check()
 
-    def do_start(self, action: Start):
+    def do_startchild(self, action: StartChild):
         assert action.id not in self.alive, "two processes of one child"
         assert not self.stopping, "started during the stop"
         position = self.position(action.id)
         assert not [id for id in self.asked() if self.position(id) > position] or (
-            self.tree.phase is not Phase.WINDING
+            self.tree.phase is not DaemonPhase.WINDING
         ), "started while others go down"
         if position > 0 and not self.has_reloaded:
             assert self.alive.get("listener") == "up", "started before the listener was up"
         self.alive[action.id] = "starting"
 
-    def do_ask(self, action: Ask):
+    def do_sendtochild(self, action: SendToChild):
         assert action.id in self.alive, "asked a dead child"
         if not self.has_reloaded:
             above = [id for id in self.alive if self.position(id) > self.position(action.id)]
@@ -86,7 +94,7 @@ class World:
         assert isinstance(action.how, Drain) <= action.id.startswith("worker")
         self.alive[action.id] = "asked"
 
-    def do_kill(self, action: Kill):
+    def do_killchild(self, action: KillChild):
         assert action.id in self.alive
         self.killed.append(action.id)
 
@@ -159,10 +167,10 @@ class World:
             self.discovering = False
             specs = [worker(slug, fingerprint=f, enabled=on) for slug, f, on in flows]
             mark = "".join(f for _, f, _ in flows)
-            if self.tree.phase is not Phase.DISCOVERING:
+            if self.tree.phase is not DaemonPhase.DISCOVERING:
                 self.has_reloaded = True  # what it replaces goes and comes out of order
-                specs += [Spec(id, id, fingerprint=mark) for id in ("listener", "sweeper")]
-            broken = [Broken("shop", "E210", "")] if len(flows) % 2 else []
+                specs += [ChildSpec(id, id, fingerprint=mark) for id in ("listener", "sweeper")]
+            broken = [BrokenEntry("shop", "E210", "")] if len(flows) % 2 else []
             self.happen(on_discovered(self.tree, specs, broken, self.now))
 
     def handle(self, what, how):
@@ -225,9 +233,9 @@ def test_no_sequence_of_events_breaks_the_rules_and_all_end_up_or_ended(policy, 
     world.calm_down()
 
     if world.end is None:
-        assert world.tree.phase is Phase.RUNNING
+        assert world.tree.phase is DaemonPhase.RUNNING
         for each in world.tree.children:
-            assert each.state in {State.UP, State.PARKED, State.DISABLED}, each
+            assert each.state in {ChildState.UP, ChildState.PARKED, ChildState.DISABLED}, each
         assert world.alive.keys() >= {"listener", "sweeper"}
     else:
         assert not world.alive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pgflowd.core.settings import Settings
+from pgflowd.core.settings.sections import Settings
 from pgflowd.processes.listener import MOST_WAKES, Throttle
 
 SETTINGS = replace(Settings(), worker=replace(Settings().worker, notify_throttle_s=0.25))

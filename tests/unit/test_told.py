@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.told import fault_of, fields_of, left_of
+from pgflowd.core.worker.runner_result import fault_of, fields_of, left_of
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

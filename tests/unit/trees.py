@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflowd.core.actions import Action, Ask, Start
 from pgflowd.core.messages import Drain
-from pgflowd.core.reloading import on_discovered, worker_id
-from pgflowd.core.supervision import on_exit, on_ready
-from pgflowd.core.tree import Policy, Spec, Tree, new_tree
-from pgflowd.core.verdicts import Exit, Kind
+from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
+from pgflowd.core.supervision.decide import on_exit, on_ready
+from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.reload import on_discovered, worker_id
+from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
 
-CRASH = Exit(Kind.CRASH, "killed by SIGKILL")
-ASKED = Exit(Kind.CRASH, "exit code 0")
-REPLACE = Exit(Kind.REPLACE, "deprecated")
-CANNOT = Exit(Kind.CANNOT, "no step 'refund'", "E306")
+CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
+ASKED = ChildExit(ExitKind.CRASH, "exit code 0")
+REPLACE = ChildExit(ExitKind.REPLACE, "deprecated")
+CANNOT = ChildExit(ExitKind.CANNOT, "no step 'refund'", "E306")
 
 
-def worker(slug: str, **changes: Any) -> Spec:
+def worker(slug: str, **changes: Any) -> ChildSpec:
     values = {"name": slug, "entry": f"flows.{slug}", "fingerprint": "1", **changes}
-    return Spec(worker_id(slug), "worker", **values)
+    return ChildSpec(worker_id(slug), "worker", **values)
 
 
 def before(**policy: Any) -> Tree:
     """A tree that waits for its discovery."""
-    roots = [Spec("listener", "listener"), Spec("sweeper", "sweeper")]
+    roots = [ChildSpec("listener", "listener"), ChildSpec("sweeper", "sweeper")]
     return new_tree(Policy(**policy), roots)
 
 
@@ -50,7 +50,9 @@ def ready(tree: Tree, *ids: str, now: float = 0.0) -> tuple[Tree, list[Action]]:
     return tree, done
 
 
-def ended(tree: Tree, *ids: str, now: float = 0.0, exit: Exit = ASKED) -> tuple[Tree, list[Action]]:
+def ended(
+    tree: Tree, *ids: str, now: float = 0.0, exit: ChildExit = ASKED
+) -> tuple[Tree, list[Action]]:
     done: list[Action] = []
     for id in ids:
         tree, actions = on_exit(tree, id, exit, now)
@@ -68,8 +70,8 @@ def kinds(actions: list[Action]) -> list[str]:
 
 
 def _text(action: Action) -> str | None:
-    if isinstance(action, Start):
+    if isinstance(action, StartChild):
         return f"start {action.id}"
-    if isinstance(action, Ask):
+    if isinstance(action, SendToChild):
         return f"{'drain' if isinstance(action.how, Drain) else 'stop'} {action.id}"
     return None

@@ -23,9 +23,9 @@ from invariants import broken
 from running_worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
-from pgflowd.core.served import Served
-from pgflowd.core.settings import Daemon, Logging, Settings
-from pgflowd.core.settings_refs import Ref
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import DaemonSettings, LoggingSettings, Settings
+from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
 
@@ -57,12 +57,12 @@ def start_worker(
         log = tmp_path / f"{name}.log"
         chosen = replace(
             settings,
-            pgflowd=Daemon(python_path=(str(tmp_path),), definitions=definitions),
+            pgflowd=DaemonSettings(python_path=(str(tmp_path),), definitions=definitions),
             database=replace(settings.database, url=Ref(dsn or database.dsn)),
             worker=replace(settings.worker, **worker_keys),
-            logging=Logging(level="debug", format="json"),
+            logging=LoggingSettings(level="debug", format="json"),
         )
-        served = Served(flow, name, name)
+        served = ServedFlow(flow, name, name)
         child = fork_worker(chosen, served, log, before)
         running = RunningWorker(child, database, log, flow)
         started.append(running)

@@ -24,27 +24,33 @@ import psycopg
 from psycopg import conninfo
 
 from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
-from pgflowd.core.served import Served
-from pgflowd.core.settings import Database, Recovery, Settings, Supervisor, Worker
+from pgflowd.core.settings.sections import (
+    DatabaseSettings,
+    RecoverySettings,
+    Settings,
+    SupervisorSettings,
+    WorkerSettings,
+)
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
 from pgflowd.host.proc import in_session, look
 from pgflowd.host.sessions import kill_session
-from pgflowd.host.spawn import Child, fork
-from pgflowd.processes import worker
+from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
 
 PROFILE_T = Settings(
-    database=Database(
+    database=DatabaseSettings(
         reconnect_min_s=0.1,
         reconnect_max_s=1.0,
         connect_timeout_s=1.0,
         statement_timeout_s=6.0,
         tcp_user_timeout_s=5.0,
     ),
-    worker=Worker(heartbeat_interval_s=0.5, kill_grace_s=0.5, runner_idle_s=2.0),
-    supervisor=Supervisor(drain_timeout_s=3.0),
-    recovery=Recovery(lease_s=2.0, recovery_interval_s=0.5, stale_threshold_s=2.0),
+    worker=WorkerSettings(heartbeat_interval_s=0.5, kill_grace_s=0.5, runner_idle_s=2.0),
+    supervisor=SupervisorSettings(drain_timeout_s=3.0),
+    recovery=RecoverySettings(lease_s=2.0, recovery_interval_s=0.5, stale_threshold_s=2.0),
 )
 
 
@@ -54,7 +60,7 @@ NOTHING: dict[str, Any] = {}  # the input of a run that is given none
 class RunningWorker:
     """A worker process, and the database it works for."""
 
-    def __init__(self, child: Child, database: ScratchDatabase, log: Path, flow: str) -> None:
+    def __init__(self, child: ForkedChild, database: ScratchDatabase, log: Path, flow: str) -> None:
         self.child, self.flow = child, flow
         self._database, self._log = database, log
         self.conn = database.connect()
@@ -190,8 +196,8 @@ def is_gone(pid: int) -> bool:
 
 
 def fork_worker(
-    settings: Settings, served: Served, log_file: Path, before: Callable[[], None]
-) -> Child:
+    settings: Settings, served: ServedFlow, log_file: Path, before: Callable[[], None]
+) -> ForkedChild:
     """Fork a worker whose stderr, and so whose log, is a file; `before` runs in it, first."""
 
     def main(channel: Any) -> int:

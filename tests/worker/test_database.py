@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from running_worker import start_run
 
-from pgflowd.core.messages import Beat, Failed, QuickStop, Ready, Waiting
+from pgflowd.core.messages import Failed, Heartbeat, QuickStop, Ready, Waiting
 from pgflowd.testing.until import until
 
 MODULE = """
@@ -452,8 +452,8 @@ def test_w311_without_a_trigger_and_with_verify_a_worker_polls(start_worker):
 
     assert worker.completed(run, 8)
     assert [record["code"] for record in worker.records("worker.warning")] == ["W311"]
-    until(lambda: worker.heard_of(Beat))
-    assert worker.heard_of(Beat).numbers["problems"][0]["code"] == "W311"
+    until(lambda: worker.heard_of(Heartbeat))
+    assert worker.heard_of(Heartbeat).numbers["problems"][0]["code"] == "W311"
 
 
 def test_polling_needs_no_wake(start_worker):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from running_worker import PROFILE_T, start_run
 
-from pgflowd.core.messages import Beat
-from pgflowd.core.settings import Supervisor
+from pgflowd.core.messages import Heartbeat
+from pgflowd.core.settings.sections import SupervisorSettings
 from pgflowd.testing.until import until
 
 FLOW = """
@@ -76,7 +76,7 @@ def test_p23_what_is_delayed_is_claimed_when_it_is_due(start_worker):
 
 
 def test_how_long_tasks_waited_for_their_claim_is_counted_by_step(start_worker):
-    often = replace(PROFILE_T, supervisor=Supervisor(hang_timeout_s=1.0))
+    often = replace(PROFILE_T, supervisor=SupervisorSettings(hang_timeout_s=1.0))
     worker = start_worker(FLOW, settings=often)
     worker.completed(worker.start_run())
 
@@ -90,5 +90,5 @@ def test_how_long_tasks_waited_for_their_claim_is_counted_by_step(start_worker):
 
 def waits(worker):
     """The newest histograms that the worker told."""
-    beats = [each.numbers for each in worker.hear() if isinstance(each, Beat)]
+    beats = [each.numbers for each in worker.hear() if isinstance(each, Heartbeat)]
     return next((n["task_wait_seconds"] for n in beats[::-1] if "task_wait_seconds" in n), {})

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
-from pgflowd.core.messages import Beat, Failed, Ready
+from pgflowd.core.messages import Failed, Heartbeat, Ready
 from pgflowd.db import schema
 from pgflowd.testing.until import until
 
@@ -153,7 +153,7 @@ def test_row_78_a_start_that_gets_one_connection_of_two_is_tried_again(
     conn = database.connect()
     conn.execute(f"alter role {role} connection limit 1")
     worker = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
-    until(lambda: len([each for each in worker.hear() if isinstance(each, Beat)]) >= 3, 10)
+    until(lambda: len([each for each in worker.hear() if isinstance(each, Heartbeat)]) >= 3, 10)
 
     conn.execute(f"alter role {role} connection limit -1")
 

@@ -11,7 +11,7 @@ daemon cannot work with, `sql` prints what `migrate` would run. Nothing here tou
     pgmq     the queues' SQL                      judge   states we cannot work with
 """
 
-from pgflowd.db.schema.judge import Status, refuse_newer, require, status
+from pgflowd.db.schema.compatibility import Status, refuse_newer, require, status
 from pgflowd.db.schema.migrate import Migrated, install, migrate, roles_sql, sql
 from pgflowd.db.schema.verify import verify
 

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 
 OWN = "own"
 SERVERS = range(15, 19)  # the major versions of PostgreSQL that our SQL is tested on

@@ -13,11 +13,11 @@ import psycopg
 
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
+from pgflowd.db.errors import NOT_THERE
+from pgflowd.db.schema.compatibility import refuse_to_migrate
 from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
-from pgflowd.db.schema.judge import refuse_to_migrate
-from pgflowd.db.schema.plan import Plan
-from pgflowd.db.schema.state import Connection, State, read_state
-from pgflowd.db.sqlstate import NOT_THERE
+from pgflowd.db.schema.plan import MigrationPlan
+from pgflowd.db.schema.state import Connection, DatabaseState, read_state
 from pgflowd.errors import DatabaseError, OutOfReach
 
 NOT_NOW = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
@@ -63,7 +63,7 @@ def sql(from_: int | None = None) -> str:
     if from_ is not None:
         _check_target(from_, lowest=0)
     start = from_ or None
-    plan = Plan(OWN, start, newest_version(), by_migrations=from_ is not None)
+    plan = MigrationPlan(OWN, start, newest_version(), by_migrations=from_ is not None)
     guard = read("install/guard.sql", **{"from": "null::int" if start is None else str(start)})
     files = [session_script(), guard, *plan.files]
     head = "-- Run this in one transaction: psql -1 -v ON_ERROR_STOP=1 -f THIS_FILE\n"
@@ -86,13 +86,15 @@ def roles_sql() -> str:
     return read("roles.sql", grants=grants).text
 
 
-def _plan(state: State, to: int | None) -> Plan:
+def _plan(state: DatabaseState, to: int | None) -> MigrationPlan:
     refuse_to_migrate(state)
     if to is not None:
         _check_target(to, lowest=state.version or 1)
     target = newest_version() if to is None else to
     by_migrations = state.version is not None or to is not None
-    return Plan(state.target_core, state.version, target, by_migrations, state.record.checksum)
+    return MigrationPlan(
+        state.target_core, state.version, target, by_migrations, state.record.checksum
+    )
 
 
 def _check_target(version: int, lowest: int) -> None:

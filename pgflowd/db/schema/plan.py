@@ -29,7 +29,7 @@ from pgflowd.db.schema.pgmq import pgmq_script
 
 
 @dataclass(frozen=True)
-class Plan:
+class MigrationPlan:
     """Where to start, where to end, and on which core; `files` are to be run in this order."""
 
     core: str

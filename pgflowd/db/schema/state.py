@@ -23,7 +23,7 @@ UNKNOWN_CORE = "unknown"
 
 
 @dataclass(frozen=True)
-class Record:
+class MigrationRecord:
     """What the last migrate wrote into `pgflowd.schema_history`."""
 
     version: int | None = None
@@ -36,13 +36,13 @@ class Record:
 
 
 @dataclass(frozen=True)
-class State:
+class DatabaseState:
     """A database as it is: the core found in it, and what was recorded."""
 
     core: str
     missing: str | None  # what an unknown core lacks
     has_strays: bool  # tables in schema pgflowd, and no history
-    record: Record
+    record: MigrationRecord
     server: str
     pgmq: str | None
 
@@ -62,16 +62,18 @@ class State:
         return OWN if self.core == NO_CORE else self.core
 
 
-def read_state(conn: Connection) -> State:
+def read_state(conn: Connection) -> DatabaseState:
     """Look at the database. Raises what psycopg raises when it may not look."""
     with conn.cursor(row_factory=dict_row) as cursor:
         core = _row(cursor.execute(read("install/core.sql").text.encode()))
         about = _row(cursor.execute(read("install/about.sql").text.encode()))
-        record = Record()
+        record = MigrationRecord()
         if about["has_history"]:
             row = _row(cursor.execute(read("install/state.sql").text.encode()))
-            record = Record(**{field.name: row[field.name] for field in fields(Record)})
-    return State(
+            record = MigrationRecord(
+                **{field.name: row[field.name] for field in fields(MigrationRecord)}
+            )
+    return DatabaseState(
         core=core["core"],
         missing=core["missing"],
         has_strays=about["has_strays"],

@@ -10,9 +10,9 @@ from __future__ import annotations
 from psycopg.rows import TupleRow, tuple_row
 
 from pgflowd.db.connection import translated
+from pgflowd.db.schema.compatibility import MIGRATE, require
 from pgflowd.db.schema.files import migrations, read
-from pgflowd.db.schema.judge import MIGRATE, require
-from pgflowd.db.schema.state import Connection, State
+from pgflowd.db.schema.state import Connection, DatabaseState
 from pgflowd.errors import Problem
 
 REPLACED_BY_MIGRATE = ("function", "view", "trigger")
@@ -35,7 +35,7 @@ def verify(conn: Connection) -> list[Problem]:
     return [*found, *_changed_migrations(applied)]
 
 
-def _problem(state: State, name: str, verb: str) -> Problem:
+def _problem(state: DatabaseState, name: str, verb: str) -> Problem:
     kind, _, rest = name.partition(" ")
     text = f"{name} {verb} the last migrate"
     if state.core != "own" and rest.startswith("pgflow."):

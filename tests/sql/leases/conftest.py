@@ -18,7 +18,7 @@ from psycopg import sql
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
-from pgflowd.shipped import shipped
+from pgflowd.resources import shipped
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -11,12 +11,12 @@ from collections.abc import Callable
 import pytest
 from lease_house import House
 
-from pgflowd.core.mind import Task
-from pgflowd.db.calls import all_together, all_together_async, run, run_async
+from pgflowd.core.worker.state import Task
 from pgflowd.db.connection import connect, connect_async
+from pgflowd.db.query import execute, execute_async, execute_together, execute_together_async
 from pgflowd.db.tasks import (
     MAX_REPORTS,
-    Report,
+    ReportRow,
     Swept,
     claim,
     heartbeat,
@@ -27,8 +27,8 @@ from pgflowd.db.tasks import (
 from pgflowd.errors import NotFound
 
 
-def done(task: Task, output: bytes = b"1") -> Report:
-    return Report(
+def done(task: Task, output: bytes = b"1") -> ReportRow:
+    return ReportRow(
         task.run_id, task.step, task.task_index, task.token, "completed", output, cpu_s=0.5
     )
 
@@ -38,7 +38,7 @@ def test_inputs_come_as_the_bytes_the_server_wrote(own: House) -> None:
     own.start(flow, {"umlaut": "ä", "quote": '"'})
     conn = connect(own.dsn)
 
-    (task,) = run(conn, claim(flow, own.worker(flow), 5))
+    (task,) = execute(conn, claim(flow, own.worker(flow), 5))
 
     assert task.flow_input == '{"quote": "\\"", "umlaut": "ä"}'.encode()
     assert (task.input, task.attempt, task.timeout_s) == (b"{}", 1, 60)
@@ -52,9 +52,9 @@ def test_outputs_arrive_unchanged(own: House, output: bytes) -> None:
     own.start(flow)
     conn = connect(own.dsn)
     worker = own.worker(flow)
-    tasks = run(conn, claim(flow, worker, 5))
+    tasks = execute(conn, claim(flow, worker, 5))
 
-    answers, (then,) = all_together(
+    answers, (then,) = execute_together(
         conn, [report([done(tasks[0], output)]), claim(flow, worker, 5)]
     )
 
@@ -66,13 +66,13 @@ def test_report_and_claim_are_one_transaction(own: House) -> None:
     flow = own.flow()
     run_id = own.start(flow)
     conn = connect(own.dsn)
-    (task,) = run(conn, claim(flow, own.worker(flow), 5))
+    (task,) = execute(conn, claim(flow, own.worker(flow), 5))
 
     with pytest.raises(NotFound, match="there is no flow 'nobody_knows'"):
-        all_together(conn, [report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5)])
+        execute_together(conn, [report([done(task)]), claim("nobody_knows", uuid.uuid4(), 5)])
 
     assert own.task(run_id).status == "started"
-    assert [answer.verdict for answer in run(conn, report([done(task)]))] == ["completed"]
+    assert [answer.verdict for answer in execute(conn, report([done(task)]))] == ["completed"]
 
 
 def test_many_reports_go_in_one_trip(own: House) -> None:
@@ -80,11 +80,11 @@ def test_many_reports_go_in_one_trip(own: House) -> None:
     own.start(flow, list(range(250)))
     conn = connect(own.dsn)
     worker = own.worker(flow)
-    tasks = [done(task) for task in run(conn, claim(flow, worker, 250))]
+    tasks = [done(task) for task in execute(conn, claim(flow, worker, 250))]
     assert len(tasks) == 250
 
     chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 250, MAX_REPORTS)]
-    answers = all_together(conn, [report(chunk) for chunk in chunks])
+    answers = execute_together(conn, [report(chunk) for chunk in chunks])
 
     assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 250
     with pytest.raises(ValueError, match="up to 200 reports, not 250"):
@@ -95,12 +95,12 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
     flow = own.flow("m*", max_attempts=2)
     own.start(flow, [1, 2, 3, 4])
     conn = connect(own.dsn)
-    tasks = run(conn, claim(flow, own.worker(flow), 5, lease_s=2.5))
-    make: list[Callable[..., Report]] = [
-        lambda *name: Report(*name, "failed", error_message="boom", error_type="E", retry=False),
-        lambda *name: Report(*name, "timed_out", error_message="slow", delay_s=0.5),
-        lambda *name: Report(*name, "crashed", error_message="gone", exit_signal=9, peak_kb=7),
-        lambda *name: Report(*name, "released", error_message="stop"),
+    tasks = execute(conn, claim(flow, own.worker(flow), 5, lease_s=2.5))
+    make: list[Callable[..., ReportRow]] = [
+        lambda *name: ReportRow(*name, "failed", error_message="boom", error_type="E", retry=False),
+        lambda *name: ReportRow(*name, "timed_out", error_message="slow", delay_s=0.5),
+        lambda *name: ReportRow(*name, "crashed", error_message="gone", exit_signal=9, peak_kb=7),
+        lambda *name: ReportRow(*name, "released", error_message="stop"),
     ]
 
     reports = [
@@ -110,8 +110,8 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
     first = tasks[0]
     last = make[0](first.run_id, first.step, first.task_index, first.token)
 
-    assert [answer.verdict for answer in run(conn, report(reports))] == ["queued"] * 3
-    assert [answer.verdict for answer in run(conn, report([last]))] == ["failed"]
+    assert [answer.verdict for answer in execute(conn, report(reports))] == ["queued"] * 3
+    assert [answer.verdict for answer in execute(conn, report([last]))] == ["failed"]
     kept = own.rows("select outcome, exit_signal, peak_kb from pgflowd.attempts order by token")
     assert [tuple(row) for row in kept] == [
         ("failed", None, None),
@@ -126,13 +126,13 @@ def test_beats_and_recoveries(own: House) -> None:
     own.start(flow)
     conn = connect(own.dsn)
     worker = own.worker(flow)
-    (task,) = run(conn, claim(flow, worker, 1, lease_s=None))
+    (task,) = execute(conn, claim(flow, worker, 1, lease_s=None))
 
-    beats = run(conn, heartbeat(worker, [task.token, 4711], 0.5))
+    beats = execute(conn, heartbeat(worker, [task.token, 4711], 0.5))
 
     assert [(beat.token, beat.verdict) for beat in beats] == [(task.token, "ok"), (4711, "lost")]
-    assert run(conn, sweep(0.0)) == Swept(recovered=0, given_up=0)
-    assert run(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
+    assert execute(conn, sweep(0.0)) == Swept(recovered=0, given_up=0)
+    assert execute(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
 
 
 def test_whoever_awaits_gets_the_same(own: House) -> None:
@@ -143,8 +143,8 @@ def test_whoever_awaits_gets_the_same(own: House) -> None:
     async def work() -> tuple[list[str], list[Task]]:
         conn = await connect_async(own.dsn)
         async with conn:
-            (task,) = await run_async(conn, claim(flow, worker, 5))
-            answers, then = await all_together_async(
+            (task,) = await execute_async(conn, claim(flow, worker, 5))
+            answers, then = await execute_together_async(
                 conn, [report([done(task)]), claim(flow, worker, 5)]
             )
             return [answer.verdict for answer in answers], then

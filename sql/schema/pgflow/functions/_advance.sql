@@ -1,7 +1,7 @@
--- _advance(run_ids, step_slugs): what follows when steps have completed or been skipped:
--- dependents count down, conditions and empty maps are settled where there are any, ready
--- steps start, finished runs complete. One statement each, whatever the number of runs; only
--- runs with a condition or an empty map are walked one by one.
+-- _advance(run_ids, step_slugs): does what follows when steps have completed or been skipped:
+-- dependents count down, conditions and empty maps are settled where there are any, ready steps
+-- start, finished runs complete. One statement each, however many runs there are; only runs with
+-- a condition or an empty map are walked one by one.
 -- Called by: _complete_tasks, _exhaust_step.   Locks: states by slug (runs are locked already).
 create or replace function pgflow._advance(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$

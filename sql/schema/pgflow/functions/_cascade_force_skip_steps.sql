@@ -1,6 +1,6 @@
--- _cascade_force_skip_steps(run_id, step_slug, skip_reason): skips a step for the reason given,
--- and all that is downstream of it as dependency_skipped. Only what is created or started
--- changes. Answers how many did; a second call changes nothing.
+-- _cascade_force_skip_steps(run_id, step_slug, skip_reason): skips a step for the given reason,
+-- and all steps downstream of it as dependency_skipped. Only steps that are created or started
+-- change. Returns how many did; a second call changes nothing.
 -- Called by: cascade_resolve_conditions, _exhaust_step.   Locks: run, states, tasks, messages.
 create or replace function pgflow._cascade_force_skip_steps(
   run_id uuid, step_slug text, skip_reason text)

@@ -1,4 +1,5 @@
--- _check_map_input(flow_slug, input): a flow with a root map, as this one, needs an array to map over.
+-- _check_map_input(flow_slug, input): raises unless the input is an array. Only flows with a root
+-- map need one.
 -- Called by: start_flows.   Locks: nothing.
 create or replace function pgflow._check_map_input(flow_slug text, input jsonb)
 returns void language plpgsql immutable set search_path = '', pg_temp as $$

@@ -1,6 +1,6 @@
--- _close_tasks(run_id, skipped_steps): archives the messages of a run's open tasks, so that
--- nobody claims them. Of skipped steps only, if these are given, and then the tasks are
--- skipped as well; the open tasks of a failed run keep their status.
+-- _close_tasks(run_id, skipped_steps): archives the messages of a run's open tasks, so that no
+-- worker claims them. With `skipped_steps` only tasks of these steps, and these tasks become
+-- skipped; without it the open tasks of a failed run keep their status.
 -- Called by: _skip_steps, _cascade_force_skip_steps, _fail_run.
 -- Locks: the tasks by slug and index, then the messages.
 create or replace function pgflow._close_tasks(run_id uuid, skipped_steps text[] default null)

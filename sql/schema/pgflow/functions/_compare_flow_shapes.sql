@@ -1,4 +1,5 @@
--- _compare_flow_shapes(p_local, p_db): what differs, as texts; steps are met by position.
+-- _compare_flow_shapes(p_local, p_db): returns what differs, as texts; steps are compared by
+-- position.
 -- Called by: ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow._compare_flow_shapes(p_local jsonb, p_db jsonb)
 returns text[] language plpgsql stable set search_path = '', pg_temp as $$

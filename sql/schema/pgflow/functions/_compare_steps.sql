@@ -1,5 +1,5 @@
--- _compare_steps(step_index, first, second): what differs between two steps of shapes.
--- An absent slug, type or mode is no difference; an absent pattern differs from "not defined".
+-- _compare_steps(step_index, first, second): returns what differs between two steps of shapes.
+-- An absent slug, type or mode is not a difference; an absent pattern differs from "not defined".
 -- Called by: _compare_flow_shapes.   Locks: nothing.
 create or replace function pgflow._compare_steps(step_index int, first jsonb, second jsonb)
 returns text[] language sql stable set search_path = '', pg_temp as $$

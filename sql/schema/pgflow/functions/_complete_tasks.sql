@@ -1,5 +1,6 @@
--- _complete_tasks(run_ids, step_slugs, task_indexes, outputs): results of distinct tasks, of any
--- runs and flows, in a fixed number of statements. Answers each task's status by position.
+-- _complete_tasks(run_ids, step_slugs, task_indexes, outputs): records the results of distinct
+-- tasks, of any runs and flows, in a fixed number of statements. Returns each task's status by
+-- position.
 -- Called by: complete_task, pgflowd.report.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._complete_tasks(

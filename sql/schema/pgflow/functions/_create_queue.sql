@@ -1,4 +1,4 @@
--- _create_queue(flow_slug): the flow's queue, unless it exists, and its wake-up trigger.
+-- _create_queue(flow_slug): creates the flow's queue unless it exists, and its notify trigger.
 -- Called by: create_flow.   Locks: pgmq's lock of the queue name.
 create or replace function pgflow._create_queue(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -1,5 +1,5 @@
--- _create_tasks(run_ids, step_slugs): messages and tasks of steps that have just started.
--- One send for each flow and start delay, in the order of the steps given and of the index.
+-- _create_tasks(run_ids, step_slugs): creates the messages and tasks of steps that have just
+-- started. One send per flow and start delay, in the order of the given steps and of the index.
 -- Called by: start_flows, _start_steps.   Locks: the new rows.
 create or replace function pgflow._create_tasks(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp

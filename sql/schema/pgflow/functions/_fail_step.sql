@@ -1,5 +1,5 @@
--- _fail_step(run_id, step_slug, error_message, run_first): a step fails, and its run with it.
--- A failed step keeps its remaining_tasks. The step's event comes before the run's, but for
+-- _fail_step(run_id, step_slug, error_message, run_first): fails a step, and its run with it.
+-- A failed step keeps its remaining_tasks. The step's event comes before the run's, except for
 -- type violations (run_first).
 -- Called by: cascade_resolve_conditions, _exhaust_step, _violate_type.
 -- Locks: state, tasks, messages (the run is locked already).

@@ -1,8 +1,8 @@
--- _fail_tasks(run_ids, step_slugs, task_indexes, error_messages): failed attempts of distinct
--- tasks, of any runs and flows. Those with attempts left are queued again, in a fixed number
--- of statements; each step that has a task without any is ended by itself. A task that recovery
--- gave up has none left, nor a message to be claimed by.
--- Answers each task's status by position.
+-- _fail_tasks(run_ids, step_slugs, task_indexes, error_messages): records failed attempts of
+-- distinct tasks, of any runs and flows. Tasks with attempts left are queued again, in a fixed
+-- number of statements; each step that has a task without one ends by itself. A task that recovery
+-- gave up has no attempt left, and no message by which it could be claimed.
+-- Returns each task's status by position.
 -- Called by: fail_task, pgflowd.report.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._fail_tasks(

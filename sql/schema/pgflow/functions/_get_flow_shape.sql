@@ -1,4 +1,5 @@
--- _get_flow_shape(p_flow_slug): the flow as a shape, without options; no steps for an unknown.
+-- _get_flow_shape(p_flow_slug): returns the flow as a shape, without options; an unknown flow has
+-- no steps.
 -- Called by: ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow._get_flow_shape(p_flow_slug text)
 returns jsonb language sql stable set search_path = '', pg_temp as $$

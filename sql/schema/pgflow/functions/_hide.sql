@@ -1,5 +1,5 @@
--- _hide(flow_slugs, message_ids, seconds): lets messages be seen again after so many seconds,
--- counted from the clock; one call per queue. Answers how many there were.
+-- _hide(flow_slugs, message_ids, seconds): hides each message for its number of seconds from now,
+-- by the clock; one call per queue. Returns how many messages there were.
 -- Called by: _fail_tasks, _start_tasks, _recover_stalled.
 -- Locks: the messages (tasks are locked already).
 create or replace function pgflow._hide(flow_slugs text[], message_ids bigint[], seconds int[])

@@ -1,4 +1,4 @@
--- _pattern_shape(pattern): how a shape writes a pattern, so that "none" and "null" differ.
+-- _pattern_shape(pattern): returns a pattern as a shape has it, so that "none" and "null" differ.
 -- Called by: _get_flow_shape.   Locks: nothing.
 create or replace function pgflow._pattern_shape(pattern jsonb)
 returns jsonb language sql immutable parallel safe as $$

@@ -1,4 +1,4 @@
--- _queue_name(flow_slug): the queue of a flow. pgmq names its tables in lower case.
+-- _queue_name(flow_slug): returns the queue of a flow. pgmq names its tables in lower case.
 -- Called by: everything that sends, archives or hides messages.   Locks: nothing.
 create or replace function pgflow._queue_name(flow_slug text)
 returns text language sql immutable parallel safe as $$

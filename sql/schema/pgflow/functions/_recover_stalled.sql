@@ -1,7 +1,7 @@
--- _recover_stalled(slack): hands started tasks out again whose timeout passed more than `slack`
--- ago: the step's timeout, else the flow's; in open runs and steps only. After three times a
--- task is given up: stamped, its message archived, its status left as it is.
--- Two sweeps share the work; a task that somebody reports just now is left to him.
+-- _recover_stalled(slack): queues started tasks again whose timeout (the step's, else the flow's)
+-- passed more than `slack` ago, in open runs and steps only. A task that was queued again three
+-- times is given up: it is stamped, its message is archived, and its status stays.
+-- Two calls at once share the work; a task that is being reported is skipped.
 -- Called by: requeue_stalled_tasks, recover_stalled_tasks.
 -- Locks: tasks by slug and index within each flow (skips locked), then messages.
 create or replace function pgflow._recover_stalled(slack interval, out requeued int, out queues int)

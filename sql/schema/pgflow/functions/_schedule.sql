@@ -1,5 +1,6 @@
--- _schedule(job_name, cron_interval, command): a cron job of this name, replacing an older one.
--- Says what is missing where pg_cron is; one before 1.5 runs each minute what should run more often.
+-- _schedule(job_name, cron_interval, command): creates a cron job of this name, replacing an older
+-- one. Raises where pg_cron is missing; a pg_cron before 1.5 runs each minute what should run more
+-- often.
 -- Called by: setup_ensure_workers_cron, setup_requeue_stalled_tasks_cron.   Locks: cron's rows.
 create or replace function pgflow._schedule(job_name text, cron_interval text, command text)
 returns void language plpgsql set search_path = '', pg_temp as $$

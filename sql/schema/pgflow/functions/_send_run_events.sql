@@ -1,4 +1,4 @@
--- _send_run_events(run_ids): the event that tells the present status of each run.
+-- _send_run_events(run_ids): sends the event of each run's present status.
 -- Called by: start_flows, _settle_runs, _fail_step.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp

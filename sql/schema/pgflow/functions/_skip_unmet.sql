@@ -1,4 +1,5 @@
--- _skip_unmet(run_id, step_slugs): plain skips by condition; the dependents go on without them.
+-- _skip_unmet(run_id, step_slugs): skips steps whose condition is not met; their dependents go on
+-- without them.
 -- Called by: cascade_resolve_conditions.   Locks: states (the run is locked already).
 create or replace function pgflow._skip_unmet(run_id uuid, step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -1,4 +1,4 @@
--- _sorted_deps(step): the dependencies of a shape's step, sorted, as text; none give ''.
+-- _sorted_deps(step): returns the dependencies of a shape's step, sorted, as text; none give ''.
 -- Called by: _compare_steps.   Locks: nothing.
 create or replace function pgflow._sorted_deps(step jsonb)
 returns text language sql immutable set search_path = '', pg_temp as $$

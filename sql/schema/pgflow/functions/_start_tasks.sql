@@ -1,9 +1,9 @@
 -- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
--- and answers what a worker needs to run them; `due_at` is since when that was possible. What
--- somebody else holds or has started, and what belongs to an ended run or step, is passed
--- over: it never waits.
--- hide_s null hides the messages for the task's timeout and 2 s; 0 leaves them as they are,
--- because the caller's read has hidden them.
+-- and returns what a worker needs to execute them; `due_at` is when the task could first be
+-- claimed. It never waits: it skips tasks that are locked or started, and tasks of ended runs and
+-- steps.
+-- `hide_s` null hides each message for the task's timeout and 2 s; 0 leaves it alone, because the
+-- caller's read has hidden it.
 -- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
 -- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
 -- Called by: start_tasks, pgflowd._begin.   Locks: tasks (skips locked), then messages.

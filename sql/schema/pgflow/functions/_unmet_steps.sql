@@ -1,5 +1,6 @@
--- _unmet_steps(run_id): the steps of a run that are ready and whose condition is not met.
--- A root step is judged by the run's input, another by {slug: output} of its completed deps.
+-- _unmet_steps(run_id): returns the steps of a run that are ready and whose condition is not met.
+-- A root step's condition is tested on the run's input, another's on {slug: output} of its
+-- completed deps.
 -- Called by: cascade_resolve_conditions.   Locks: nothing.
 create or replace function pgflow._unmet_steps(run_id uuid)
 returns setof pgflow.steps language sql stable set search_path = '', pg_temp as $$

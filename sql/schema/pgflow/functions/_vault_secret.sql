@@ -1,4 +1,4 @@
--- _vault_secret(name): a secret of the platform's vault; an empty one counts as absent.
+-- _vault_secret(name): returns a secret of the platform's vault; an empty one counts as absent.
 -- Called by: ensure_workers.   Locks: nothing.
 create or replace function pgflow._vault_secret(name text)
 returns text language plpgsql stable set search_path = '', pg_temp as $$

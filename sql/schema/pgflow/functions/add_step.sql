@@ -1,6 +1,6 @@
--- add_step(flow_slug, step_slug, deps_slugs, …): the step, made unless it exists; its deps
--- must exist already, so steps come in topological order. An existing step stays as it is,
--- and naming other deps for it is refused: runs would count down to the wrong number.
+-- add_step(flow_slug, step_slug, deps_slugs, …): creates a step unless it exists, and returns it.
+-- Its deps must exist already, so steps come in topological order. An existing step does not
+-- change. Other deps for it are refused: its runs would count down from the wrong number.
 -- Called by: _create_flow_from_shape, clients.   Locks: the flow's definition (_lock_flow).
 create or replace function pgflow.add_step(
   flow_slug text, step_slug text, deps_slugs text[] default '{}', max_attempts int default null,

@@ -1,5 +1,5 @@
--- cascade_complete_taskless_steps(run_id): completes ready steps that have no task to wait for,
--- level by level: emptiness runs through a chain of maps. Answers how many were completed.
+-- cascade_complete_taskless_steps(run_id): completes ready steps without tasks, level by level: in a
+-- chain of maps each empty one empties the next. Returns how many were completed.
 -- A step that the level before made ready, and whose condition is not met, is left to
 -- cascade_resolve_conditions.
 -- Called by: _settle_steps.   Locks: the run, then states.

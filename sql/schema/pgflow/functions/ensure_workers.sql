@@ -1,7 +1,7 @@
 -- ensure_workers(): calls the HTTP functions that should be running and are not. In a local
--- database all enabled ones, at once; elsewhere those without a live worker that were not
--- called within their debounce, with the project's address and secret from the vault, and
--- none without both. Answers whom it called.
+-- database all enabled ones, at once. Elsewhere those without a live worker that were not called
+-- within their debounce; address and secret of the project come from the vault, and without both
+-- none is called. Returns the called functions.
 -- Called by: cron on the hosted platform.   Locks: the functions' rows.
 create or replace function pgflow.ensure_workers()
 returns table (function_name text, invoked boolean, request_id bigint)

@@ -1,4 +1,4 @@
--- fail_task(run_id, step_slug, task_index, error_message): reports a failed attempt. Answers the
+-- fail_task(run_id, step_slug, task_index, error_message): records a failed attempt. Returns the
 -- task as it is afterwards; no row when there is no such task.
 -- Called by: workers of every runtime.   Locks: run, states, tasks, messages.
 create or replace function pgflow.fail_task(

@@ -1,4 +1,4 @@
--- flow_exists(p_flow_slug): is there such a flow?
+-- flow_exists(p_flow_slug): whether there is such a flow.
 -- Called by: the Elixir edition, ensure_flow_compiled.   Locks: nothing.
 create or replace function pgflow.flow_exists(p_flow_slug text)
 returns boolean language sql stable set search_path = '', pg_temp as $$

@@ -1,4 +1,4 @@
--- get_flow_input(p_run_id): the run's input; null for an unknown run.
+-- get_flow_input(p_run_id): returns the run's input; null for an unknown run.
 -- Called by: the Elixir edition.   Locks: nothing.
 create or replace function pgflow.get_flow_input(p_run_id uuid)
 returns jsonb language sql stable set search_path = '', pg_temp as $$

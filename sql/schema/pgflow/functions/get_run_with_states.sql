@@ -1,5 +1,5 @@
--- get_run_with_states(run_id): a run and its step states, as one JSON document.
--- All columns of both; no step states give [], an unknown run gives SQL null.
+-- get_run_with_states(run_id): returns a run and its step states, as one JSON document.
+-- It has all columns of both; no step states give [], an unknown run gives SQL null.
 -- Volatile, so that it sees a run started earlier in the same statement; security definer,
 -- so that a role which may read no table can follow its runs.
 -- Called by: clients, start_flow_with_states.   Locks: nothing.

@@ -1,4 +1,4 @@
--- is_local(): is this the platform's local development database? Its secret is public.
+-- is_local(): whether this is the platform's local development database, whose secret is public.
 -- Called by: ensure_flow_compiled, ensure_workers.   Locks: nothing.
 create or replace function pgflow.is_local()
 returns boolean language sql stable parallel safe set search_path = '', pg_temp as $$

@@ -1,4 +1,4 @@
--- mark_worker_stopped(worker_id): the worker says good-bye.
+-- mark_worker_stopped(worker_id): records that the worker has stopped.
 -- Called by: workers of every runtime.   Locks: the worker's row.
 create or replace function pgflow.mark_worker_stopped(worker_id uuid)
 returns void language sql set search_path = '', pg_temp as $$

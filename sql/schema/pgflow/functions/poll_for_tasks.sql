@@ -1,4 +1,5 @@
--- poll_for_tasks(queue_name, vt, qty, …): the claim of long ago; it tells so and answers nothing.
+-- poll_for_tasks(queue_name, vt, qty, …): the claim of old releases. It raises a notice and returns
+-- nothing.
 -- Called by: nobody any more.   Locks: nothing.
 create or replace function pgflow.poll_for_tasks(
   queue_name text, vt int, qty int, max_poll_seconds int default 5,

@@ -1,5 +1,5 @@
--- requeue_stalled_tasks(): hands out again what is started for 30 s longer than its timeout.
--- Answers how many tasks. Security definer, so that a cron job of another role may call it.
+-- requeue_stalled_tasks(): queues again the tasks that are started for 30 s longer than their
+-- timeout. Returns how many. Security definer, so that a cron job of another role may call it.
 -- Called by: cron, operators.   Locks: see _recover_stalled.
 create or replace function pgflow.requeue_stalled_tasks()
 returns int language plpgsql security definer set search_path = '', pg_temp as $$

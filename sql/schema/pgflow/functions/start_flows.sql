@@ -1,7 +1,7 @@
--- start_flows(flow_slug, inputs, run_ids): starts one run for each input, in one go.
+-- start_flows(flow_slug, inputs, run_ids): starts one run for each input, all at once.
 -- Steps that can start at once are inserted as started; only a flow whose root steps have
 -- conditions, and a run whose root map is empty, go through the general pipeline. The steps are
--- listed once, so that one which is added meanwhile is in none of the runs.
+-- listed once, so a step that is added meanwhile is in none of the runs.
 -- Called by: start_flow, start_flow_with_states, clients.
 -- Locks: the flow against deletion (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(

@@ -1,6 +1,6 @@
--- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of every runtime, after
--- they have read the messages. The second form is that of 0.17, which names the queue, and
--- the step where a flow has a queue per step: ours never has.
+-- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after they
+-- have read the messages. The second form is that of 0.17. It names the queue, and the step where a
+-- flow has a queue per step, which ours never have.
 -- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns setof pgflow.step_task_record language sql set search_path = '', pg_temp as $$

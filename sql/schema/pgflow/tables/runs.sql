@@ -1,4 +1,5 @@
--- runs: executions of flows. run_id stays the first column: a sibling reads it by position.
+-- runs: executions of flows. run_id stays the first column: workers of other runtimes read it by
+-- position.
 -- No index mentions a column that a report changes, so that every update of a run is HOT.
 -- error_message says why a run failed.
 create table if not exists pgflow.runs (

@@ -1,4 +1,4 @@
--- worker_functions: HTTP functions that ensure_workers wakes on the hosted platform.
+-- worker_functions: HTTP functions that ensure_workers calls on the hosted platform.
 create table if not exists pgflow.worker_functions (
   function_name text not null,
   enabled boolean not null default true,

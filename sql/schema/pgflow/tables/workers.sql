@@ -1,5 +1,5 @@
--- workers: who polls a queue. Workers write it themselves: they insert their row, renew
--- last_heartbeat_at, and read deprecated_at, which an operator sets to replace them.
+-- workers: the workers that poll a queue. Each writes its row itself: it inserts the row, renews
+-- last_heartbeat_at, and reads deprecated_at, which an operator sets to replace the worker.
 create table if not exists pgflow.workers (
   worker_id uuid not null,
   queue_name text not null,

@@ -1,4 +1,5 @@
--- step_task_record: what a claim returns for each task; siblings read it by position.
+-- step_task_record: what a claim returns for each task; workers of other runtimes read it by
+-- position.
 do $$
 begin
   if to_regtype('pgflow.step_task_record') is null then

@@ -1,0 +1,33 @@
+"""
+Completion: `pgflowd completion SHELL` prints the script that completes our commands there.
+
+The script calls `pgflowd` again for suggestions, so it never grows old.
+"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.groups import Command
+from pgflowd.cli.main import COMPLETE_VARIABLE
+
+
+@click.command(cls=Command)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@pass_app
+def completion(app: App, shell: str) -> None:
+    """Print a script that completes commands in SHELL: bash, zsh or fish.
+
+    \b
+    Example: pgflowd completion bash > ~/.local/share/bash-completion/completions/pgflowd
+    Example: pgflowd completion fish > ~/.config/fish/completions/pgflowd.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = ShellComplete.source(kind(click.Command(None), {}, "pgflowd", COMPLETE_VARIABLE))
+    if app.json:
+        app.echo_json({"schema_version": 1, "shell": shell, "script": script})
+        return
+    app.say(script)

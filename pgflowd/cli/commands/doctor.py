@@ -1,0 +1,63 @@
+"""
+Doctor: `pgflowd doctor` looks at the database from all sides and says what to do.
+
+What is looked at stands in `db.doctor`; here is how it is shown.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+
+import click
+
+from pgflowd import __version__
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Command
+from pgflowd.cli.terminal.findings import say_finding
+from pgflowd.errors import AccessDenied
+
+SCHEMA_VERSION = 1
+
+
+@click.command(cls=Command)
+@pass_app
+def doctor(app: App) -> None:
+    """Look at the database from all sides: versions, rights, clocks, old transactions, orphans.
+
+    Exits with 1 if something is wrong, with 77 if it was not allowed to look at everything, with
+    0 if there are warnings at most. Changes nothing.
+
+    \b
+    Example: pgflowd doctor
+    """
+    from pgflowd.cli.connect import database
+    from pgflowd.core.finding import Finding
+    from pgflowd.db.doctor import DoctorRequest, examine
+
+    settings = app.settings
+    asked = DoctorRequest(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
+    ours = Finding("pgflowd", "ok", _versions())
+    findings = [ours]
+    with database(app, any_schema=True) as conn:
+        if not app.json:
+            say_finding(app, ours)
+        for finding in examine(conn, asked):
+            findings.append(finding)
+            if not app.json:
+                say_finding(app, finding)
+    wrong = [finding.code for finding in findings if finding.state == "error"]
+    if app.json:
+        listed = [{**asdict(one), "text": app.hide(one.text)} for one in findings]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
+    if wrong:
+        app.leave(ExitCode.DENIED if set(wrong) == {AccessDenied.default_code} else ExitCode.NO)
+
+
+def _versions() -> str:
+    import psycopg
+
+    libpq = psycopg.pq.version_pretty(psycopg.pq.version())
+    python = platform.python_version()
+    return f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"

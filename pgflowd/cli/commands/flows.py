@@ -1,0 +1,296 @@
+"""
+Flows: `pgflowd flows` shows the flows in the database, compares them with the code, deploys.
+
+The code is imported by child processes (`cli.inspection`), never here. How flows are drawn
+stands in `cli.terminal.flow_view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import CommandRefused, ExitCode
+from pgflowd.cli.groups import Group
+from pgflowd.cli.params import FLOW, RUN
+from pgflowd.errors import FlowError, PgflowdError, UnknownFlow
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.cli.inspection import CodeFlow, Inspection
+
+SCHEMA_VERSION = 1
+flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
+
+
+@click.group(cls=Group)
+def flows() -> None:
+    """Show flows, compare code and database, deploy and delete.
+
+    \b
+    Example: pgflowd flows deploy
+    """
+
+
+@flows.command("list")
+@pass_app
+def list_(app: App) -> None:
+    """List the flows in the database, and what waits and works in them.
+
+    \b
+    Example: pgflowd flows list
+    """
+    from pgflowd.cli.connect import database
+    from pgflowd.cli.terminal.flow_view import list_screen, row_json
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        found, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
+    if app.json:
+        listed = [row_json(row) for row in found]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+    else:
+        list_screen(app, found, now)
+
+
+@flows.command()
+@flow_argument
+@pass_app
+def show(app: App, flow: str) -> None:
+    """Show a flow: its graph, and the options of its steps as the database has them.
+
+    \b
+    Example: pgflowd flows show analyze_website
+    """
+    from pgflowd.cli.connect import database, unknown_flow
+    from pgflowd.cli.terminal.flow_view import row_json, show_screen
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        rows, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
+        row = next((row for row in rows if row.flow_slug == flow), None)
+        if row is None:
+            raise unknown_flow(flow, [row.flow_slug for row in rows])
+        shape = execute(conn, overview.flow_shape(flow)) or {"steps": []}
+    if app.json:
+        app.echo_json({"schema_version": SCHEMA_VERSION, **row_json(row), "shape": shape})
+    else:
+        show_screen(app, row, shape, now)
+
+
+@flows.command()
+@flow_argument
+@click.option("--run", "run_word", metavar="RUN", type=RUN, help="With the states of this run.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["ascii", "mermaid", "json"]),
+    default="ascii",
+    help="ascii: boxes for a terminal; mermaid: for documents; json: for programs.",
+)
+@pass_app
+def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
+    """Draw a flow; with --run, how far a run of it is.
+
+    A flow that is not in the database yet is taken from the code.
+
+    \b
+    Example: pgflowd flows graph analyze_website --format mermaid
+             pgflowd flows graph analyze_website --run @last
+    """
+    from pgflowd.cli.connect import database, find_run
+    from pgflowd.cli.run_facts import facts_of
+    from pgflowd.cli.terminal.flow_view import graph_screen
+    from pgflowd.cli.terminal.run_graph import graph_of_run
+    from pgflowd.core.graph.graph import graph_of
+
+    with database(app) as conn:
+        if run_word is None:
+            drawn = graph_of(_shape(app, conn, flow))
+        else:
+            view = facts_of(conn, find_run(conn, run_word))
+            if view.run.flow_slug != flow:
+                raise click.UsageError(f"run {run_word} is one of {view.run.flow_slug}")
+            drawn = graph_of_run(view.run, view.steps, view.now)
+    graph_screen(app, drawn, "json" if app.json else form)
+
+
+@flows.command()
+@flow_argument
+@pass_app
+def diff(app: App, flow: str) -> None:
+    """Compare a flow in the code with the one in the database; exits with 1 if they differ.
+
+    Options may be tuned in the database: where they differ it rules, and the exit code is 0.
+
+    \b
+    Example: pgflowd flows diff analyze_website
+    """
+    from pgflowd.cli.connect import database
+    from pgflowd.db.flows import compare
+
+    code = _in_code(_inspect(app), flow)
+    with database(app) as conn:
+        found = compare(conn, flow, code.shape or {})
+    is_same = found.exists and not found.shape
+    if app.json:
+        told = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
+        more = {"differences": found.shape, "options": found.options}
+        app.echo_json({"schema_version": SCHEMA_VERSION, **told, **more})
+    elif not found.exists:
+        app.say(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
+    else:
+        for text in [*found.shape, *found.options]:
+            app.say(text)
+        if is_same and not found.options:
+            app.say(f"{flow} is the same in code and database")
+        if found.shape:
+            app.note(f"first is {code.place}, second the database; a new shape needs a new slug")
+    if not is_same:
+        app.leave(ExitCode.NO)
+
+
+@flows.command()
+@click.argument("flow", metavar="[FLOW]...", type=FLOW, nargs=-1)
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL, for another to run.")
+@pass_app
+def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
+    """Create flows in the database: definition, queue and trigger. All, if none is named.
+
+    A flow that is there already stays as it is; one of another shape is refused. The role
+    pgflow_owner is used where it owns the schema.
+
+    \b
+    Example: pgflowd flows deploy
+             pgflowd flows deploy analyze_website --sql | psql -1 mydb
+    """
+    from pgflowd.db.flows import script
+
+    inspection = _inspect(app)
+    wanted = [_in_code(inspection, slug) for slug in dict.fromkeys(flow)]
+    if not wanted:
+        _raise_errors(inspection)
+        wanted = inspection.flows
+    if as_sql:
+        texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in wanted}
+        if app.json:
+            app.echo_json({"schema_version": SCHEMA_VERSION, "sql": texts})
+        else:
+            app.say("\n\n".join(texts.values()))
+        return
+    _deploy(app, wanted)
+
+
+@flows.command()
+@flow_argument
+@click.option("--force", is_flag=True, help="Although runs are active: they are deleted, too.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def delete(app: App, flow: str, force: bool, yes: bool) -> None:
+    """Delete a flow from the database, with its queue, its runs and their history.
+
+    \b
+    Example: pgflowd flows delete analyze_website --yes
+    """
+    from pgflowd.cli.connect import database, flow_slugs, unknown_flow
+    from pgflowd.db import flows, overview
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        if execute(conn, overview.flow_shape(flow)) is None:
+            raise unknown_flow(flow, flow_slugs(conn), "see `pgflowd flows list`")
+        active = execute(conn, flows.active_runs(flow))
+        if active and not force:
+            runs = "1 run is" if active == 1 else f"{active} runs are"
+            raise CommandRefused(
+                f"{flow}: {runs} active; cancel them, or --force deletes them, too"
+            )
+        app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
+        flows.delete(conn, flow)
+    if app.json:
+        app.echo_json({"schema_version": SCHEMA_VERSION, "flow": flow, "deleted": True})
+    else:
+        app.say(f"{flow} is deleted")
+
+
+def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
+    """Create each flow; what is refused for one keeps no other from it."""
+    from pgflowd.cli.connect import database
+    from pgflowd.cli.exits import exit_for
+    from pgflowd.cli.problems import complain
+    from pgflowd.db import flows
+
+    done: dict[str, str] = {}
+    width = max((len(one.slug) for one in wanted), default=0)
+    errors: list[PgflowdError] = []
+    with database(app) as conn:
+        for one in wanted:
+            try:
+                is_new = flows.deploy(conn, one.slug, one.shape or {})
+            except PgflowdError as error:
+                errors.append(error)
+                continue
+            done[one.slug] = "created" if is_new else "unchanged"
+            if not app.json:
+                app.say(f"{one.slug:<{width}}  {done[one.slug]}")
+    if app.json:
+        listed = [{"flow": slug, "result": result} for slug, result in done.items()]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+    if errors:
+        problems = [problem for error in errors for problem in error.problems]
+        complain(app, list(dict.fromkeys(problems)))  # what all flows meet is told once
+        app.leave(exit_for(errors[0]))
+
+
+def _inspect(app: App) -> Inspection:
+    """What is in the code; E111 if the config names nothing."""
+    from pgflowd.cli.inspection import inspect
+    from pgflowd.core.settings.rules import missing_flows
+    from pgflowd.errors import ConfigError
+
+    settings = app.settings
+    if problems := missing_flows(settings, settings.file or "pgflowd.toml"):
+        raise ConfigError(problems)
+    return inspect(settings)
+
+
+def _in_code(inspection: Inspection, slug: str) -> CodeFlow:
+    """The flow with this slug, without mistakes; else all that keeps it from being there."""
+    from pgflowd.core.suggest import did_you_mean
+
+    found = inspection.flow(slug)
+    if found is not None and found.shape is not None:
+        return found
+    if found is not None:
+        raise FlowError([one for one in found.problems if not one.is_warning])
+    _raise_errors(inspection)
+    remedy = did_you_mean(slug, inspection.slugs) or "see [pgflowd] flows in the config"
+    raise UnknownFlow(f"there is no flow '{slug}' in the configured modules", next=remedy)
+
+
+def _raise_errors(inspection: Inspection) -> None:
+    errors = [problem for problem in inspection.problems if not problem.is_warning]
+    if errors:
+        raise FlowError(errors)
+
+
+def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
+    """The shape in the database, else the one in the code."""
+    from pgflowd.cli.connect import flow_slugs, unknown_flow
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    shape = execute(conn, overview.flow_shape(slug))
+    if shape is not None:
+        return shape
+    if app.settings.pgflowd.flows:
+        code = _inspect(app).flow(slug)
+        if code is not None and code.shape is not None:
+            return code.shape
+    raise unknown_flow(slug, flow_slugs(conn))

@@ -1,0 +1,340 @@
+"""
+Runs: `pgflowd runs` starts runs, lists and shows them, follows, cancels and retries them.
+
+Any machine that reaches the database will do; no daemon is asked. How a run is shown stands in
+`cli.terminal.run_view`, how it is followed in `cli.follower` and `cli.terminal.timeline_text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Group
+from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, NumberParam
+from pgflowd.errors import NotRetryable, PgflowdError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.cli.follower import Follower
+    from pgflowd.db.runs import RunWithStates
+
+STATUSES = ("started", "completed", "failed", "cancelled")
+SCHEMA_VERSION = 1
+
+run_argument = click.argument("run", metavar="RUN", type=RUN)
+runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+timeout_option = click.option(
+    "--timeout", type=DURATION, metavar="DUR", help="Give up after so long; the runs go on."
+)
+
+
+@click.group(cls=Group)
+def runs() -> None:
+    """Start runs, look at them, follow, cancel and retry them.
+
+    RUN is an id, its last digits, or @last.
+
+    \b
+    Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
+    """
+
+
+@runs.command()
+@click.argument("flow", metavar="FLOW", type=FLOW)
+@click.argument("input", metavar="[INPUT|-|@FILE]", type=JSON, default="{}")
+@click.option("--follow", is_flag=True, help="Show what happens, until it ends.")
+@click.option("--wait", is_flag=True, help="Wait for its end, then print its output.")
+@timeout_option
+@click.option("--run-id", type=click.UUID, metavar="UUID", help="Choose its id.")
+@pass_app
+def start(
+    app: App,
+    flow: str,
+    input: Any,
+    follow: bool,
+    wait: bool,
+    timeout: float | None,
+    run_id: UUID | None,
+) -> None:
+    """Start a run of FLOW, and print its id.
+
+    INPUT is JSON, {} by default; - reads it from standard input, @FILE from a file.
+
+    \b
+    Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
+             pgflowd runs start import_orders @orders.json --wait --timeout 5m
+    """
+    from pgflowd.cli.connect import database, new_run_id, suggesting_flows
+    from pgflowd.db import client_steps
+    from pgflowd.db.operations import run_sync
+
+    if follow and wait:
+        raise click.UsageError("--follow and --wait exclude each other")
+    if timeout is not None and not (follow or wait):
+        raise click.UsageError("--timeout needs --follow or --wait")
+    chosen = run_id or new_run_id()
+    with database(app, listening=follow or wait) as conn:
+        follower = _follower(app, conn, [chosen]) if follow else None  # before it, to miss nothing
+        with suggesting_flows(conn, flow):
+            started = run_sync(conn, client_steps.start(flow, input, chosen))
+        if follower:
+            _tell(app, follower, timeout)
+        elif wait:
+            app.note(f"run {started.run_id} started")
+            _wait(app, conn, [started.run_id], timeout)
+        elif app.json:
+            from pgflowd.cli.terminal.run_view import run_json
+
+            app.echo_json({"schema_version": SCHEMA_VERSION, **run_json(started)})
+        else:
+            app.say(str(started.run_id))
+
+
+@runs.command("list")
+@click.option("--flow", type=FLOW, metavar="SLUG", help="Runs of this flow only.")
+@click.option(
+    "--status",
+    "statuses",
+    type=click.Choice(STATUSES),
+    multiple=True,
+    metavar="STATUS",
+    help=f"{', '.join(STATUSES)}; may be repeated.",
+)
+@click.option("--since", type=DURATION, metavar="DUR", help="Started so long ago at most.")
+@click.option(
+    "--limit", type=NumberParam(1, 10_000), default=20, metavar="N", help="At most N; 20."
+)
+@pass_app
+def list_(
+    app: App, flow: str | None, statuses: Sequence[str], since: float | None, limit: int
+) -> None:
+    """List the newest runs; -v with whole ids and errors.
+
+    \b
+    Example: pgflowd runs list --status failed --since 1d
+    """
+    from pgflowd.cli.connect import database, flow_slugs, unknown_flow
+    from pgflowd.cli.terminal.run_view import list_screen, row_json
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute as perform
+
+    with database(app) as conn:
+        found = perform(conn, overview.list_runs(flow, statuses, since, limit))
+        if flow and not found and flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        now = perform(conn, overview.now())
+    if app.json:
+        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
+    elif not (found or flow or statuses or since):
+        app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
+    else:
+        list_screen(app, found, now)
+
+
+@runs.command()
+@run_argument
+@click.option("--input", "with_input", is_flag=True, help="Print its whole input, and no more.")
+@click.option("--output", "with_output", is_flag=True, help="Print its whole output, and no more.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="List every attempt that is kept.")
+@pass_app
+def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts: bool) -> None:
+    """Show a run: the picture of its flow, with the state of each step.
+
+    \b
+    Example: pgflowd runs show @last
+             pgflowd runs show 7f3a9c12 --output
+    """
+    from pgflowd.cli.connect import database, find_run
+    from pgflowd.cli.run_facts import facts_of
+    from pgflowd.cli.terminal.run_view import show_json, show_screen, show_value
+
+    if with_input and with_output:
+        raise click.UsageError("--input and --output exclude each other")
+    with database(app) as conn:
+        view = facts_of(conn, find_run(conn, run), with_attempts=with_attempts)
+    if with_input or with_output:
+        show_value(app, view.run.input if with_input else view.run.output)
+    elif app.json:
+        app.echo_json(show_json(view))
+    else:
+        show_screen(app, view)
+
+
+@runs.command()
+@runs_argument
+@timeout_option
+@pass_app
+def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
+    """Show what happens in runs, from their beginning to their end.
+
+    What handlers print and log is shown from now on, where their daemon hears notifications.
+    Exits with 0 if all of them completed, with 1 if not.
+
+    \b
+    Example: pgflowd runs follow @last
+    """
+    from pgflowd.cli.connect import database, find_runs
+
+    with database(app, listening=True) as conn:
+        _tell(app, _follower(app, conn, find_runs(conn, run)), timeout)
+
+
+@runs.command()
+@runs_argument
+@timeout_option
+@pass_app
+def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
+    """Wait for the end of runs, then print their outputs.
+
+    Exits with 0 if all of them completed, with 1 if not, with 5 if the time was over first.
+
+    \b
+    Example: pgflowd runs wait @last --timeout 30s
+    """
+    from pgflowd.cli.connect import database, find_runs
+
+    with database(app, listening=True) as conn:
+        _wait(app, conn, find_runs(conn, run), timeout)
+
+
+@runs.command()
+@runs_argument
+@click.option("--reason", metavar="TEXT", help="Why; it is kept.")
+@pass_app
+def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
+    """End runs now; their running tasks are ended, too.
+
+    \b
+    Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
+    """
+    from pgflowd.db import client_steps
+
+    _each(app, run, lambda run_id: client_steps.cancel(run_id, reason, None), "cancelled")
+
+
+@runs.command()
+@runs_argument
+@click.option("--even-if-cancelled", is_flag=True, help="Also those that somebody cancelled.")
+@click.option("--follow", "then_follow", is_flag=True, help="Show what happens then.")
+@pass_app
+def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bool) -> None:
+    """Try the failed steps of runs again; what was completed stays.
+
+    \b
+    Example: pgflowd runs retry @last --follow
+    """
+    from pgflowd.cli.connect import database, find_runs
+    from pgflowd.db import client_steps
+
+    def again(run_id: UUID) -> Any:
+        try:
+            return (yield from client_steps.retry(run_id, None, even_if_cancelled))
+        except NotRetryable as error:
+            if "cancelled" in error.text:
+                error.next = "--even-if-cancelled tries it again all the same"
+            else:
+                error.next = "only what failed is tried again; `pgflowd runs show` tells how it is"
+            raise
+
+    if not then_follow:
+        _each(app, run, again, "tried again")
+        return
+    from pgflowd.db.operations import run_sync
+
+    with database(app, listening=True) as conn:
+        follower = _follower(app, conn, find_runs(conn, run))
+        follower.pass_over()
+        for run_id in follower.open:
+            run_sync(conn, again(run_id))
+            app.note(f"run {run_id} is tried again")
+        _tell(app, follower, None)
+
+
+def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: str) -> None:
+    """Do something to each run; what fails for one keeps the others from nothing."""
+    from pgflowd.cli.connect import database, find_runs
+    from pgflowd.cli.exits import exit_for
+    from pgflowd.cli.problems import complain
+    from pgflowd.cli.terminal.run_view import run_json
+    from pgflowd.db.operations import run_sync
+
+    changed, errors = [], []
+    with database(app) as conn:
+        for run_id in find_runs(conn, words):
+            try:
+                changed.append(run_sync(conn, script(run_id)))
+            except PgflowdError as error:
+                errors.append(error)
+                continue
+            if not app.json:
+                app.say(f"run {run_id} {done}")
+    if app.json:
+        listed = [run_json(run) for run in changed]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+    if errors:
+        complain(app, [problem for error in errors for problem in error.problems])
+        app.leave(exit_for(errors[0]))
+
+
+def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> Follower:
+    """One that hears what happens and what handlers print, from now on."""
+    from pgflowd.cli.connect import reopening
+    from pgflowd.cli.follower import Follower
+
+    follower = Follower(conn, run_ids, reopening(app))
+    follower.listen()
+    follower.overhear()
+    return follower
+
+
+def _tell(app: App, follower: Follower, timeout_s: float | None) -> None:
+    from pgflowd.cli.terminal.timeline_text import TimelineWriter
+
+    teller = TimelineWriter(app, many=len(follower.open) > 1)
+    try:
+        for happening in follower.follow(timeout_s):
+            teller.tell(happening)
+    except KeyboardInterrupt:
+        _say_they_go_on(app, follower)
+        raise
+    _leave_by(app, list(follower.ended.values()))
+
+
+def _say_they_go_on(app: App, follower: Follower) -> None:
+    from pgflowd.core.text import short_id
+
+    for run_id in follower.open:
+        word = short_id(run_id)
+        app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
+
+
+def _wait(
+    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
+) -> None:
+    from pgflowd.cli.connect import reopening
+    from pgflowd.cli.follower import Follower
+    from pgflowd.cli.terminal.run_view import ended_screen, run_json
+
+    follower = Follower(conn, run_ids, reopening(app))
+    follower.listen()
+    for _ in follower.follow(timeout_s):
+        pass
+    ended = [follower.ended[run_id] for run_id in run_ids]
+    if app.json:
+        listed = [run_json(run) for run in ended]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+    else:
+        ended_screen(app, ended)
+    _leave_by(app, ended)
+
+
+def _leave_by(app: App, ended: Sequence[RunWithStates]) -> None:
+    if any(run.status != "completed" for run in ended):
+        app.leave(ExitCode.NO)

@@ -1,0 +1,74 @@
+"""
+Serve: `pgflowd serve`, the daemon in the foreground.
+
+It runs until a signal, or `pgflowd stop`, ends it. The exit code says why it ended
+(surface.md, section 7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Command
+from pgflowd.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from pgflowd.core.settings.sections import Settings
+
+
+@click.command(cls=Command)
+@click.option("--flow", "flows", multiple=True, metavar="SLUG", help="Serve this flow alone.")
+@click.option("--recreate", is_flag=True, hidden=True)  # how demo and dev start it
+@pass_app
+def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
+    """Run the daemon in the foreground.
+
+    It drains on TERM or Ctrl-C and stops quickly on a second one, reloads on HUP, and writes
+    its state into the log on USR1. -v logs at level debug, -q warnings and errors only.
+
+    \b
+    Example: pgflowd serve -c pgflowd.toml
+    """
+    from pgflowd.host.control import NoPlace, SocketInUse
+    from pgflowd.processes.supervisor import start
+
+    signals = start.take_signals()
+
+    def read() -> Settings:
+        return _read(app, recreate)
+
+    settings = read()
+    try:
+        code = start.serve(settings, read, signals, flows)
+    except SocketInUse as taken:
+        click.echo(f"pgflowd: another daemon has {taken}", err=True)
+        app.leave(ExitCode.TRY_LATER)
+    except NoPlace as error:
+        remedy = "name another place with control in [supervisor]"
+        click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
+        app.leave(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
+    signals.ignore()
+    app.leave(ExitCode(code))
+
+
+def _read(app: App, recreate: bool) -> Settings:
+    """Read the configuration anew, for serving; raises ConfigError."""
+    from pgflowd.host.config import load
+
+    level = "debug" if app.verbose else "warning" if app.quiet else None
+    flags = {
+        "--verbose" if app.verbose else "--quiet": (("logging", "level"), level),
+        "--database-url": (("database", "url"), app.flag_database_url),
+        "--recreate": (("pgflowd", "definitions"), "recreate" if recreate else None),
+    }
+    settings = load(config=app.config, instance=app.instance, flags=flags, serving=True)
+    if settings.pgflowd.definitions == "recreate" and not recreate:
+        origin = settings.origin_of("pgflowd", "definitions")
+        text = "[pgflowd] definitions is 'recreate', which would delete runs"
+        remedy = "take 'create' or 'verify'; `pgflowd dev` and `demo` recreate by themselves"
+        raise ConfigError([Problem("E106", text, origin.place, remedy)])
+    return settings

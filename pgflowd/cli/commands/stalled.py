@@ -1,0 +1,168 @@
+"""
+Stalled: `pgflowd stalled` lists tasks that nobody works on any more, and ends the waiting.
+
+The daemon's sweeper recovers them by itself; this is for those that it gave back again and
+again, and for times without a daemon. A task that is at work is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Group
+from pgflowd.cli.params import TASK
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.db.overview import StalledTask
+
+SCHEMA_VERSION = 1
+
+tasks_argument = click.argument("task", metavar="[TASK]...", type=TASK, nargs=-1)
+all_option = click.option("--all", "all_", is_flag=True, help="Every stalled task.")
+
+
+@click.group(cls=Group)
+def stalled() -> None:
+    """List, requeue and fail tasks that nobody works on any more.
+
+    TASK is RUN/STEP#INDEX.
+
+    \b
+    Example: pgflowd stalled requeue --all
+    """
+
+
+@stalled.command("list")
+@pass_app
+def list_(app: App) -> None:
+    """List the stalled tasks, oldest first.
+
+    \b
+    Example: pgflowd stalled list
+    """
+    from pgflowd.cli.connect import database, task_name
+    from pgflowd.core.text import ago
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    with database(app) as conn:
+        found, now = _found(app, conn), execute(conn, overview.now())
+    if app.json:
+        listed = [_as_json(task) for task in found]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "tasks": listed})
+        return
+    if not found:
+        app.note("no task is stalled")
+        return
+    rows = [
+        (
+            task_name(task.run_id, task.step_slug, task.task_index),
+            task.flow_slug,
+            ago(task.stalled_at, now),
+            str(task.attempt),
+            str(task.times),
+            task.reason,
+        )
+        for task in found
+    ]
+    titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
+    losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
+    app.table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+
+
+@stalled.command()
+@tasks_argument
+@all_option
+@pass_app
+def requeue(app: App, task: Sequence[str], all_: bool) -> None:
+    """Hand stalled tasks out again; no attempt is spent.
+
+    \b
+    Example: pgflowd stalled requeue 7f3a9c12/summary#0
+    """
+    from pgflowd.db import stalled
+
+    def act(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+        return stalled.requeue_task(conn, *key, app.settings.recovery.stale_threshold_s)
+
+    _each(app, task, all_, act, "requeued")
+
+
+@stalled.command()
+@tasks_argument
+@all_option
+@click.option("--reason", metavar="TEXT", help="Why; it becomes part of the error.")
+@pass_app
+def fail(app: App, task: Sequence[str], all_: bool, reason: str | None) -> None:
+    """Fail stalled tasks for good; their runs go on as the steps' options say.
+
+    \b
+    Example: pgflowd stalled fail 7f3a9c12/summary#0 --reason "the file is gone"
+    """
+    from pgflowd.db import stalled
+
+    def act(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+        return stalled.give_up_task(conn, *key, app.settings.recovery.stale_threshold_s, reason)
+
+    _each(app, task, all_, act, "failed")
+
+
+def _each(app: App, words: Sequence[str], all_: bool, act: Any, done: str) -> None:
+    """Do something to each task; one that is at work after all is left alone, and told."""
+    from pgflowd.cli.connect import database, find_task, task_name
+
+    if bool(words) == all_:
+        raise click.UsageError("name tasks, or give --all")
+    changed: list[tuple[UUID, str, int]] = []
+    left: list[tuple[UUID, str, int]] = []
+    with database(app) as conn:
+        if all_:
+            keys = [(one.run_id, one.step_slug, one.task_index) for one in _found(app, conn)]
+        else:
+            keys = list(dict.fromkeys(find_task(conn, word) for word in words))
+        for key in keys:
+            (changed if act(conn, key) else left).append(key)
+    if app.json:
+        told = {done: [_key_json(key) for key in changed], "left": [_key_json(key) for key in left]}
+        app.echo_json({"schema_version": SCHEMA_VERSION, **told})
+    for key in changed if not app.json else []:
+        app.say(f"{task_name(*key)}  {done}")
+    for key in left:
+        app.note(f"{task_name(*key)} is not stalled, so it was left alone")
+    if not keys:
+        app.note("no task is stalled")
+    if left and not all_:
+        app.leave(ExitCode.REFUSED)
+
+
+def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    return execute(conn, overview.stalled_tasks(app.settings.recovery.stale_threshold_s))
+
+
+def _key_json(key: tuple[UUID, str, int]) -> dict[str, Any]:
+    run_id, step, index = key
+    return {"run_id": str(run_id), "step": step, "task": index}
+
+
+def _as_json(task: StalledTask) -> dict[str, Any]:
+    return {
+        **_key_json((task.run_id, task.step_slug, task.task_index)),
+        "flow": task.flow_slug,
+        "worker_id": task.worker_id,
+        "attempt": task.attempt,
+        "times": task.times,
+        "started_at": task.started_at,
+        "stalled_at": task.stalled_at,
+        "reason": task.reason,
+    }

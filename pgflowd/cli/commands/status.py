@@ -1,0 +1,161 @@
+"""
+Status: `status` and `tree`: how the daemon is, drawn or as JSON.
+
+Without a daemon `status` asks the database alone, says so, and exits 3. `--check` prints
+nothing and answers by its exit code: 0 healthy, 1 not, 3 not running. `--metrics` prints
+OpenMetrics text.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.daemon_client import NotRunning, ask, socket_path
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Command
+from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
+from pgflowd.core.settings.units import parse_duration
+from pgflowd.errors import PgflowdError, Unreachable
+
+DEFAULT_PAUSE = "2s"
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+@click.command(cls=Command)
+@click.option(
+    "--watch", metavar="[DUR]", is_flag=False, flag_value=DEFAULT_PAUSE, help="Again and again."
+)
+@click.option("--check", is_flag=True, help="Print nothing; exit 0 if healthy.")
+@click.option("--metrics", is_flag=True, help="Print OpenMetrics text.")
+@pass_app
+def status(app: App, watch: str | None, check: bool, metrics: bool) -> None:
+    """Show how the daemon and its flows are.
+
+    \b
+    Example: pgflowd status --watch 5s
+    """
+    if check:
+        app.leave(_checked(app))
+    if metrics:
+        click.echo(ask(app, "metrics")["metrics"], nl=False)
+        return
+    if watch is None:
+        _show_once(app)
+        return
+    _watch(app, _pause_s(watch))
+
+
+@click.command(cls=Command)
+@pass_app
+def tree(app: App) -> None:
+    """Show the daemon's processes and what they have been through.
+
+    \b
+    Example: pgflowd tree
+    """
+    said = ask(app, "status")
+    if app.json:
+        app.echo_json(said)
+        return
+    app.say("\n".join(tree_lines(said, app.out)))
+
+
+def _checked(app: App) -> ExitCode:
+    try:
+        said = ask(app, "status")
+    except NotRunning:
+        return ExitCode.NOT_RUNNING
+    return ExitCode.OK if said.get("state") == "healthy" else ExitCode.NO
+
+
+def _show_once(app: App) -> None:
+    try:
+        said = ask(app, "status")
+    except NotRunning:
+        _show_database(app)
+        app.leave(ExitCode.NOT_RUNNING)
+    if app.json:
+        app.echo_json(said)
+    else:
+        app.say("\n".join(status_lines(said, app.out)))
+
+
+def _watch(app: App, pause_s: float) -> None:
+    """Show it again and again, until interrupted."""
+    while True:
+        said = ask(app, "status")
+        if app.json:
+            app.stream_json(said)
+        else:
+            home = _HOME_AND_CLEAR if app.out.redraws else ""
+            app.say(home + "\n".join(status_lines(said, app.out)))
+        time.sleep(pause_s)
+
+
+def _pause_s(text: str) -> float:
+    try:
+        pause_s = parse_duration(text)
+    except ValueError:
+        pause_s = 0.0
+    if pause_s <= 0:
+        raise click.BadParameter(f"'{text}' is no duration, such as 2s", param_hint="--watch")
+    return pause_s
+
+
+def _show_database(app: App) -> None:
+    """What can be known without a daemon."""
+    said = _without_daemon(app)
+    if app.json:
+        app.echo_json(said)
+        return
+    app.note(f"no daemon is running at {socket_path(app)}; this is what the database says")
+    database = said["database"]
+    app.say("\n".join(database_lines(database, app.out)))
+    rows = [[flow["slug"], str(flow["queued"])] for flow in said["flows"]]
+    if rows:
+        app.table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
+    for line in problem_lines(said["problems"], app.out):
+        app.say(line)
+
+
+def _without_daemon(app: App) -> dict[str, Any]:
+    database: dict[str, Any] = {"state": "down", "server": None, "place": None, "schema": None}
+    flows: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
+    try:
+        database, flows = _ask_database(app)
+    except PgflowdError as error:
+        database["state"] = "down" if isinstance(error, Unreachable) else "up"
+        problems = [
+            {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
+            for each in error.problems
+        ]
+    return {
+        "schema_version": 1,
+        "name": app.settings.pgflowd.name,
+        "state": "not_running",
+        "pid": None,
+        "database": database,
+        "flows": flows,
+        "problems": problems,
+    }
+
+
+def _ask_database(app: App) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    from pgflowd.db import schema
+    from pgflowd.db.connection import connect, translated
+    from pgflowd.db.queues import waiting
+
+    with connect(app.database_url, name="pgflowd: status") as conn, translated(conn):
+        schema.refuse_newer(conn)
+        server = conn.info.parameter_status("server_version") or ""
+        flows = [
+            {"slug": slug, "state": "not_running", "queued": queued, "oldest_queued_s": oldest_s}
+            for slug, queued, oldest_s in waiting(conn)
+        ]
+        place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
+    return {"state": "up", "server": server.partition(" ")[0], "place": place}, flows

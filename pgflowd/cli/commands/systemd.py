@@ -1,0 +1,216 @@
+"""
+Systemd: `pgflowd systemd` installs our units, shows them, and compares what is installed.
+
+`host.units` knows the files. `install` shows what it is about to write and asks.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.groups import Group
+from pgflowd.cli.terminal.findings import say_finding
+
+if TYPE_CHECKING:
+    from pgflowd.core.finding import Finding
+    from pgflowd.core.settings.sections import Settings
+    from pgflowd.host.units import UnitFile
+
+SCHEMA_VERSION = 1
+SPARE_S = 5.0  # beyond kill_grace, until a supervisor that stops must have said something
+
+user_option = click.option("--user", "for_user", is_flag=True, help="For your own user manager.")
+
+
+@click.group(cls=Group)
+def systemd() -> None:
+    """Install the units for systemd, show them, compare what is installed.
+
+    \b
+    Example: sudo pgflowd systemd install
+    """
+
+
+@systemd.command()
+@user_option
+@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_app
+def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
+    """Write the units where systemd finds them. Shows them first, and asks.
+
+    Files that are the same already are left alone. Nothing is started or enabled.
+
+    \b
+    Example: sudo pgflowd systemd install
+             pgflowd systemd install --user --dry-run
+    """
+    from pgflowd.host.units import reload_manager, user_exists
+
+    changed = [file for file in _files(for_user) if not file.is_same]
+    if not (app.json or app.quiet):
+        _print(app, changed)
+    if changed and not dry_run:
+        app.confirm(f"Write {len(changed)} files?", yes=yes)
+        for file in changed:
+            _write(file)
+        reload_manager(for_user=for_user)
+    if app.json:
+        listed = [{"path": str(file.path), "text": file.text} for file in changed]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "dry_run": dry_run, "files": listed})
+        return
+    if not changed:
+        app.say("the units are installed already")
+        return
+    app.say("nothing was written" if dry_run else f"{len(changed)} files are written")
+    if not for_user and not user_exists("pgflowd"):
+        app.note("next: useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd")
+    app.note(f"next: systemctl {'--user ' if for_user else ''}enable --now pgflowd")
+
+
+@systemd.command()
+@user_option
+@pass_app
+def show(app: App, for_user: bool) -> None:
+    """Print the units as they should be on this machine.
+
+    \b
+    Example: pgflowd systemd show
+    """
+    files = _files(for_user)
+    if app.json:
+        listed = [
+            {"path": str(file.path), "text": file.text, "same": file.is_same} for file in files
+        ]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "files": listed})
+        return
+    _print(app, files)
+
+
+@systemd.command()
+@user_option
+@pass_app
+def doctor(app: App, for_user: bool) -> None:
+    """Compare the installed units with ours, and their times with the config.
+
+    Exits with 1 if something is wrong, with 0 if there are warnings at most.
+
+    \b
+    Example: pgflowd systemd doctor
+    """
+    findings = list(_examined(app.settings, for_user))
+    wrong = any(finding.state == "error" for finding in findings)
+    if app.json:
+        listed = [asdict(finding) for finding in findings]
+        app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
+    for finding in findings if not app.json else []:
+        say_finding(app, finding)
+    if wrong:
+        app.leave(ExitCode.NO)
+
+
+def _files(for_user: bool) -> list[UnitFile]:
+    from pgflowd.host.units import systemd_version, unit_files
+
+    return unit_files(for_user=for_user, version=systemd_version(), environ=os.environ)
+
+
+def _print(app: App, files: list[UnitFile]) -> None:
+    for file in files:
+        app.say(app.out.paint(f"# {file.path}", None, bold=True))
+        app.say(file.text)
+
+
+def _write(file: UnitFile) -> None:
+    try:
+        file.write()
+    except PermissionError:
+        from pgflowd.errors import AccessDenied
+
+        raise AccessDenied(
+            f"{file.path} cannot be written by you", next="use sudo, or --user"
+        ) from None
+    except OSError as error:
+        text = f"{file.path} cannot be written: {error.strerror}"
+        raise click.ClickException(text) from None
+
+
+def _examined(settings: Settings, for_user: bool) -> list[Finding]:
+    from pgflowd.core.finding import Finding
+    from pgflowd.host.units import RUNNING, program, systemd_version, user_exists
+
+    version = systemd_version()
+    if version is None:
+        return [Finding("systemd", "error", "there is no systemctl here")]
+    runs = "" if RUNNING.exists() else ", which does not run this machine"
+    found = [Finding("systemd", "ok", f"version {version}{runs}")]
+    files = _files(for_user)
+    found += [_compared(file, for_user) for file in files if file.path.suffix == ".service"]
+    found += [_compared(file, for_user) for file in files if file.path.suffix == ".conf"]
+    if not for_user:
+        there = user_exists("pgflowd")
+        remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
+        if there:
+            found.append(Finding("user", "ok", "pgflowd exists"))
+        else:
+            found.append(Finding("user", "error", "there is no user pgflowd", None, remedy))
+        found.append(_reachable(program()))
+    return [*found, _times(settings, files[0])]
+
+
+def _compared(file: UnitFile, for_user: bool) -> Finding:
+    from pgflowd.core.finding import Finding
+
+    if file.is_same:
+        return Finding("unit", "ok", f"{file.path} is as it should be")
+    command = f"pgflowd systemd install{' --user' if for_user else ''}"
+    is_main = file.path.name == "pgflowd.service"
+    if file.installed is None:
+        state = "error" if is_main else "warning"
+        return Finding("unit", state, f"{file.path} is not installed", None, command)
+    return Finding("unit", "warning", f"{file.path} differs from ours", None, command)
+
+
+def _reachable(path: str) -> Finding:
+    """The hardened unit sees no home directories, and its user must be able to run us."""
+    from pgflowd.core.finding import Finding
+
+    if path.startswith(("/home/", "/root/", "/run/user/")):
+        text = f"{path} lies in a home directory, which the unit does not see (ProtectHome)"
+        remedy = "install pgflowd elsewhere, such as in /opt/pgflowd"
+        return Finding("program", "error", text, None, remedy)
+    return Finding("program", "ok", path)
+
+
+def _times(settings: Settings, unit: UnitFile) -> Finding:
+    """The supervisor speaks while it drains; but in a quick stop it is silent for `kill_grace`."""
+    from pgflowd.core.finding import Finding
+    from pgflowd.core.settings.units import format_duration
+    from pgflowd.host.units import setting
+
+    graces = [settings.worker_for(slug).kill_grace_s for slug in settings.flows]
+    grace_s = max([settings.worker.kill_grace_s, *graces])
+    written = setting(unit.installed or unit.text, "TimeoutStopSec") or "90"
+    stop_s = _seconds(written)
+    if stop_s is None or grace_s + SPARE_S <= stop_s:
+        return Finding("times", "ok", f"TimeoutStopSec={written} is longer than kill_grace")
+    text = (
+        f"kill_grace is {format_duration(grace_s)}, and systemd kills everything after "
+        f"TimeoutStopSec={written} of silence"
+    )
+    remedy = f"set TimeoutStopSec to {round(grace_s + SPARE_S)} or more in a drop-in"
+    return Finding("times", "warning", text, None, remedy)
+
+
+def _seconds(written: str) -> float | None:
+    """The times our units use: seconds; anything else is somebody's own business."""
+    try:
+        return float(written.removesuffix("s"))
+    except ValueError:
+        return None

@@ -1,0 +1,46 @@
+"""
+Version: `pgflowd version` prints the versions of pgflowd and of the parts it stands on.
+
+It asks the installed packages' metadata, so it imports none of them and needs no database.
+"""
+
+from __future__ import annotations
+
+import platform
+
+import click
+
+from pgflowd import __version__
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.groups import Command
+
+PARTS = ("psycopg", "pgmq", "click", "multiprocess", "setproctitle", "sdnotify")
+
+
+@click.command(cls=Command)
+@pass_app
+def version(app: App) -> None:
+    """Print the versions of pgflowd and of the parts it stands on.
+
+    \b
+    Example: pgflowd version --json
+    """
+    parts = {"pgflowd": __version__, "python": platform.python_version(), **_installed()}
+    if app.json:
+        app.echo_json({"schema_version": 1, **parts})
+        return
+    width = max(map(len, parts))
+    for name, number in parts.items():
+        app.say(f"{name:<{width}}  {number or 'not installed'}")
+
+
+def _installed() -> dict[str, str | None]:
+    from importlib import metadata
+
+    found: dict[str, str | None] = {}
+    for name in PARTS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found

@@ -1,0 +1,187 @@
+"""
+Reach: opens the database for a command, and finds the runs and flows that its words name.
+
+RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`. What is not found raises
+E409 or E415, with the nearest name where there is one. Imports psycopg when it is used, so
+that help stays quick.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from pgflowd.cli.app import App
+from pgflowd.core.ids import uuid7
+from pgflowd.core.suggest import nearest
+from pgflowd.core.text import short_id
+from pgflowd.errors import AccessDenied, NotFound, UnknownFlow
+
+if TYPE_CHECKING:
+    import psycopg
+
+LAST = "@last"
+_DIGITS = re.compile(r"[0-9a-f-]{1,36}")
+_TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
+
+
+@contextmanager
+def database(
+    app: App, *, listening: bool = False, any_schema: bool = False
+) -> Iterator[psycopg.Connection[Any]]:
+    """Open a connection with the limits of the settings; `listening` goes past a pooler.
+
+    E303 for a schema newer than ours, unless `any_schema` says that this is looked at later.
+    """
+    from pgflowd.db import schema
+
+    with opened(app, listening=listening) as conn:
+        if not any_schema:
+            schema.refuse_newer(conn)
+        yield conn
+
+
+def reopening(app: App) -> Callable[[], psycopg.Connection[Any]]:
+    """How who follows runs gets another connection when the database comes back."""
+
+    def reopen() -> psycopg.Connection[Any]:
+        app.note("the database is not there; trying again")
+        return opened(app, listening=True)
+
+    return reopen
+
+
+def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
+    """A new connection, the caller's to close."""
+    from pgflowd.db.connection import connect, limits_of
+    from pgflowd.host.config_refs import read
+
+    settings = app.settings.database
+    url = app.database_url
+    if listening and settings.listen_url and not app.flag_database_url:
+        url = read(settings.listen_url, place="[database] listen_url")
+    name = f"{app.settings.pgflowd.name} cli"
+    return connect(url, name=name, limits=limits_of(settings))
+
+
+def new_run_id() -> UUID:
+    """An id that begins with the time."""
+    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+
+
+def refuse_no_run(text: str) -> None:
+    """Refuse a word that can name no run, whatever runs there are."""
+    if not (_uuid(text) or text == LAST or _DIGITS.fullmatch(_digits(text))):
+        raise click.UsageError(f"'{text}' names no run: give an id, its last digits, or {LAST}")
+
+
+def refuse_no_task(text: str) -> None:
+    """Likewise for a task."""
+    match = _TASK.fullmatch(text)
+    if match is None:
+        raise click.UsageError(f"'{text}' names no task: write RUN/STEP#INDEX, as in @last/sum#0")
+    refuse_no_run(match["run"])
+
+
+def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
+    """The run that a word names."""
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    if whole := _uuid(text):
+        return whole
+    if text == LAST:
+        found = execute(conn, overview.find_runs("", 1))
+        if not found:
+            raise NotFound("there are no runs", next="start one: `pgflowd runs start FLOW`")
+        return found[0][0]
+    refuse_no_run(text)
+    found = execute(conn, overview.find_runs(_digits(text).replace("-", ""), 3))
+    if not found:
+        raise NotFound(f"there is no run {text}", next="see `pgflowd runs list`")
+    if len(found) > 1:
+        ids = ", ".join(str(run_id) for run_id, _ in found)
+        raise click.UsageError(f"'{text}' fits more than one run: {ids}; give more digits")
+    return found[0][0]
+
+
+def find_runs(conn: psycopg.Connection[Any], texts: Iterable[str]) -> list[UUID]:
+    """The runs that words name, each once."""
+    return list(dict.fromkeys(find_run(conn, text) for text in texts))
+
+
+def find_task(conn: psycopg.Connection[Any], text: str) -> tuple[UUID, str, int]:
+    """The task that a word such as `7f3a9c12/summary#0` names."""
+    refuse_no_task(text)
+    match = _TASK.fullmatch(text)
+    assert match is not None
+    return find_run(conn, match["run"]), match["step"], int(match["index"])
+
+
+def task_name(run_id: UUID, step: str, index: int) -> str:
+    return f"{short_id(run_id)}/{step}#{index}"
+
+
+@contextmanager
+def suggesting_flows(conn: psycopg.Connection[Any], slug: str) -> Iterator[None]:
+    """Where there is no such flow, say which one may have been meant."""
+    try:
+        yield
+    except UnknownFlow as error:
+        raise unknown_flow(slug, flow_slugs(conn)) from error
+
+
+def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) -> UnknownFlow:
+    close = nearest(slug, known)
+    otherwise = otherwise or f"run `pgflowd flows deploy {slug}`"
+    remedy = f"did you mean '{close}'?" if close else otherwise
+    return UnknownFlow(f"there is no flow '{slug}' in the database", next=remedy)
+
+
+def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
+    """The flows there are, or none where the role may not look."""
+    from pgflowd.db import overview
+    from pgflowd.db.query import execute
+
+    try:
+        return [flow.flow_slug for flow in execute(conn, overview.list_flows())]
+    except AccessDenied:
+        return []
+
+
+def completing(
+    ask: Callable[[psycopg.Connection[Any]], list[str]], ctx: click.Context
+) -> list[str]:
+    """What a shell may suggest from the database: soon, or nothing at all."""
+    from pgflowd.db.connection import Limits, connect
+
+    app = ctx.find_object(App) or App()
+    for param in ("config", "flag_database_url", "instance"):
+        given = ctx.params.get(param)
+        if given and not getattr(app, param):
+            setattr(app, param, given)
+    app.quiet = True
+    try:
+        limits = Limits(connect_s=2.0, statement_s=1.0, lock_s=1.0)
+        with connect(app.database_url, name="pgflowd completion", limits=limits) as conn:
+            return ask(conn)
+    except Exception:
+        return []
+
+
+def _digits(text: str) -> str:
+    return text.lower().removeprefix("…")
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,214 @@
+"""
+Frame: the kinds of commands and groups that all of `pgflowd` is made of.
+
+`Command` and `Group` accept the global flags before and after the subcommand (the last one
+wins), and keep them out of the help's own options. `LazyGroup` knows its commands as a table
+of data and imports a command's module when the command runs, neither for help nor for
+completion. A name nobody knows gets a suggestion.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from pgflowd.cli.app import App
+from pgflowd.core.redact import one_line
+
+HINTS = {
+    "start": "did you mean 'pgflowd serve' (the daemon) or 'pgflowd runs start FLOW' (a run)?",
+}
+
+
+class Entry(NamedTuple):
+    """A command that is imported when it runs: `target` is "module:attribute"."""
+
+    name: str
+    target: str
+    help: str
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value is not None and value is not False:
+        setattr(ctx.ensure_object(App), str(param.name), value)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        from pgflowd import __version__
+
+        click.echo(f"pgflowd {__version__}")
+        ctx.exit()
+
+
+def _flag(*names: str, **attributes: Any) -> click.Option:
+    return click.Option(list(names), expose_value=False, callback=_remember, **attributes)
+
+
+def global_options() -> list[click.Option]:
+    """Return new options for the flags that work everywhere."""
+    return [
+        _flag("-c", "--config", metavar="FILE", help="Read this config file."),
+        _flag(
+            "--database-url",
+            "flag_database_url",
+            metavar="URL",
+            help="Use this database; env:NAME and file:PATH work too.",
+        ),
+        _flag("-i", "--instance", metavar="NAME", help="Read /etc/pgflowd/NAME.toml."),
+        _flag("--json", is_flag=True, help="Print JSON; streams have one object per line."),
+        _flag("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
+        _flag("-q", "--quiet", is_flag=True, help="Print results and errors only."),
+        _flag("-v", "--verbose", is_flag=True, help="Print more."),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_version,
+            help="Print the version.",
+        ),
+    ]
+
+
+class Formatter(click.HelpFormatter):
+    """Help that fits a terminal of 40 columns, where click insists on 50."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        columns = shutil.get_terminal_size((80, 24)).columns
+        super().__init__(width=max(min(columns, 80) - 2, 30))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        super().write_dl(list(rows), min(col_max, self.width // 2 - 2), col_spacing)
+
+
+class CommandContext(click.Context):
+    """Where a command runs, with our way to write help."""
+
+    formatter_class = Formatter
+
+
+class Command(click.Command):
+    """A command with the global flags."""
+
+    context_class = CommandContext
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.everywhere = global_options()
+        self.params.extend(self.everywhere)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # where the help is that helps
+            raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _format_own_options(self, ctx, formatter)
+
+
+class Group(click.Group):
+    """A group with the global flags, whose commands and groups are of these kinds too."""
+
+    command_class = Command
+    context_class = CommandContext
+    group_class = type
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.everywhere = global_options()
+        self.params.extend(self.everywhere)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # as written, not by the alphabet
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _format_own_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(200)) for name, each in commands if each]
+            )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"there is no command '{one_line(args[0], 60)}'{self._hint(ctx, args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, name: str) -> str:
+        if ctx.parent is None and name in HINTS:
+            return f"; {HINTS[name]}"
+        from difflib import get_close_matches
+
+        close = get_close_matches(name.lower(), self.list_commands(ctx), n=1)
+        return f"; did you mean '{close[0]}'?" if close else ""
+
+
+class LazyGroup(Group):
+    """A group whose commands are a table; each is imported when it is used."""
+
+    def __init__(self, *args: Any, entries: Iterable[Entry], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.entries = {entry.name: entry for entry in entries}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.target.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, entry.help) for entry in self.entries.values()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        matching = [entry for entry in self.entries.values() if entry.name.startswith(incomplete)]
+        return [CompletionItem(entry.name, help=entry.help) for entry in matching]
+
+
+def _format_own_options(
+    command: Command | Group, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    """Write the command's own options; the global ones in full in the root's help only."""
+    shared = list(command.everywhere)
+    params = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
+    own = [param for param in params if param not in shared]
+    if ctx.parent is None:
+        own += shared
+    records = [record for record in (param.get_help_record(ctx) for param in own) if record]
+    if records:
+        with formatter.section("Options" if ctx.parent else "Options, before or after a command"):
+            formatter.write_dl(records)
+    if ctx.parent is not None:
+        names = "-c, --database-url, -i, --json, --color, -q, -v"
+        formatter.write_paragraph()
+        formatter.write_text(f"Everywhere: {names}; see {ctx.find_root().info_name} --help.")

@@ -1,0 +1,1 @@
+"""Commands that work on a database of their own: demo, dev, new."""

@@ -1,0 +1,1 @@
+"""Flows as their authors define them."""

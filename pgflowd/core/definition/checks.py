@@ -1,0 +1,156 @@
+"""
+Checks: everything that is wrong with a flow, found at once, each with its place and remedy.
+
+Nothing here raises: the findings are `Problem` values with the codes E2xx and W22x, so that
+`pgflowd check` shows them all and a flow that is used refuses with all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pgflowd.core.definition.options import option_problems
+from pgflowd.core.definition.order import cycles
+from pgflowd.core.definition.slugs import slug_problems
+from pgflowd.core.definition.spec import (
+    CTX,
+    FLOW_OPTIONS,
+    INPUT,
+    ITEM,
+    RESERVED,
+    RUN,
+    STEP_OPTIONS,
+    FlowSpec,
+    Parameter,
+    StepSpec,
+)
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.errors import Problem
+
+
+def flow_problems(flow: FlowSpec) -> list[Problem]:
+    """All problems of one flow, in the order of the file, those of the whole flow first."""
+    return [
+        *slug_problems(flow.slug, flow.place, of_flow=True),
+        *option_problems(flow.options, FLOW_OPTIONS, f"flow {flow.slug}", flow.place),
+        *_cycle_problems(flow),
+        *(problem for step in flow.steps for problem in _step_problems(flow, step)),
+        *_repeated_steps(flow),
+    ]
+
+
+def _step_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+    yield from slug_problems(step.slug, step.place, of_flow=False)
+    yield from _parameter_problems(flow, step)
+    yield from _listed_dep_problems(flow, step)
+    if step.is_map:
+        yield from _map_problems(flow, step)
+    yield from _default_problems(flow, step)
+    yield from _step_option_problems(step)
+
+
+def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
+    known = ("slug", "over") if step.is_map else ("slug", "depends_on", "after")
+    misplaced = {"depends_on", "after"} if step.is_map else {"over"}
+    options = {name: v for name, v in step.options.items() if name not in misplaced}
+    yield from option_problems(options, (*STEP_OPTIONS, *known), f"step {step.slug}", step.place)
+    for name in sorted(misplaced & step.options.keys()):
+        if step.is_map:
+            text = f"map step {step.slug} has {name}; the dep of a map is named by over="
+            yield Problem("E204", text, step.place)
+        else:
+            text = f"step {step.slug}: over is for maps"
+            yield Problem("E209", text, step.place, "write @flow.map(over=…)")
+
+
+def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+    slugs = {other.slug for other in flow.steps}
+    for parameter in step.parameters:
+        name = parameter.name
+        if not parameter.is_named:
+            text = f"step {step.slug}: parameter '{name}' cannot be passed by name"
+            remedy = "handlers take named parameters only"
+            if name.startswith("*"):
+                remedy += "; in a decorator, functools.wraps keeps them"
+            yield Problem("E206", text, step.place, remedy)
+        elif name not in slugs and name not in RESERVED:
+            text = f"step {step.slug}: parameter '{name}' is no step of {flow.slug}"
+            yield Problem("E201", text, step.place, _instead_of(name, step, slugs))
+        elif reason := _why_not_allowed(step, parameter):
+            text = f"step {step.slug}: parameter '{name}' is not allowed here"
+            yield Problem("E206", text, step.place, reason)
+
+
+def _instead_of(name: str, step: StepSpec, slugs: set[str]) -> str:
+    if name in ("self", "cls"):
+        return "a handler is a plain function, no method"
+    allowed = (ITEM, CTX) if step.is_map else (RUN, CTX, INPUT)
+    others = {*allowed} if step.is_map else {*slugs - {step.slug}, *allowed}
+    rule = "a map takes item and ctx" if step.is_map else "a step takes run, ctx, input and deps"
+    return did_you_mean(name, others) or rule
+
+
+def _why_not_allowed(step: StepSpec, parameter: Parameter) -> str | None:
+    name = parameter.name
+    if step.is_map:
+        if name in (RUN, INPUT):
+            return "a map takes item and ctx; ctx.flow_input() has the run's input"
+        if name in RESERVED or len(step.deps) > 1:  # E204 tells of several deps
+            return None
+        return f"a map takes item and ctx; to map over {name} write @flow.map(over='{name}')"
+    if name == ITEM:
+        return "only a map has items: write @flow.map(over=…)"
+    if step.takes(INPUT) and name not in (INPUT, CTX):
+        return "beside 'input', which has everything, only ctx may stand"
+    return None
+
+
+def _listed_dep_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+    slugs = {other.slug for other in flow.steps}
+    listed = {"over": step.over, "depends_on": step.depends_on, "after": step.after}
+    for option, deps in listed.items():
+        for dep in deps:
+            if dep not in slugs:
+                text = f"step {step.slug}: {option} names '{dep}', which is no step of {flow.slug}"
+                yield Problem("E201", text, step.place, did_you_mean(dep, slugs - {step.slug}))
+
+
+def _map_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+    slugs = {other.slug for other in flow.steps}
+    deps = [dep for dep in step.deps if dep in slugs]
+    if len(deps) > 1:
+        names = ", ".join(deps)
+        text = f"map step {step.slug} has {len(deps)} deps ({names}); a map has at most one"
+        yield Problem("E204", text, step.place)
+
+
+def _default_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+    skippable = {other.slug for other in flow.steps if other.may_be_skipped}
+    for parameter in step.parameters:
+        if parameter.name in skippable and not parameter.has_default and not step.is_map:
+            text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
+            remedy = f"without one the task fails then: write {parameter.name}=None"
+            yield Problem("W220", text, step.place, remedy)
+
+
+def _cycle_problems(flow: FlowSpec) -> Iterator[Problem]:
+    deps = {step.slug: step.deps for step in flow.steps}
+    places = {step.slug: step.place for step in flow.steps}
+    for cycle in cycles(deps):
+        pairs = zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+        chain = ", ".join(f"{one} needs {other}" for one, other in pairs)
+        yield Problem("E202", f"steps of {flow.slug} form a cycle: {chain}", places[cycle[0]])
+
+
+def _repeated_steps(flow: FlowSpec) -> Iterator[Problem]:
+    exactly: dict[str, StepSpec] = {}
+    nearly: dict[str, StepSpec] = {}
+    for step in flow.steps:
+        same = exactly.setdefault(step.slug, step)
+        alike = nearly.setdefault(step.slug.casefold(), step)
+        if same is not step:
+            text = f"step {step.slug} is defined twice, first at {same.place}"
+            yield Problem("E205", text, step.place, "rename one")
+        elif alike is not step:
+            text = f"steps {alike.slug} and {step.slug} are equal but for case"
+            yield Problem("E207", text, step.place, "rename one")

@@ -1,0 +1,1 @@
+"""Pictures of DAGs for terminals, mermaid and JSON."""

@@ -1,0 +1,1 @@
+"""JSON values: checked, encoded and decoded."""

@@ -1,0 +1,250 @@
+"""
+JSON values: what may be stored, encoded once, and the place of what may not.
+
+Handlers return and clients send Python values; the database stores JSON. `encode` accepts
+exactly what survives the way there and back: dicts with strings as keys, lists (tuples become
+lists), strings, numbers, true, false, null. Anything else is refused with its place, as in
+`E403 output.items[3].price is NaN`. The common path is two calls into C; only a value that is
+suspicious is walked in Python, to find what is wrong with it and where.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import re
+from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from pgflowd.core.json.unpatched import COMPACT, Decoder, Encoder, dumps, loads
+from pgflowd.errors import OutputError
+
+MAX_DEPTH = 1000  # about where the encoder's recursion ends
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_REMEDIES = {
+    "DataFrame": "return its to_dict('records')",
+    "bytes": "decode it, or encode it with base64",
+    "bytearray": "decode it, or encode it with base64",
+    "Decimal": "return str(…) or float(…)",
+    "datetime": "return its isoformat()",
+    "date": "return its isoformat()",
+    "time": "return its isoformat()",
+    "timedelta": "return its total_seconds()",
+    "UUID": "return str(…)",
+}
+_METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
+
+
+def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) -> str:
+    """Return the value as JSON text, or raise E403 (no JSON) or E404 (too large)."""
+    text, trouble = _dump(value)
+    if trouble:
+        found = next(_faults(value, what), None)
+        if found is not None or text is None:
+            fault, remedy = found or (f"{what} {trouble}", None)
+            raise OutputError(fault, code="E403", next=remedy)
+    assert text is not None
+    if max_bytes is not None:
+        _check_size(text, what, max_bytes)
+    return text
+
+
+def decode(text: str | bytes | None) -> Any:
+    """Return the value of a JSON text; no text (SQL null) is None, as JSON's null is."""
+    if text is None:
+        return None
+    try:
+        return loads(text)
+    except ValueError:  # perhaps a number of thousands of digits, which PostgreSQL can hold
+        return _loads_long(text)
+
+
+def stored(value: Any, *, what: str = "output") -> Any:
+    """The value as the database gives it back: keys in the order of jsonb, 1e22 an integer."""
+    text = encode(value, what=what)
+    return _loads_stored(text)
+
+
+def _in_order_of_jsonb(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=lambda pair: (len(pair[0].encode()), pair[0].encode())))
+
+
+def _numeric(text: str) -> int | float:
+    return int(Decimal(text)) if "e+" in text else float(text) + 0.0  # there is no -0.0
+
+
+def copied(value: Any) -> Any:
+    """A copy of a JSON value, to which anything may be done."""
+    return loads(dumps(value)) if isinstance(value, dict | list) else value
+
+
+def _long_int(digits: str) -> int:
+    return int(Decimal(digits))
+
+
+_dumps_strictly = Encoder(ensure_ascii=False, allow_nan=False, separators=COMPACT)
+_dumps_ascii = Encoder()
+_loads_long = Decoder(parse_int=_long_int)
+_loads_stored = Decoder(object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
+
+
+def _dump(value: Any) -> tuple[str | None, str | None]:
+    """The text, and why the value is suspicious. The text is None if there cannot be one."""
+    try:
+        text = _dumps_strictly(value)
+        text.encode("utf-8")
+    except RecursionError:
+        return None, "is nested too deeply"
+    except (TypeError, ValueError, OverflowError) as error:  # surrogates and cycles, too
+        return None, f"is no JSON: {error}"
+    if "\\u0000" in text:
+        return text, "contains a NUL character"
+    if _is_odd(value):
+        return text, "changes on the way to JSON"
+    return text, None
+
+
+def _is_odd(root: Any) -> bool:
+    """Whether some keys would become strings, or it is deeper than all can read."""
+    level = [root]
+    for _ in range(MAX_DEPTH + 1):
+        inside: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                if not all(isinstance(key, str) for key in value):
+                    return True
+                inside.extend(value.values())
+            elif isinstance(value, list | tuple):
+                inside.extend(value)
+        if not inside:
+            return False
+        level = inside
+    return True
+
+
+def _faults(root: Any, what: str) -> Iterator[tuple[str, str | None]]:
+    """Each thing that JSON or PostgreSQL refuses, in the order of the document."""
+    pending: list[tuple[Any, str, tuple[int, ...]]] = [(root, what, ())]
+    while pending:
+        value, place, above = pending.pop()
+        if not isinstance(value, dict | list | tuple):
+            if fault := _scalar_fault(value):
+                yield f"{place} {fault}", _remedy(value)
+            continue
+        if id(value) in above:
+            yield f"{place} contains itself", None
+            continue
+        if len(above) >= MAX_DEPTH:
+            yield f"{what} is nested more than {MAX_DEPTH} levels deep", None
+            return
+        if isinstance(value, dict):
+            yield from _key_faults(value, place)
+        inside = (*above, id(value))
+        pending.extend((v, p, inside) for v, p in reversed(list(_children(value, place))))
+
+
+def _children(value: Any, place: str) -> Iterator[tuple[Any, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                yield inner, place + _dotted(key)
+    else:
+        for index, inner in enumerate(value):
+            yield inner, f"{place}[{index}]"
+
+
+def _dotted(key: str) -> str:
+    if _PLAIN_KEY.fullmatch(key):
+        return f".{key}"
+    return f"[{_dumps_ascii(key[:60])}]"
+
+
+def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:
+    for key in value:
+        if not isinstance(key, str):
+            text = f"{place} has the key {repr(key)[:60]}, which is {_article(type(key).__name__)}"
+            yield text, "keys must be strings"
+        elif fault := _text_fault(key):
+            yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
+
+
+def _scalar_fault(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _text_fault(value)
+    if isinstance(value, int):
+        return None if value.bit_length() < 14_000 else "is an integer of over 4,000 digits"
+    if isinstance(value, float):
+        return _float_fault(value)
+    kind = type(value)
+    name = kind.__name__
+    if name in vars(builtins) and vars(builtins)[name] is not kind:  # numpy has a bool, too
+        name = f"{kind.__module__}.{name}"
+    return f"is {_article(name)}, which JSON does not know"
+
+
+def _remedy(value: Any) -> str | None:
+    """What its author may return instead, if that can be told."""
+    if isinstance(value, str | float | int):
+        return None
+    for kind in type(value).__mro__:  # the Timestamp of pandas is a datetime
+        if kind.__name__ in _REMEDIES:
+            return _REMEDIES[kind.__name__]
+    for method, call in _METHODS.items():
+        if hasattr(type(value), method):
+            return f"return its {call}"
+    if isinstance(value, Enum):
+        return "return its value"
+    if is_dataclass(value):
+        return "return dataclasses.asdict(…)"
+    if hasattr(value, "__fspath__"):
+        return "return str(…)"
+    if isinstance(value, Awaitable):
+        return "await it"
+    if isinstance(value, Mapping):
+        return "return dict(…)"
+    return "return a list" if isinstance(value, Iterable | AsyncIterable) else None
+
+
+def _float_fault(value: float) -> str | None:
+    if math.isnan(value):
+        return "is NaN"
+    if math.isinf(value):
+        return "is Infinity" if value > 0 else "is -Infinity"
+    return None
+
+
+def _text_fault(text: str) -> str | None:
+    if "\0" in text:
+        return "contains a NUL character, which PostgreSQL cannot store"
+    if match := _SURROGATE.search(text):
+        return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is no text"
+    return None
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[:1].lower() in "aeio" else f"a {name}"
+
+
+def _check_size(text: str, what: str, max_bytes: int) -> None:
+    size = len(text) if text.isascii() else len(text.encode("utf-8"))
+    if size > max_bytes:
+        raise OutputError(
+            f"{what} has {_mebibytes(size)}, more than the {_mebibytes(max_bytes)} allowed",
+            code="E404",
+            next="store it elsewhere and return where it is",
+        )
+
+
+def _mebibytes(size: int) -> str:
+    if size < 1024:
+        return f"{size} bytes"
+    if size < 1024 * 1024:
+        return f"{size / 1024:.1f} KiB"
+    return f"{size / 1024 / 1024:.1f} MiB"

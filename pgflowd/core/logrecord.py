@@ -1,0 +1,178 @@
+"""
+Records: one log record as a line of text, a line of JSON, or a journal entry.
+
+A record is an event (`task.failed`), a level, a time and fields. Whatever the fields hold, the
+result is one line (text, JSON) of at most `LONGEST` bytes, so that a write to a pipe is whole
+or absent and no two processes tear each other's lines. Keys that settings name, and what looks
+like a secret, are hidden. Pure: the time is an argument.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pgflowd.core.redact import HIDDEN, one_line, redact
+
+LEVELS = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as syslog numbers them
+MOST_CHARS = 8000  # of one value, before secrets are looked for
+LONGEST = 4096  # what Linux writes into a pipe at once
+_SUSPICIOUS = frozenset(":=@>%\"' ")
+_MOST_PER_CHAR = 12  # bytes, when JSON escapes it
+_JOURNAL = {
+    "flow": "PGFLOW_FLOW",
+    "run": "PGFLOW_RUN_ID",
+    "step": "PGFLOW_STEP",
+    "task": "PGFLOW_TASK",
+    "attempt": "PGFLOW_ATTEMPT",
+    "worker": "PGFLOW_WORKER_ID",
+}
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """Something that happened."""
+
+    event: str
+    level: str
+    at: float  # seconds since 1970
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def time(self) -> str:
+        moment = datetime.fromtimestamp(self.at, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cleaned(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str] = ()) -> LogRecord:
+    """Return the record without secrets, without empty fields, and short enough."""
+    hidden = {key.lower() for key in keys}
+    known = list(secrets)
+    fields = {
+        key: HIDDEN if key.lower() in hidden else _clean(value, hidden, known)
+        for key, value in record.fields.items()
+        if value is not None
+    }
+    return _cut(LogRecord(record.event, record.level, record.at, fields))
+
+
+def as_text(record: LogRecord) -> bytes:
+    """Return `time level event key=value …` and a line break."""
+    pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
+    line = f"{record.time} {record.level:<7} {record.event}{pairs}"
+    return _bytes(one_line(line)) + b"\n"
+
+
+def as_json(record: LogRecord) -> bytes:
+    """Return one JSON object and a line break."""
+    said = {
+        "time": record.time,
+        "level": record.level,
+        "event": record.event,
+        **record.fields,
+    }
+    return json.dumps(said, default=str, separators=(",", ":")).encode() + b"\n"
+
+
+def as_journal(record: LogRecord, identifier: str = "pgflowd") -> bytes:
+    """Return an entry in the journal's own protocol, with fields to search for."""
+    pairs = {
+        "MESSAGE": _message(record),
+        "PRIORITY": str(LEVELS[record.level]),
+        "SYSLOG_IDENTIFIER": identifier,
+        "PGFLOWD_EVENT": record.event,
+    }
+    for key, value in record.fields.items():
+        pairs[_journal_name(key)] = value if isinstance(value, str) else _shown(value)
+    return b"".join(_journal_field(name, value) for name, value in pairs.items())
+
+
+def _message(record: LogRecord) -> str:
+    """What `journalctl` shows: the event and the fields, on one line."""
+    pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
+    return one_line(record.event + pairs)
+
+
+def _journal_name(key: str) -> str:
+    safe = "".join(char if char.isascii() and char.isalnum() else "_" for char in key.upper())
+    return _JOURNAL.get(key, f"PGFLOWD_{safe}"[:64])
+
+
+def _journal_field(name: str, value: str) -> bytes:
+    data = _bytes(value)
+    return name.encode() + b"\n" + len(data).to_bytes(8, "little") + data + b"\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=str, separators=(",", ":"), ensure_ascii=False)
+    text = str(value)
+    plain = text and not any(char in text for char in ' "=\\') and text.isprintable()
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _clean(value: Any, hidden: set[str], secrets: list[str]) -> Any:
+    if isinstance(value, str):
+        return value if _is_harmless(value, secrets) else _redacted(value, secrets)
+    if isinstance(value, Mapping):
+        return {
+            str(key): HIDDEN if str(key).lower() in hidden else _clean(each, hidden, secrets)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean(each, hidden, secrets) for each in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return redact(str(value), secrets)
+
+
+def _is_harmless(text: str, secrets: list[str]) -> bool:
+    """Whether a short text, such as a slug or an id, can hold no secret; most can not."""
+    if len(text) > 64 or _SUSPICIOUS.intersection(text):
+        return False
+    return not any(secret in text for secret in secrets)
+
+
+def _redacted(text: str, secrets: list[str]) -> str:
+    return redact(_shortened(text, MOST_CHARS), secrets)
+
+
+def _cut(record: LogRecord) -> LogRecord:
+    """Shorten the long values, to less and less, until the record fits."""
+    limit = LONGEST
+    while not _fits(record):
+        limit //= 2
+        fields = {key: _shortened(value, limit) for key, value in record.fields.items()}
+        if limit == 0:
+            fields = {}
+        record = LogRecord(record.event, record.level, record.at, fields)
+    return record
+
+
+def _fits(record: LogRecord) -> bool:
+    chars = sum(len(v) if isinstance(v, str) else 32 for v in record.fields.values())
+    if chars * _MOST_PER_CHAR + 40 * len(record.fields) + 200 <= LONGEST and not any(
+        isinstance(value, dict | list) for value in record.fields.values()
+    ):
+        return True
+    return len(as_json(record)) <= LONGEST and len(as_text(record)) <= LONGEST
+
+
+def _shortened(value: Any, limit: int) -> Any:
+    """Keep the beginning and the end of what is too long."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else _shown(value)
+    half = limit // 2
+    return value if len(text) <= limit else f"{text[:half]}…{text[len(text) - half :]}"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,1 @@
+"""The settings: keys, sections, checks."""

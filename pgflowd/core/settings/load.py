@@ -1,0 +1,202 @@
+"""
+Build: one Settings out of what flags, environment and file say, or all that is wrong.
+
+`build` takes the given values, those of the strongest source first. Every value is checked,
+also one that another overrides, so that nobody repairs a file one mistake at a time. The
+first value of each key counts; what nobody gives keeps its default. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+from pgflowd.core.redact import one_line
+from pgflowd.core.settings.keys import Key, keys_of
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.rules import contradictions
+from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings
+from pgflowd.core.settings.sources import variable
+from pgflowd.core.settings.values import GivenValue, InvalidValue, LookUp, parse
+from pgflowd.errors import Problem
+
+Path = tuple[str, ...]
+MOST_HINTS = 100
+
+
+@dataclass(frozen=True)
+class Built:
+    """The settings, what was wrong, and the keys that were wrong in themselves."""
+
+    settings: Settings
+    problems: list[Problem]
+    broken: frozenset[Path]
+
+
+def build(
+    given: Sequence[GivenValue],
+    look_up: LookUp,
+    *,
+    file: str | None = None,
+    instance: str | None = None,
+) -> Built:
+    """Return the settings and all problems. With an error among these, use the problems only."""
+    work = _Work(look_up)
+    for each in given:
+        work.take(each)
+    if instance is not None:
+        work.values.setdefault(("pgflowd", "name"), instance)
+        work.origins.setdefault(("pgflowd", "name"), Origin("instance", "--instance"))
+    settings = work.settings(file)
+    problems = [*work.problems, *contradictions(settings, work.broken)]
+    return Built(settings, problems, frozenset(work.broken))
+
+
+def label(path: Path) -> str:
+    """Name a key for people: [worker] poll_min."""
+    if len(path) == 1:
+        return one_line(path[0], 60)
+    return f"[{'.'.join(one_line(part, 60) for part in path[:-1])}] {one_line(path[-1], 60)}"
+
+
+class _Work:
+    """The values gathered so far, and what was wrong with them."""
+
+    def __init__(self, look_up: LookUp) -> None:
+        self.look_up = look_up
+        self.values: dict[Path, Any] = {}
+        self.origins: dict[Path, Origin] = {}
+        self.slugs: dict[str, str] = {}  # in lower case: as written
+        self.broken: set[Path] = set()
+        self.problems: dict[Problem, None] = {}  # each once, in their order
+        self._hints = MOST_HINTS
+
+    def take(self, given: GivenValue) -> None:
+        try:
+            path, key = self._locate(given)
+            if key is None:
+                self.origins.setdefault(path, given.origin)
+                return
+            self._refuse_twice(path, given)
+            value = parse(key[1], given, self.look_up)
+        except InvalidValue as wrong:
+            unknown = wrong.code == "E102" and given.origin.kind == "environment"
+            self._complain(given, _unknown_variable(given) if unknown else wrong)
+            return
+        if path not in self.values and path not in self.broken:
+            self.values[path], self.origins[path] = value, _origin(given)
+
+    def settings(self, file: str | None) -> Settings:
+        sections = {
+            name: section(**self._fields_of((name,), section)) for name, section in SECTIONS.items()
+        }
+        flows = {lower: self._overrides(lower, slug) for lower, slug in self.slugs.items()}
+        return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
+
+    def _refuse_twice(self, path: Path, given: GivenValue) -> None:
+        """In a pyproject.toml a key may stand in [tool.pgflowd] or one level deeper, not both."""
+        before = self.origins.get(path)
+        if before and path in self.values and before.kind == given.origin.kind == "file":
+            raise InvalidValue("E106", f"stands twice, at {before} too", "remove one of them")
+
+    def _locate(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
+        """Find the key that a path means; None stands for the table of a flow itself."""
+        path, raw = given.path, given.raw
+        if path[0] == "flows" and len(path) > 1:
+            return self._locate_flow(given)
+        section = SECTIONS.get(path[0])
+        if section is None:
+            raise _unknown_section(path, [*SECTIONS, "flows"] if self._may_hint() else [])
+        if len(path) == 1:
+            raise InvalidValue("E103", "is no table", f"write [{path[0]}] on a line of its own")
+        keys = keys_of(section)
+        if path[1] not in keys:
+            raise _unknown_key(path, keys if self._may_hint() else {}, raw)
+        return path, keys[path[1]]
+
+    def _locate_flow(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
+        slug, lower = given.path[1], given.path[1].lower()
+        written = self.slugs.setdefault(lower, slug)
+        if written != slug and given.origin.kind == "file":
+            same = f"[flows.{one_line(written, 60)}] and [flows.{one_line(slug, 60)}]"
+            raise InvalidValue("E207", f"{same} differ in case only", "merge them")
+        if len(given.path) == 2:
+            if not isinstance(given.raw, dict):
+                raise InvalidValue("E103", "is no table", f"write [flows.{one_line(slug, 60)}]")
+            return ("flows", lower), None
+        keys = keys_of(FlowSettings)
+        if given.path[2] not in keys:
+            raise _unknown_key(given.path, keys if self._may_hint() else {}, given.raw)
+        return ("flows", lower, given.path[2]), keys[given.path[2]]
+
+    def _may_hint(self) -> bool:
+        """Whether to look for what was meant; it costs time, so a few of many have to do."""
+        self._hints -= 1
+        return self._hints >= 0
+
+    def _fields_of(self, prefix: Path, section: type) -> dict[str, Any]:
+        return {
+            name: self.values[(*prefix, key)]
+            for key, (name, _) in keys_of(section).items()
+            if (*prefix, key) in self.values
+        }
+
+    def _overrides(self, lower: str, slug: str) -> Overrides:
+        fields = self._fields_of(("flows", lower), FlowSettings)
+        return Overrides(slug, fields.pop("enabled", True), fields)
+
+    def _complain(self, given: GivenValue, wrong: InvalidValue) -> None:
+        about_itself = wrong.code in {"E102", "E207"}
+        between = "" if wrong.text.startswith("[") else " "
+        text = wrong.text if about_itself else f"{label(given.path)}{between}{wrong.text}"
+        problem = Problem(wrong.code, text, given.origin.place, wrong.next)
+        self.problems[problem] = None
+        lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
+        self.broken.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
+
+
+def _origin(given: GivenValue) -> Origin:
+    """Keep what was written where the value stands elsewhere, for that alone may be shown."""
+    elsewhere = isinstance(given.raw, str) and Ref(given.raw).scheme is not None
+    return replace(given.origin, reference=given.raw) if elsewhere else given.origin
+
+
+def _unknown_section(path: Path, known: list[str]) -> InvalidValue:
+    name = one_line(path[0], 60)
+    if len(path) == 1:
+        homes = [section for section, keys in SECTIONS.items() if path[0] in keys_of(keys)]
+        if homes:
+            return InvalidValue(
+                "E102", f"'{name}' stands in no section", f"it belongs in [{homes[0]}]"
+            )
+    text = f"there is no section [{name}]"
+    return InvalidValue("E102", text, _did_you_mean(path[0], known, "[{}]"))
+
+
+def _unknown_key(path: Path, keys: Mapping[str, Any], raw: object) -> InvalidValue:
+    name = one_line(path[-1], 60)
+    section = ".".join(one_line(part, 60) for part in path[:-1])
+    text = f"[{section}] has no key '{name}'"
+    if isinstance(raw, dict):
+        text = f"there is no section [{section}.{name}]"
+    homes = [other for other, known in SECTIONS.items() if path[-1] in keys_of(known)]
+    if homes:
+        return InvalidValue("E102", text, f"it belongs in [{homes[0]}]")
+    return InvalidValue("E102", text, _did_you_mean(path[-1], list(keys), "'{}'"))
+
+
+def _unknown_variable(given: GivenValue) -> InvalidValue:
+    """Suggest a variable: keys alone would leave people to spell the rest of it."""
+    flow = given.path[1] if given.path[0] == "flows" and len(given.path) > 2 else "<SLUG>"
+    known = [variable(section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)]
+    known += [variable("flows", flow, key) for key in keys_of(FlowSettings)]
+    close = get_close_matches((given.origin.place or "")[:120].upper(), known, n=1)
+    remedy = f"did you mean {one_line(close[0], 120)}?" if close else "see pgflowd config env"
+    return InvalidValue("E102", "no key has this variable", remedy)
+
+
+def _did_you_mean(name: str, known: list[str], form: str) -> str | None:
+    close = get_close_matches(name[:60].lower(), known, n=1)
+    return f"did you mean {form.format(close[0])}?" if close else None

@@ -1,0 +1,243 @@
+"""
+Settings: the checked configuration, typed and frozen; every key with its default.
+
+Each class is a section of the file (surface.md, section 4) and each field a key; what the
+fields say here is all that the rest knows about them (`core.settings.keys`). `worker_for`
+gives the worker settings of one flow, its overrides included. `origin_of` tells where a value
+comes from. `core.settings.load` makes a Settings; here nothing is read and nothing decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from pgflowd.core.settings.keys import (
+    choice,
+    duration,
+    flows,
+    name,
+    path,
+    paths,
+    secret,
+    size,
+    switch,
+    texts,
+    whole,
+)
+from pgflowd.core.settings.refs import Ref
+from pgflowd.errors import Problem
+
+_TWENTY_FOUR_DAYS = "24d"  # what PostgreSQL and Linux keep in 31 bits of milliseconds
+
+
+@dataclass(frozen=True)
+class DaemonSettings:
+    """The daemon itself, and what it serves."""
+
+    name: str = name("pgflowd", "in process titles, application_name, worker rows and logs")
+    flows: tuple[str, ...] = flows(
+        (), 'what to serve: "module" (every flow in it) or "module:name"'
+    )
+    python_path: tuple[str, ...] = paths((), "directories that are put first on the import path")
+    definitions: str = choice(
+        "create",
+        "create adds missing flows and refuses changed shapes; verify writes nothing; recreate, "
+        "in dev and demo only, deletes a changed flow with its runs and creates it anew",
+        "verify",
+        "recreate",
+    )
+
+
+@dataclass(frozen=True)
+class DatabaseSettings:
+    """Where the database is, and how long to wait for it."""
+
+    url: Ref = secret("", "empty: the libpq environment and files")  # noqa: RUF009
+    listen_url: Ref = secret("", "for the listener, past a transaction pooler")  # noqa: RUF009
+    connect_timeout_s: float = duration("10s", "how long one attempt to connect may take")
+    statement_timeout_s: float = duration(
+        "30s", "how long one statement may take", high=_TWENTY_FOUR_DAYS
+    )
+    tcp_user_timeout_s: float = duration(
+        "20s", "so that the idle listener notices a dead peer too", high=_TWENTY_FOUR_DAYS
+    )
+    startup_wait_s: float = duration(
+        "5m", 'for a database that is not up yet; "0s": fail at once', zero=True
+    )
+    reconnect_min_s: float = duration("250ms", "the first wait before a reconnect, jittered")
+    reconnect_max_s: float = duration("30s", "the longest wait before a reconnect")
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Every worker; [flows.SLUG] overrides any of these for one flow."""
+
+    max_concurrency: int = whole(10, "runners, so tasks at once", high=1000)
+    batch_size: int = whole(
+        100, "per claim: free runners, and what they will take up in the next 20 ms", high=1000
+    )
+    signal_strategy: str = choice(
+        "notify", "how a worker learns of new tasks; about notifications", "polling"
+    )
+    notify_throttle_s: float = duration(
+        "250ms",
+        'at most ten wakes per flow in this time and one at its end; "0s": no limit',
+        zero=True,
+    )
+    notify_fallback_s: float = duration("30s", "look anyway after this much silence", high="10m")
+    poll_min_s: float = duration(
+        "50ms", "polling: decorrelated jitter from here; again after work was found"
+    )
+    poll_max_s: float = duration("5s", "polling: decorrelated jitter up to here", high="5m")
+    worker_name: str = name("", "in logs and worker rows; empty: name and flow")
+    heartbeat_interval_s: float = duration("5s", "time between the heartbeats of a worker")
+    isolation: str = choice(
+        "reuse", "reuse: runners are used again; task: a fresh one per task", "task"
+    )
+    max_tasks_per_runner: int = whole(1000, "reuse: a runner is replaced after this many")
+    runner_idle_s: float = duration("60s", "reuse: a runner that is idle for so long ends")
+    kill_grace_s: float = duration("2s", "from SIGTERM to SIGKILL", zero=True)
+    max_output_bytes: int = size("16MiB", "of a task, as JSON")
+    handler_output: str = choice(
+        "capture",
+        "stdout and stderr of handlers; capture: line by line into the log",
+        "inherit",
+        "discard",
+    )
+    oom_score_adj: int = whole(
+        500, "of runners: let the kernel choose them first (Linux)", low=0, high=1000
+    )
+    max_restarts: int = whole(
+        5, "of this worker in supervisor.max_period, then it is parked", low=0
+    )
+    backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
+    backoff_max_s: float = duration("30s", "the longest wait before a restart")
+    parked_retry_s: float = duration(
+        "5m", 'of a worker parked for crashing; "0s": on reload only', zero=True
+    )
+
+
+@dataclass(frozen=True)
+class FlowSettings(WorkerSettings):
+    """One flow: any key of [worker], and whether it is served."""
+
+    enabled: bool = switch(True, "false: the flow is not served")
+
+
+@dataclass(frozen=True)
+class SupervisorSettings:
+    """Restarts, and how long things may take."""
+
+    max_restarts: int = whole(20, "in max_period, then the daemon gives up with exit 1", low=0)
+    max_period_s: float = duration("60s", "the window in which restarts are counted")
+    backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
+    backoff_max_s: float = duration("2s", "the longest wait before a restart")
+    start_timeout_s: float = duration("60s", "of one child, waiting for the database not counted")
+    hang_timeout_s: float = duration("60s", "a child silent for so long is killed")
+    drain_timeout_s: float = duration("60s", "then running tasks are released", zero=True)
+    control: str = path(
+        "", "the control socket, mode 0600; empty: NAME.sock in the runtime directory"
+    )
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """Tasks whose worker vanished."""
+
+    recovery_interval_s: float = duration("15s", "time between two sweeps")
+    lease_s: float = duration(
+        "30s", "of a task of ours, renewed by heartbeats; when it lapses the task is recovered"
+    )
+    stale_threshold_s: float = duration(
+        "60s", "a started task, anyone's, is stalled this long after its step's timeout"
+    )
+
+
+@dataclass(frozen=True)
+class LoggingSettings:
+    """What is logged, and how."""
+
+    level: str = choice(
+        "info", "the least important records that are logged", "debug", "warning", "error"
+    )
+    format: str = choice(
+        "auto",
+        "auto: journal if stderr is the journal, text on a terminal, else json",
+        "journal",
+        "text",
+        "json",
+    )
+    payloads: bool = switch(False, "inputs and outputs in logs")
+    redact: tuple[str, ...] = texts(
+        ("password", "secret", "token", "authorization"), "keys whose values are never logged"
+    )
+
+
+SECTIONS: Mapping[str, type] = MappingProxyType(
+    {
+        "pgflowd": DaemonSettings,
+        "database": DatabaseSettings,
+        "worker": WorkerSettings,
+        "supervisor": SupervisorSettings,
+        "recovery": RecoverySettings,
+        "logging": LoggingSettings,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value comes from: what kind of place, and which."""
+
+    kind: str = "default"  # "default" | "file" | "environment" | "flag" | "instance"
+    place: str | None = None  # "pgflowd.toml:7", "PGFLOWD__PGFLOWD__NAME", "--database-url"
+    reference: str | None = None  # "env:NAME": what was written instead of the value
+
+    def __str__(self) -> str:
+        return self.place or self.kind
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What [flows.SLUG] says; `worker` are fields of Worker."""
+
+    slug: str
+    enabled: bool = True
+    worker: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole configuration, checked."""
+
+    pgflowd: DaemonSettings = DaemonSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    worker: WorkerSettings = WorkerSettings()
+    supervisor: SupervisorSettings = SupervisorSettings()
+    recovery: RecoverySettings = RecoverySettings()
+    logging: LoggingSettings = LoggingSettings()
+    flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
+    file: str | None = None  # the config file that was read
+    origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+
+    def worker_for(self, slug: str) -> WorkerSettings:
+        """Return the worker settings of one flow."""
+        overrides = self.flows.get(slug.lower())
+        return replace(self.worker, **overrides.worker) if overrides else self.worker
+
+    def is_enabled(self, slug: str) -> bool:
+        overrides = self.flows.get(slug.lower())
+        return overrides.enabled if overrides else True
+
+    def origin_of(self, *where: str) -> Origin:
+        """Return the origin of a key, such as ("worker", "poll_min")."""
+        return self.origins.get(where, Origin())
+
+    def places(self, wheres: Iterable[tuple[str, ...]]) -> list[str]:
+        """Return the places of those keys that somebody wrote."""
+        found = [self.origin_of(*where).place for where in wheres]
+        return [place for place in found if place]

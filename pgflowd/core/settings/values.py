@@ -1,0 +1,211 @@
+"""
+Values: from what somebody wrote to what the settings hold, or to what is wrong with it.
+
+`parse` takes a key and a raw value. In a file values have TOML's types; from the environment
+and from flags everything is text, so numbers, switches and lists (as JSON) are read from it.
+A text that begins with env:, file: or cred: is looked up by the caller's function; a secret
+is not: it stays a reference, which is read when it is needed. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pgflowd.core.redact import one_line
+from pgflowd.core.settings.keys import Key, KeyKind
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sections import Origin
+from pgflowd.core.settings.units import NotPositive, NotReadable, NoUnit, parse_duration, parse_size
+
+LookUp = Callable[[Ref], str]  # raises NotFoundError with the cause
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
+_FLOW = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?\Z")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+_LONGEST = 60  # of a value in a message
+
+
+class NotFoundError(Exception):
+    """What a reference names is not there; the text says why."""
+
+
+class InvalidValue(Exception):
+    """A value is wrong: the code, what it is, and what to do next."""
+
+    def __init__(self, code: str, text: str, next: str | None = None) -> None:
+        super().__init__(text)
+        self.code, self.text, self.next = code, text, next
+
+
+@dataclass(frozen=True)
+class GivenValue:
+    """One value as somebody wrote it. `path` is ("worker", "poll_min"), say."""
+
+    path: tuple[str, ...]
+    raw: Any
+    origin: Origin
+    base: str = "."  # what relative paths are relative to
+    is_text: bool = False  # from the environment or a flag, where all is text
+
+
+def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
+    """Return the value for a key, or raise Wrong."""
+    if key.kind.is_text:
+        return _text(key, given, look_up)
+    if key.kind.is_list:
+        return _list(key, given)
+    raw = _from_text(key, given.raw) if given.is_text else given.raw
+    if key.kind is KeyKind.SWITCH:
+        if not isinstance(raw, bool):
+            raise _wrong_type(raw, "true or false")
+        return raw
+    if key.kind is KeyKind.WHOLE:
+        if not isinstance(raw, int) or isinstance(raw, bool):
+            raise _wrong_type(raw, "a whole number")
+        return _in_range(key, raw, shown(raw))
+    return _with_unit(key, raw)
+
+
+def shown(raw: object) -> str:
+    """Write a raw value for a message: short, on one line, without control characters."""
+    if isinstance(raw, str):
+        return one_line(f"'{raw}'", _LONGEST)
+    if isinstance(raw, bool):
+        return str(raw).lower()
+    if isinstance(raw, int) and abs(raw) > 10**_LONGEST:
+        return "a number of more than 60 digits"
+    return one_line(str(raw), _LONGEST)
+
+
+def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
+    raw = given.raw
+    if not isinstance(raw, str):
+        raise _wrong_type(raw, "a text")
+    ref = _absolute(Ref(_printable(raw)), given.base)
+    if key.kind is KeyKind.SECRET:
+        return ref
+    try:
+        found = look_up(ref) if ref.scheme else raw
+    except NotFoundError as cause:
+        raise InvalidValue("E107", f"is {shown(raw)}, and {cause}") from cause
+    if ref.scheme:
+        _printable(found)
+    if found == "" and key.may_be_empty:
+        return found
+    if key.kind is KeyKind.PATH:
+        return _joined(given.base, found)
+    return _checked_text(key, found, "its value" if ref.scheme else shown(found))
+
+
+def _checked_text(key: Key, value: str, as_shown: str) -> str:
+    if key.kind is KeyKind.NAME and not NAME.match(value):
+        allowed = "1 to 32 letters, digits, '_' or '-'"
+        raise InvalidValue("E105", f"is {as_shown}; it must have {allowed}")
+    if key.kind is KeyKind.CHOICE and value not in key.choices:
+        allowed = ", ".join(f'"{each}"' for each in key.choices)
+        raise InvalidValue("E105", f"is {as_shown}; it must be one of {allowed}")
+    return value
+
+
+def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
+    raw = given.raw
+    if given.is_text:
+        try:
+            raw = json.loads(raw)
+        except (ValueError, RecursionError):
+            raise InvalidValue(
+                "E103", "is no JSON list", """write it like '["a", "b"]'"""
+            ) from None
+    if not isinstance(raw, list):
+        raise _wrong_type(raw, "a list of texts")
+    for index, element in enumerate(raw):
+        if not isinstance(element, str):
+            raise InvalidValue("E103", f"[{index}] is {_type_of(element)}; it must be a text")
+        _printable(element)
+    if key.kind is KeyKind.PATHS:
+        return tuple(_joined(given.base, element) for element in raw)
+    if key.kind is KeyKind.FLOWS:
+        _check_flows(raw)
+    return tuple(raw)
+
+
+def _check_flows(entries: list[str]) -> None:
+    for entry in entries:
+        if not _FLOW.match(entry):
+            wanted = 'it must be "module" or "module:name"'
+            raise InvalidValue("E105", f"has the entry {shown(entry)}; {wanted}")
+        if entries.count(entry) > 1:
+            raise InvalidValue("E213", f"has {shown(entry)} twice", "remove one of them")
+
+
+def _with_unit(key: Key, raw: object) -> Any:
+    units = "ms, s, m, h, d" if key.kind is KeyKind.DURATION else "B, KiB, MiB, GiB"
+    example = "30s" if key.kind is KeyKind.DURATION else "16MiB"
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        remedy = f'write a text such as "{example}"; units are {units}'
+        raise InvalidValue("E104", f"is {shown(raw)}, without a unit", remedy)
+    if not isinstance(raw, str):
+        raise _wrong_type(raw, f'a text such as "{example}"')
+    try:
+        value = parse_duration(raw) if key.kind is KeyKind.DURATION else parse_size(raw)
+    except NoUnit as cause:
+        raise InvalidValue("E104", f"is {shown(raw)}: {cause}", f"units are {units}") from cause
+    except NotPositive as cause:
+        raise InvalidValue("E105", f"is {shown(raw)}: {cause}; {_allowed(key)}") from cause
+    except NotReadable as cause:
+        raise InvalidValue(
+            "E103", f"is {shown(raw)}: {cause}", f'write it like "{example}"'
+        ) from cause
+    return _in_range(key, value, shown(raw))
+
+
+def _in_range(key: Key, value: Any, as_shown: str) -> Any:
+    assert key.low is not None and key.high is not None
+    if not key.low <= value <= key.high:
+        raise InvalidValue("E105", f"is {as_shown}; {_allowed(key)}")
+    return value
+
+
+def _allowed(key: Key) -> str:
+    return f"it must be from {key.limits[0]} to {key.limits[1]}"
+
+
+def _from_text(key: Key, raw: str) -> object:
+    """Read a number or a switch from the environment; what it is not stays a text."""
+    if key.kind is KeyKind.SWITCH:
+        return _SWITCHES.get(raw.strip().lower(), raw)
+    if key.kind is KeyKind.WHOLE and _WHOLE.match(raw.strip()):
+        return int(raw)
+    return raw
+
+
+def _printable(value: str) -> str:
+    if any(unicodedata.category(char) in {"Cc", "Cs"} for char in value):
+        raise InvalidValue("E105", "has control characters or is not UTF-8")
+    return value
+
+
+def _absolute(ref: Ref, base: str) -> Ref:
+    return Ref(f"file:{_joined(base, ref.target)}") if ref.scheme == "file" else ref
+
+
+def _joined(base: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(base, path))
+
+
+def _wrong_type(raw: object, wanted: str) -> InvalidValue:
+    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {wanted}")
+
+
+def _type_of(raw: object) -> str:
+    if isinstance(raw, str):
+        return f"the text {shown(raw)}"
+    names = {bool: "true or false", int: "a whole number", float: "a fraction", list: "a list"}
+    return names.get(type(raw), "a table" if isinstance(raw, dict) else "a date or time")

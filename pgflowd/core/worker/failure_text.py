@@ -1,0 +1,123 @@
+"""
+Endings: what a person reads of a task whose runner was killed or died.
+
+It says where the handler was, which signal or exit code, and how much memory, as far as these
+are known: `timed out after 5 s; it was at flows/analyze.py:31 in summary`. The stack is what
+`faulthandler` wrote as the runner got SIGTERM, and what the task of an async handler awaited.
+Pure: a status is a number as `wait` tells it.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any
+
+from pgflowd.core.failure import LONGEST_MESSAGE, clean
+from pgflowd.core.worker.state import Task, TaskReport
+
+LONGEST_TRACEBACK = 16_000
+
+_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
+_NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
+_INSTALLED = re.compile(r"/site-packages/(?!pgflowd/(processes|host|core)/)")
+_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner\.py"', re.M)  # it calls handlers
+
+
+def timed_out(task: Task, status: int, usage: dict[str, Any], stack: str) -> TaskReport:
+    """The report of a task that was killed at its deadline."""
+    text = f"timed out after {task.timeout_s:g} s{_at(stack)}"
+    return _report(task, "timed_out", "Timeout", text, status, usage, stack)
+
+
+def cancelled(task: Task, status: int, usage: dict[str, Any], stack: str) -> TaskReport:
+    """The report of a task whose run or step ended before it."""
+    text = f"killed, since its run or step had ended{_at(stack)}"
+    return _report(task, "failed", "Cancelled", text, status, usage, stack)
+
+
+def crashed(
+    task: Task, status: int, usage: dict[str, Any], stack: str, because: str = ""
+) -> TaskReport:
+    """The report of a task whose runner died by itself."""
+    how = because or _how(status)
+    text = f"the runner crashed: {how}{_memory(usage)}{_at(stack)}"
+    return _report(task, "crashed", "Crash", text, status, usage, stack)
+
+
+def spoilt(task: Task, code: str, why: str, status: int, usage: dict[str, Any]) -> TaskReport:
+    """The report of a task whose runner sent garbage, or an output over the limit."""
+    outcome = "failed" if code == "E404" else "crashed"
+    return _report(task, outcome, "Garbage", f"{code} {why}", status, usage, "")
+
+
+def where(stack: str) -> str:
+    """The innermost line of the user's own code in a stack, or ""."""
+    thread, _, task = stack.partition("\nCurrent task")  # it is on the stack, or awaits something
+    above = _above_us(_current(thread))
+    theirs = [f for f in _FRAME.finditer(f"{above}\n{task}") if not _NOT_THEIRS.search(f["file"])]
+    if not theirs:  # a flow that is installed as libraries are: then it is what we called
+        frames = _FRAME.finditer(task or above)
+        theirs = [f for f in frames if _INSTALLED.search(f["file"])][-1:]
+    return "{file}:{line} in {name}".format(**theirs[0].groupdict()) if theirs else ""
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def exit_of(status: int) -> tuple[int | None, int | None]:
+    """The exit code and the signal in a wait status; one of them is None."""
+    number = status & 0x7F
+    return (status >> 8 & 0xFF, None) if number == 0 else (None, number)
+
+
+def _current(stack: str) -> str:
+    """The part of a stack about the thread that got the signal."""
+    return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
+
+
+def _above_us(stack: str) -> str:
+    """What the runner called; below it stands who started the daemon."""
+    ours = _RUNNER.search(stack)
+    return stack if ours is None else stack[: ours.start()]
+
+
+def _at(stack: str) -> str:
+    place = where(stack)
+    return f"; it was at {place}" if place else ""
+
+
+def _how(status: int) -> str:
+    code, number = exit_of(status)
+    if number is None:
+        return f"it exited with code {code} before its outcome was whole"
+    hint = " (out of memory?)" if number == signal.SIGKILL else ""
+    return f"killed by signal {number}, {signal_name(number)}{hint}"
+
+
+def _memory(usage: dict[str, Any]) -> str:
+    peak_kb = usage.get("peak_kb") or 0
+    if not peak_kb:
+        return ""
+    mib = peak_kb / 1024
+    return f", peak {mib / 1024:.1f} GiB" if mib >= 1024 else f", peak {mib:.0f} MiB"
+
+
+def _report(
+    task: Task, outcome: str, kind: str, text: str, status: int, usage: dict[str, Any], stack: str
+) -> TaskReport:
+    code, number = exit_of(status)
+    fields: dict[str, Any] = {
+        "error_message": clean(text, LONGEST_MESSAGE),
+        "error_type": kind,
+        **usage,
+        "exit_code": code,
+        "exit_signal": number,
+    }
+    if stack:
+        fields["traceback"] = clean(stack, LONGEST_TRACEBACK)
+    return TaskReport(task, outcome, None, fields)

@@ -1,0 +1,152 @@
+"""
+Embedded: joins the users of a directory, starts the server if it is down, and leaves again.
+
+All users of a directory share one server. The last to leave stops it; if he is killed, the
+guard does. A directory may be joined again after any crash, of the server's or of ours. In
+`home`, which is the directory or what it links to:
+
+    lock, leases/, guard          who uses it: see `leases`
+    server/, password, and more   the server itself: see `cluster`
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from unicodedata import category
+from urllib.parse import quote
+
+from pgflowd.core.redact import one_line
+from pgflowd.embedded import leases
+from pgflowd.embedded.account import account_for, home_for
+from pgflowd.embedded.binaries import reachable, version, wheel_binaries
+from pgflowd.embedded.cluster import Cluster
+from pgflowd.errors import Unreachable
+
+
+class EmbeddedPostgres:
+    """
+    A PostgreSQL in a directory, as a context manager.
+
+    `options` are server settings, which count for whoever starts the server; `port` is where
+    it listens then. `binaries` is a directory with other programs than the wheel's. Without
+    `keep` the last to leave removes the directory. Inside the block `dsn`, `version` and the
+    rest tell of the server.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        *,
+        options: Mapping[str, str] | None = None,
+        binaries: str | Path | None = None,
+        keep: bool = True,
+        port: int = 0,
+    ) -> None:
+        self._directory = Path(directory).absolute()
+        self._options = dict(options or {})
+        self._binaries = Path(binaries) if binaries else None
+        self._keep = keep
+        self._port = port
+        self._owner = 0
+
+    def __enter__(self) -> EmbeddedPostgres:
+        programs = self._binaries or wheel_binaries()
+        self.version = version(programs)
+        if any(category(char) in {"Cc", "Cs"} for char in str(self._directory)):
+            name = one_line(str(self._directory), 200)
+            raise Unreachable(
+                f"PostgreSQL cannot keep data in {name}",
+                next="choose a directory with a plain name",
+            )
+        for _ in range(10):
+            try:
+                self._join(programs)
+            except leases.Removed:
+                continue  # by the last user, under our feet
+            self._owner = os.getpid()
+            return self
+        raise Unreachable(f"{self._directory} is removed again and again by others")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._owner != os.getpid():
+            return  # a forked copy of the user leaves nothing
+        self._owner = 0
+        with leases.locked(self._home):
+            if self._leave() and not self._keep:
+                self._remove()
+
+    def discard(self) -> bool:
+        """Remove the directory unless somebody uses it; its data may be of any version or state."""
+        if not self._directory.exists():
+            return True
+        account = account_for(self._directory / "server" / "data")
+        self._home = home_for(self._directory, account)
+        programs = reachable(self._binaries or wheel_binaries(), account)
+        self._cluster = Cluster(self._home, programs, account)
+        with leases.locked(self._home):
+            if leases.in_use(self._home):
+                return False
+            self._cluster.stop()
+            self._remove()
+        return True
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._running.pid
+
+    @property
+    def port(self) -> int:
+        """Where it listens on loopback."""
+        return self._running.port
+
+    @property
+    def dsn(self) -> str:
+        """The superuser on the socket, where only we and the server's account can enter."""
+        return self.dsn_for("postgres")
+
+    def dsn_for(self, database: str) -> str:
+        """The same for another database."""
+        where = quote(str(self._running.socket_directory), safe="")
+        return f"postgresql://postgres@/{quote(database)}?host={where}&port={self.port}"
+
+    def tcp_dsn_for(self, database: str) -> str:
+        """The same over loopback, with its password, for programs that want a host."""
+        password = quote(self._cluster.password(), safe="")
+        return f"postgresql://postgres:{password}@127.0.0.1:{self.port}/{quote(database)}"
+
+    def _join(self, programs: Path) -> None:
+        account = account_for(self._directory / "server" / "data")
+        self._home = home_for(self._directory, account)
+        self._cluster = Cluster(self._home, reachable(programs, account), account)
+        with leases.locked(self._home):
+            self._lease = leases.Lease(self._home)
+            try:
+                self._cluster.make(self.version.split(".")[0])
+                self._running = self._cluster.start(self._options, self._port)
+                leases.ensure_guard(self._home, self._cluster.data)
+            except BaseException:
+                if self._leave() and not self._keep and not self._cluster.data.exists():
+                    self._remove()
+                raise
+
+    def _leave(self) -> bool:
+        """Give the lease back; stop the server if it was the last. Under the lock."""
+        self._lease.give_back()
+        if leases.in_use(self._home):
+            return False
+        self._cluster.stop()
+        return True
+
+    def _remove(self) -> None:
+        self._cluster.remove()
+        if self._directory.is_symlink():
+            self._directory.unlink()

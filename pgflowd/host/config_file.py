@@ -1,0 +1,197 @@
+"""
+Files: finds the config file and reads it into given values, or into what is wrong with it.
+
+The first of: `--config`, `--instance`, `$PGFLOWD_CONFIG`, `./pgflowd.toml`, `[tool.pgflowd]`
+in `./pyproject.toml`, `/etc/pgflowd/pgflowd.toml`. An instance named on the command line is
+never shadowed by what lies in the directory where it was typed. That there is no file at all
+is fine: everything has a default or an environment variable.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pgflowd.core.redact import one_line, secrets_in
+from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.sources import from_document
+from pgflowd.core.settings.toml_lines import lines_of
+from pgflowd.core.settings.values import NAME, GivenValue
+from pgflowd.errors import Problem
+
+ETC = Path("/etc/pgflowd")
+MOST_BYTES = 1024 * 1024
+_IN_PYPROJECT = ("tool", "pgflowd")
+_KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
+_SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
+
+
+class NoTable(Exception):
+    """What should be our table is something else; the text is its place."""
+
+
+@dataclass
+class FileContent:
+    """What a config file gives: values, and problems."""
+
+    path: Path | None = None
+    shown: str = ""  # the path as messages call it
+    given: list[GivenValue] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_config(
+    config: str | None,
+    instance: str | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    etc: Path = ETC,
+) -> FileContent:
+    """Find the config file and read it."""
+    chosen = _chosen(config, instance, environ, cwd, etc)
+    if isinstance(chosen, Problem):
+        return FileContent(problems=[chosen])
+    if chosen is not None:
+        return _read(chosen, cwd, prefix=())
+    if os.path.lexists(cwd / "pgflowd.toml"):
+        return _read(cwd / "pgflowd.toml", cwd, prefix=())
+    pyproject = _read(cwd / "pyproject.toml", cwd, _IN_PYPROJECT)
+    if pyproject.path is not None:
+        return pyproject
+    if os.path.lexists(etc / "pgflowd.toml"):
+        return _read(etc / "pgflowd.toml", cwd, prefix=())
+    return FileContent()
+
+
+def _chosen(
+    config: str | None, instance: str | None, environ: Mapping[str, str], cwd: Path, etc: Path
+) -> Path | Problem | None:
+    """The file that somebody asked for by name."""
+    if instance is not None and not NAME.match(instance):
+        text = f"'{one_line(instance, 60)}' is no name of an instance"
+        return Problem("E105", text, "--instance", "use 1 to 32 letters, digits, '_' or '-'")
+    if config is not None:
+        return cwd / config
+    if instance is not None:
+        return etc / f"{instance}.toml"
+    named = environ.get("PGFLOWD_CONFIG")
+    return cwd / named if named else None
+
+
+def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
+    """Read one file. A pyproject.toml without our table counts as no file (no path)."""
+    shown = one_line(_shown(path, cwd), 200)
+    try:
+        mode, content = _content(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        text, remedy = f"the config file cannot be read: {reason}", "name another one with --config"
+        problem = Problem("E101", text, shown, remedy)
+        return FileContent() if prefix else FileContent(path, shown, problems=[problem])
+    if prefix and b"pgflowd" not in content:
+        return FileContent()
+    try:
+        given = _parsed(content, shown, path, prefix)
+    except NoTable as error:
+        text, remedy = "tool.pgflowd is no table", "write [tool.pgflowd] on a line of its own"
+        return FileContent(path, shown, problems=[Problem("E103", text, str(error), remedy)])
+    except ValueError as error:
+        return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
+    if given is None:
+        return FileContent()
+    return FileContent(path, shown, given, _exposed(given, mode, shown))
+
+
+def _content(path: Path) -> tuple[int, bytes]:
+    """Read a file, or a pipe such as `-c <(sops -d …)`, if there is somebody who writes."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        os.set_blocking(handle, True)
+        mode = os.fstat(handle).st_mode
+        content = file.read(MOST_BYTES + 1)
+    if stat.S_ISFIFO(mode) and not content:
+        raise ValueError("it is a pipe into which nobody writes")
+    return mode, content
+
+
+def _parsed(
+    content: bytes, shown: str, path: Path, prefix: tuple[str, ...]
+) -> list[GivenValue] | None:
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES // 1024} KiB")
+    text = content.decode("utf-8-sig")
+    try:
+        document = tomllib.loads(text)
+        lines = lines_of(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    for name in prefix:
+        document = document.get(name, {}) if isinstance(document, dict) else {}
+    if prefix and not document:
+        return None
+    if not isinstance(document, dict):
+        at = lines.get(prefix)
+        raise NoTable(f"{shown}:{at}" if at else shown)
+    return from_document(document, lines, shown, str(path.parent.absolute()), prefix)
+
+
+def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
+    """E109 with the line, which tomllib tells at the end of its message only."""
+    if isinstance(error, UnicodeDecodeError):
+        line = content.count(b"\n", 0, error.start) + 1
+        return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
+    text = f"it is no TOML: {_KEY.sub(_dotted, str(error))}"
+    match = re.search(r" \(at line (\d+), column \d+\)$", text)
+    at_end = " (at end of document)"
+    if match:
+        return Problem("E109", one_line(text[: match.start()], 200), f"{shown}:{match[1]}")
+    if text.endswith(at_end):
+        line = content.rstrip(b"\n").count(b"\n") + 1
+        return Problem("E109", one_line(text.removesuffix(at_end), 200), f"{shown}:{line}")
+    return Problem("E109", one_line(text, 200), shown)
+
+
+def _dotted(match: re.Match[str]) -> str:
+    """A key as people write it; tomllib tells it as a tuple."""
+    try:
+        return f"'{'.'.join(map(str, ast.literal_eval(match[0])))}'"
+    except (ValueError, SyntaxError):
+        return match[0]
+
+
+def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
+    """W110 for secrets that stand in this file, or in files it names, if others can read them."""
+    problems = []
+    for each in given:
+        if each.path not in _SECRET_KEYS or not isinstance(each.raw, str):
+            continue
+        ref, readable, holder = Ref(each.raw), mode & 0o004, shown
+        if ref.scheme == "file":
+            target = Path(each.base) / ref.target
+            of_target = _mode(target)  # what is no file is E107, and nothing to chmod
+            readable = stat.S_ISREG(of_target) and of_target & 0o004
+            holder = one_line(str(target), 200)
+        elif ref.scheme or not secrets_in(each.raw):
+            continue
+        if readable:
+            text = f"[database] {each.path[1]} holds a password that others can read in {holder}"
+            remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
+            problems.append(Problem("W110", text, each.origin.place, remedy))
+    return problems
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
+def _shown(path: Path, cwd: Path) -> str:
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)

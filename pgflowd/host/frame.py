@@ -1,0 +1,101 @@
+"""
+Frames: what a worker and a runner say to each other over their socket.
+
+A frame is two lengths of four bytes, a head (a JSON object, at most 64 KiB) and a body (bytes).
+`Frames` assembles them from whatever pieces arrive, and refuses a length over its limit on
+sight, with nothing allocated. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, NamedTuple
+
+from pgflowd.core.json.unpatched import dumps, loads
+
+MOST_HEAD = 64 * 1024
+PIECE = 256 * 1024  # read at once, so that a large frame delays nobody
+
+_LENGTHS = struct.Struct("!II")
+_buffer = memoryview(bytearray(PIECE))  # a process reads one frame at a time
+
+
+class Frame(NamedTuple):
+    head: dict[str, Any]
+    body: bytes
+
+
+class BadFrame(Exception):
+    """What came is no frame. `is_too_large`: its body is over the limit."""
+
+    def __init__(self, text: str, is_too_large: bool = False) -> None:
+        super().__init__(text)
+        self.is_too_large = is_too_large
+
+
+def pack(head: dict[str, Any], body: bytes = b"") -> bytes:
+    """Return the frame for the wire."""
+    text = dumps(head).encode()
+    if len(text) > MOST_HEAD:
+        raise ValueError(f"a head of {len(text)} bytes")
+    return _LENGTHS.pack(len(text), len(body)) + text + body
+
+
+def receive(end: socket.socket, flags: int = 0) -> bytes:
+    """Do what `end.recv(PIECE)` does, which would get and give back that much memory each time."""
+    count = end.recv_into(_buffer, 0, flags)
+    return bytes(_buffer[:count])
+
+
+class Frames:
+    """Assembles frames from pieces."""
+
+    def __init__(self, most_body: int) -> None:
+        self._most_body = most_body
+        self._data: bytes | bytearray = b""
+        self._at = 0  # what lies before it was taken
+
+    def feed(self, piece: bytes) -> None:
+        if self.is_empty:
+            self._data = piece  # most often one whole frame
+        elif isinstance(self._data, bytes):
+            self._data = bytearray(self._data[self._at :]) + piece
+        else:
+            del self._data[: self._at]
+            self._data += piece
+        self._at = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self) -> Frame | None:
+        """Return the next whole frame, or None; raise BadFrame."""
+        data = self._data
+        start = self._at + _LENGTHS.size
+        if len(data) < start:
+            return None
+        of_head, of_body = _LENGTHS.unpack_from(data, self._at)
+        if of_head > MOST_HEAD:
+            raise BadFrame(f"a head of {of_head} bytes")
+        if of_body > self._most_body:
+            text = f"a body of {of_body} bytes, more than the {self._most_body} allowed"
+            raise BadFrame(text, is_too_large=True)
+        end = start + of_head + of_body
+        if len(data) < end:
+            return None
+        head = _object(data[start : start + of_head])
+        body = bytes(data[start + of_head : end])
+        self._at = end
+        return Frame(head, body)
+
+
+def _object(text: bytes | bytearray) -> dict[str, Any]:
+    try:
+        head = loads(bytes(text))
+    except (ValueError, RecursionError) as error:
+        raise BadFrame(f"a head that is no JSON: {text[:60]!r}") from error
+    if not isinstance(head, dict):
+        raise BadFrame(f"a head that is no object: {text[:60]!r}")
+    return head

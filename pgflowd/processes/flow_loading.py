@@ -1,0 +1,173 @@
+"""
+Loading: imports what an entry of the config names, and finds its flows.
+
+Discovery and zygote both use it, so a flow that was found can be loaded. An entry is "module",
+every flow in it, or "module:name", one flow or job. Whatever goes wrong is a FlowError with
+code and place: E210 with the user's own line for an import that fails, E212 for no flow.
+Runs user code; never call it in supervisor or worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from pgflowd.core.json.unpatched import Encoder
+from pgflowd.core.redact import one_line
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.errors import FlowError, Problem
+from pgflowd.flow import Flow
+
+_dumps = Encoder(sort_keys=True, default=str)
+_SECRET = ("PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY")
+_SECRET_PREFIXES = ("PGFLOWD__", "WATCHDOG_", "LISTEN_")
+
+
+def secret_variables(settings: Settings) -> tuple[str, ...]:
+    """Return the variables in which the config has its secrets: "env:NAME"."""
+    refs = (settings.database.url, settings.database.listen_url)
+    return tuple(ref.target for ref in refs if ref.scheme == "env")
+
+
+def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
+    """Make ready for user code: import path, and an environment without our secrets, those
+    in the variables named here among them."""
+    named = set(named)
+    for name in list(os.environ):
+        if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
+            del os.environ[name]
+    here = str(Path.cwd())
+    wanted = [*python_path, *([] if here in sys.path or "" in sys.path else [here])]
+    sys.path[:0] = [path for path in wanted if path not in sys.path]
+
+
+def load(entry: str) -> list[Flow]:
+    """Return the flows that an entry names, imported and not yet checked."""
+    name, _, attribute = entry.partition(":")
+    module = _import(name)
+    if attribute:
+        return [_named(module, attribute)]
+    flows = {id(flow): flow for flow in map(_as_flow, vars(module).values()) if flow}
+    if not flows:
+        text, remedy = f"there is no flow in {name}", 'write one: flow = Flow("…"), or @job'
+        raise _error("E212", text, _file_of(module), remedy)
+    return list(flows.values())
+
+
+def load_flow(entry: str, slug: str) -> Flow:
+    """Return the flow with this slug, as discovery found it in this entry."""
+    for flow in load(entry):
+        if flow.slug == slug:
+            return flow
+    raise _error("E212", f"there is no flow {slug} in {entry} any more", None)
+
+
+def fingerprint(flow: Flow, before: set[str]) -> str:
+    """Return a text that changes with the flow's definition and with the files it came from:
+    all modules imported since `before` that are not a library's."""
+    digest = hashlib.sha256(_dumps(flow.shape()).encode())
+    for path in sorted(_own_files(before)):
+        digest.update(str(path).encode())
+        try:
+            digest.update(path.read_bytes())
+        except OSError:
+            digest.update(b"?")
+    return digest.hexdigest()[:16]
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except SystemExit as error:
+        raise _failed(name, error, "it calls sys.exit()") from None
+    except SyntaxError as error:
+        place = f"{_shown(error.filename or name)}:{error.lineno or 0}"
+        raise _error("E210", f"cannot be imported: {_named_error(error)}", place) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _failed(name, error, _named_error(error)) from None
+
+
+def _failed(name: str, error: BaseException, why: str) -> FlowError:
+    remedy = None
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        is_own = name == error.name or name.startswith(f"{error.name}.")
+        remedy = "see flows and python_path in [pgflowd]" if is_own else "install it where we run"
+    return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
+
+
+def _named(module: ModuleType, attribute: str) -> Flow:
+    if not hasattr(module, attribute):
+        remedy = did_you_mean(attribute, [k for k, v in vars(module).items() if _as_flow(v)])
+        text = f"{module.__name__} has no '{attribute}'"
+        raise _error("E212", text, _file_of(module), remedy)
+    flow = _as_flow(getattr(module, attribute))
+    if flow is None:
+        kind = type(getattr(module, attribute)).__name__
+        text = f"{module.__name__}:{attribute} is no flow or job but a {kind}"
+        raise _error("E212", text, _file_of(module))
+    return flow
+
+
+def _as_flow(value: object) -> Flow | None:
+    """The flow that a module's attribute is, or the flow of a job."""
+    if isinstance(value, type):
+        return None
+    try:
+        flow = value if isinstance(value, Flow) else getattr(value, "flow", None)
+    except Exception:  # a stranger's attribute may do anything
+        return None
+    return flow if isinstance(flow, Flow) else None
+
+
+def _error(code: str, text: str, place: str | None, remedy: str | None = None) -> FlowError:
+    return FlowError([Problem(code, one_line(text, 1000), place, remedy)])
+
+
+def _named_error(error: BaseException) -> str:
+    try:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:
+        said = "(its text cannot be read)"
+    return f"{type(error).__name__}: {said}"
+
+
+def _place(error: BaseException) -> str | None:
+    """The last line of the user's own code that the error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not _is_library(frame.filename)]
+    return f"{_shown(own[-1].filename)}:{own[-1].lineno}" if own else None
+
+
+def _file_of(module: ModuleType) -> str | None:
+    file = getattr(module, "__file__", None)
+    return _shown(file) if file else None
+
+
+def _shown(filename: str) -> str:
+    path, here = Path(filename), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _is_library(filename: str) -> bool:
+    libraries = {f"{sysconfig.get_path('stdlib')}/", f"{Path(__file__).parent.parent}/"}
+    outside = any(part in {"site-packages", "dist-packages"} for part in Path(filename).parts)
+    return outside or filename.startswith(("<", *libraries))
+
+
+def _own_files(before: set[str]) -> set[Path]:
+    files = set()
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name not in before and isinstance(file, str) and not _is_library(file):
+            files.add(Path(file))
+    return files

@@ -1,0 +1,1 @@
+"""The runner: executes handlers, one task at a time."""

@@ -1,0 +1,126 @@
+"""
+Leftovers: what a task left behind in its process, so that the next one need not meet it.
+
+Looked for after each task, in some ten microseconds: threads, child processes (daemons too, as
+the runner is a subreaper), another environment, working directory, umask or signal handler, an
+alarm that is set, a stdout or stderr that is not the one it was, or closed, and much more memory
+than after the first task. What cannot be seen so cheaply, such as module globals, is what
+`isolation = "task"` is for.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _thread
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pgflowd.core.worker.runners import CHILDREN
+from pgflowd.host.process_tree import children
+from pgflowd.processes.runner.helpers import end_helpers
+
+MOST_MEMORY_KB = 256 * 1024  # more than after the first task
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+_SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+
+
+class Leftovers:
+    """How the process was before its first task."""
+
+    def __init__(self) -> None:
+        self._environment: dict[Any, Any] = dict(_environment())
+        self._directory = _directory()
+        self._umask = _umask()
+        self._threads = _thread._count()
+        self._handlers = _handlers()
+        self._streams = (sys.stdout, sys.stderr)
+        self._memory_kb: int | None = None
+
+    def found(self, peak_kb: int) -> list[str]:
+        """Name what the task left behind; `peak_kb` is the most memory that there ever was."""
+        found = []
+        if _thread._count() > self._threads:
+            found.append("threads")
+        if has_children():
+            end_helpers()
+            if has_children():
+                found.append(f"{CHILDREN} ({_names_of_children()})")
+        if _environment() != self._environment:
+            found.append("another environment")
+        if _directory() != self._directory:
+            found.append("another working directory")
+        if _umask() != self._umask:
+            found.append("another umask")
+        if _handlers() != self._handlers:
+            found.append("signal handlers")
+        if _signal.getitimer(signal.ITIMER_REAL)[0]:
+            found.append("an alarm")
+        if self._are_others():
+            found.append("another stdout or stderr")
+        if self._has_grown(peak_kb):
+            found.append("memory")
+        return found
+
+    def _are_others(self) -> bool:
+        out, err = self._streams
+        if sys.stdout is not out or sys.stderr is not err:
+            return True
+        return getattr(out, "closed", False) or getattr(err, "closed", False)
+
+    def _has_grown(self, peak_kb: int) -> bool:
+        if self._memory_kb is None:
+            self._memory_kb = _anonymous_kb()
+        limit_kb = self._memory_kb + MOST_MEMORY_KB
+        if peak_kb < limit_kb:
+            return False  # it never had so much: no need to read a file
+        return _anonymous_kb() > limit_kb
+
+
+def has_children() -> bool:
+    """Whether a child lives; those that have ended are reaped."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _names_of_children() -> str:
+    names = set()
+    for pid in children():
+        with contextlib.suppress(OSError):
+            names.add(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
+    return ", ".join(sorted(names)[:3])
+
+
+def _handlers() -> list[Any]:
+    # not signal.getsignal, which makes enums: 30 microseconds of them
+    return list(map(_signal.getsignal, _SIGNALS))
+
+
+def _environment() -> dict[Any, Any]:
+    return os.environ._data  # type: ignore[attr-defined,no-any-return]
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109  in a microsecond
+    except OSError:
+        return ""
+
+
+def _umask() -> int:
+    umask = os.umask(0o77)
+    os.umask(umask)
+    return umask
+
+
+def _anonymous_kb() -> int:
+    with open("/proc/self/statm", "rb", buffering=0) as file:  # noqa: PTH123
+        _, resident, shared, *_ = file.read(200).split()
+    return (int(resident) - int(shared)) * _PAGE_KB

@@ -1,0 +1,146 @@
+"""
+Worker line: the runner's end of the socket that joins it to its worker.
+
+Blocking, since a runner has nothing else to wait for. Handlers' threads may log, ask and look
+too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A
+handler's own signal handlers may log, and may raise, as alarms do: no frame is left half sent,
+and an answer that nobody waits for any more is thrown away. A copy of the runner that a handler
+made by `os.fork` sees that its pid is another, and is silent.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from pgflowd.host.frame import Frame, Frames, pack, receive
+
+_NO_LIMIT = 2**32  # the worker is trusted
+_RAISING = tuple(map(int, (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)))
+
+
+class WorkerGone(Exception):
+    """The worker closed the line: end."""
+
+
+class WorkerSocket:
+    """Frames to and from the worker."""
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(True)
+        self._socket = end
+        self._frames = Frames(_NO_LIMIT)
+        self._sending = threading.RLock()
+        self._unsent: list[bytes] = []
+        self._reading = threading.Lock()  # held from a question to its answer
+        self._is_owed = False  # an answer
+        self._pid = os.getpid()
+        self.is_stopping = False
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this process is a fork of the runner, made by a handler."""
+        return os.getpid() != self._pid
+
+    def send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        if self.is_copy:
+            return
+        data = pack(head, body)
+        try:
+            with self._sending:
+                self._unsent.append(data)
+                if len(self._unsent) > 1:  # a finalizer logs while its thread sends: it comes next
+                    return
+                while self._unsent:
+                    self._socket.sendall(self._unsent[0])
+                    del self._unsent[0]
+        except OSError as error:
+            raise WorkerGone from error
+
+    def note(self, head: dict[str, Any]) -> None:
+        """Send while a handler runs."""
+        with _undisturbed():
+            self.send({"say": "note", **head})
+
+    def next_task(self) -> Frame:
+        with self._reading:
+            self._is_owed = False
+            return self._task()
+
+    def ask(self, head: dict[str, Any]) -> Frame:
+        """Ask the worker, and wait for its answer."""
+        with self._reading:
+            self._answer()  # to a question whose asker was interrupted
+            with _undisturbed():
+                self.send({"say": "ask", **head})
+                self._is_owed = True
+            answer = self._answer()
+            assert answer is not None
+            return answer
+
+    def look(self) -> bool:
+        """Whether the daemon drains, as far as was said until now."""
+        if self.is_copy or self.is_stopping or not self._reading.acquire(blocking=False):
+            return self.is_stopping
+        try:
+            with contextlib.suppress(OSError):  # nothing there
+                self._frames.feed(receive(self._socket, socket.MSG_DONTWAIT))
+            while frame := self._frames.take():
+                self._heard(frame)
+        finally:
+            self._reading.release()
+        return self.is_stopping
+
+    def _task(self) -> Frame:
+        while True:
+            while frame := self._frames.take():
+                if frame.head.get("do") == "task":
+                    return frame
+                self._heard(frame)
+            self._receive()
+
+    def _answer(self) -> Frame | None:
+        """Wait for the answer that is owed, if one is."""
+        answer = None
+        while self._is_owed:
+            with contextlib.suppress(ConnectionError):
+                self._socket.recv(1, socket.MSG_PEEK)  # an alarm may raise here: nothing is lost
+            with _undisturbed():
+                self._receive()
+                while frame := self._frames.take():
+                    answer = self._heard(frame) or answer
+        return answer
+
+    def _receive(self) -> None:
+        try:
+            piece = receive(self._socket)
+        except OSError as error:
+            raise WorkerGone from error
+        if not piece:
+            raise WorkerGone
+        self._frames.feed(piece)
+
+    def _heard(self, frame: Frame) -> Frame | None:
+        """Return it if it is an answer."""
+        if frame.head.get("do") == "stopping":
+            self.is_stopping = True
+        if frame.head.get("do") != "answer":
+            return None
+        self._is_owed = False
+        return frame
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let the signal handlers of a handler wait, which may raise."""
+    before = _signal.pthread_sigmask(signal.SIG_BLOCK, _RAISING)
+    try:
+        yield
+    finally:
+        _signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,1 @@
+"""The supervisor: starts, watches and stops all other processes."""

@@ -1,0 +1,186 @@
+"""
+Offspring: the supervisor's children as processes: forking them, hearing them, burying them.
+
+A child's end is handled in the order of rules 11 and 12: what is left in its pipe is read; all
+processes of its Unix session, and whoever fled from it, are killed; when they are gone its
+status is collected; only then is it reported. None of this waits: `bury` is called again and
+again until it returns the dead. Children are told apart by their pidfd (rule 10).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgflowd.core.messages import Failed, Leaving, Message, UnreadableMessage
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.host.channel import Channel
+from pgflowd.host.fork import ForkedChild, fork
+from pgflowd.host.logs import Log
+from pgflowd.host.proc import Seen, everyone, look
+from pgflowd.host.process_tree import children, kill_adopted
+from pgflowd.host.sessions import kill_session, send
+
+BURIAL_S = 10.0  # then we go on without those that cannot be killed
+
+
+@dataclass(eq=False)
+class ChildProcess:
+    """One process of a child."""
+
+    id: str
+    child: ForkedChild
+    title: str
+    started: float  # monotonic
+    served: ServedFlow | None = None
+    said: Failed | Leaving | None = None
+    worker_id: str | None = None
+    killed: str | None = None
+    numbers: dict[str, Any] = field(default_factory=dict)
+    messages: list[Message | UnreadableMessage] = field(default_factory=list)  # its last words
+    buried_from: float = 0.0
+    status: int = 0
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+
+class Children:
+    """All processes that the supervisor has forked and not yet buried."""
+
+    def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
+        self.alive: dict[str, ChildProcess] = {}
+        self.dying: list[ChildProcess] = []
+        self._strays = 0
+        self._logged: set[int] = set()
+        self._log = log
+        self._selector = selector
+
+    def start(
+        self,
+        id: str,
+        main: Callable[[Channel], int],
+        title: str,
+        *,
+        served: ServedFlow | None = None,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> ChildProcess:
+        """Fork a child; OSError if the system refuses."""
+        keep = [self._log.fileno()]
+        child = fork(main, title=title, keep=keep, death_signal=death_signal)
+        process = ChildProcess(id, child, title, time.monotonic(), served)
+        self.alive[id] = process
+        self._selector.register(child.pidfd, selectors.EVENT_READ, ("ended", process))
+        self._selector.register(child.channel, selectors.EVENT_READ, ("heard", process))
+        return process
+
+    def tell(self, process: ChildProcess, message: Message) -> None:
+        """Send a message; what is kept for want of room is sent as soon as there is some."""
+        process.child.channel.send(message)
+        self.attend(process)
+
+    def attend(self, process: ChildProcess) -> None:
+        """Wait for what the channel needs: reading, and writing while something is kept."""
+        channel = process.child.channel
+        if process in self.dying or channel.fileno() < 0:
+            return
+        events = 0 if channel.at_end else selectors.EVENT_READ
+        events |= selectors.EVENT_WRITE if channel.is_waiting and not channel.at_end else 0
+        known = channel.fileno() in self._selector.get_map()
+        if events and known:
+            self._selector.modify(channel, events, ("heard", process))
+        elif events:
+            self._selector.register(channel, events, ("heard", process))
+        elif known:
+            self._selector.unregister(channel)
+
+    def hear(self, process: ChildProcess) -> list[Message | UnreadableMessage]:
+        """Return what a child has said."""
+        channel = process.child.channel
+        channel.flush()
+        came = channel.receive()
+        self.attend(process)
+        return came
+
+    def kill(self, process: ChildProcess, why: str) -> None:
+        """Kill a child with its Unix session; its end is then noticed like any other."""
+        process.killed = process.killed or why
+        kill_session(process.pid)
+        send(process.pid, signal.SIGKILL)
+
+    def ended(self, process: ChildProcess) -> None:
+        """A pidfd says that this child has ended: read its pipe, and begin its burial."""
+        if process in self.dying:
+            return
+        self._selector.unregister(process.child.pidfd)
+        if process.child.channel.fileno() in self._selector.get_map():
+            self._selector.unregister(process.child.channel)
+        process.messages = process.child.channel.receive_all()
+        process.buried_from = time.monotonic()
+        self.alive.pop(process.id, None)
+        self.dying.append(process)
+
+    def bury(self) -> Iterator[ChildProcess]:
+        """Kill whom the dead left behind; give those of whom nothing is left."""
+        if not self.dying:
+            return
+        left = self._left_behind(list(everyone()))
+        for process in list(self.dying):
+            mine = [seen for seen in left if seen.session == process.pid]
+            if (mine or self._strays) and time.monotonic() < process.buried_from + BURIAL_S:
+                continue
+            for each in mine:
+                self._log.error(
+                    "child.unkillable", child=process.id, name=each.name, child_pid=each.pid
+                )
+            process.status = process.child.collect()
+            process.child.close()
+            self.dying.remove(process)
+            yield process
+
+    def kill_strays(self) -> int:
+        """Kill descendants that left their session and came to us; return how many there are."""
+        self._left_behind(list(everyone()))
+        return self._strays
+
+    def _left_behind(self, everybody: list[Seen]) -> list[Seen]:
+        """Kill the sessions of the dying, and strays, which are logged once; return the former."""
+        known = {process.pid for process in [*self.alive.values(), *self.dying]}
+        sessions = {process.pid for process in self.dying}
+        left = [each for each in everybody if each.session in sessions and not each.is_zombie]
+        left = [each for each in left if each.pid not in sessions]
+        for session in {each.session for each in left}:
+            kill_session(session)
+        adopted = [each for each in everybody if each.parent == os.getpid()]
+        strays = [each for each in adopted if each.pid not in known and not each.is_zombie]
+        self._logged &= {each.pid for each in strays}  # who is gone leaves his pid to others
+        for each in strays:
+            if each.session not in sessions and each.pid not in self._logged:
+                self._logged.add(each.pid)
+                self._log.warning(
+                    "child.stray", name=each.name, child_pid=each.pid, session=each.session
+                )
+        self._strays = kill_adopted(known) if strays else 0
+        return left
+
+    def reap_strangers(self) -> None:
+        """Collect ended processes that are nobody's child any more; rule 10."""
+        known = {process.pid for process in [*self.alive.values(), *self.dying]}
+        for _ in range(1000):
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in known:
+                break
+            os.waitpid(ended.si_pid, os.WNOHANG)
+        for pid in set(children()) - known:
+            seen = look(pid)
+            if seen and seen.is_zombie:
+                os.waitpid(pid, os.WNOHANG)

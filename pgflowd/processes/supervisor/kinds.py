@@ -1,0 +1,117 @@
+"""
+Children: what the supervisor's children are made from: specifications and entry points.
+
+A worker's fingerprint covers its flow and all settings it lives by, so that a reload replaces
+exactly those that would be different. The entry points run in the forked child.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.reload import worker_id
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.tree import ChildSpec, Policy
+from pgflowd.host.channel import Channel
+from pgflowd.host.logs import Log
+from pgflowd.host.signals import stacks
+from pgflowd.processes import listener, sweeper
+from pgflowd.processes.worker import main as worker
+
+
+def policy_of(settings: Settings) -> Policy:
+    supervisor = settings.supervisor
+    return Policy(
+        max_restarts=supervisor.max_restarts,
+        max_period_s=supervisor.max_period_s,
+        backoff_min_s=supervisor.backoff_min_s,
+        backoff_max_s=supervisor.backoff_max_s,
+        start_timeout_s=supervisor.start_timeout_s,
+        hang_timeout_s=supervisor.hang_timeout_s,
+        drain_timeout_s=supervisor.drain_timeout_s,
+        startup_wait_s=settings.database.startup_wait_s,
+    )
+
+
+def root_specs(settings: Settings) -> list[ChildSpec]:
+    """Return what the tree needs to know of listener and sweeper."""
+    grace_s = settings.worker.kill_grace_s
+    keys = [settings.worker, *(settings.worker_for(slug) for slug in sorted(settings.flows))]
+    heeded = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
+    lived_by = {
+        "listener": (heeded, sorted(settings.flows)) if len(set(heeded)) > 1 else heeded[0],
+        "sweeper": (settings.recovery, settings.worker.heartbeat_interval_s),
+    }
+    return [
+        ChildSpec(id, id, fingerprint=_mark(settings, lived_by[id]), kill_grace_s=grace_s)
+        for id in ("listener", "sweeper")
+    ]
+
+
+def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
+    """Return what the tree needs to know of a flow's worker."""
+    keys = settings.worker_for(flow.slug)
+    daemon = settings.pgflowd
+    own = (daemon.name, daemon.python_path, daemon.definitions)
+    lived_by = (flow, keys, own, settings.recovery.lease_s)
+    return ChildSpec(
+        worker_id(flow.slug),
+        "worker",
+        name=flow.slug,
+        entry=flow.entry,
+        fingerprint=_mark(settings, lived_by),
+        enabled=settings.is_enabled(flow.slug),
+        max_restarts=keys.max_restarts,
+        backoff_min_s=keys.backoff_min_s,
+        backoff_max_s=keys.backoff_max_s,
+        parked_retry_s=keys.parked_retry_s,
+        kill_grace_s=keys.kill_grace_s,
+    )
+
+
+def _mark(settings: Settings, lived_by: object) -> str:
+    """Return a text that changes with what a child lives by."""
+    text = repr((lived_by, settings.database, settings.logging))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def entry_point(
+    id: str, settings: Settings, log: Log, served: ServedFlow | None
+) -> Callable[[Channel], int]:
+    """Return what a child runs."""
+    if served is not None:
+        own = log.bind(process="worker", flow=served.slug)
+        return partial(_run_worker, settings=settings, log=own, served=served)
+    main = {"listener": listener.main, "sweeper": sweeper.main}[id]
+    return partial(_run, main=main, settings=settings, log=log.bind(process=id))
+
+
+def _run(
+    channel: Channel,
+    *,
+    main: Callable[[Channel, Settings, Log], int],
+    settings: Settings,
+    log: Log,
+) -> int:
+    _dump_when_asked(log)
+    return main(channel, settings, log)
+
+
+def _run_worker(channel: Channel, *, settings: Settings, log: Log, served: ServedFlow) -> int:
+    _dump_when_asked(log)
+    return worker.main(channel, settings, log, served)
+
+
+def _dump_when_asked(log: Log) -> None:
+    """USR1, passed on by the supervisor, puts our stacks into the log."""
+
+    def dump(number: int, frame: FrameType | None) -> None:
+        for thread, stack in stacks().items():
+            log.info("child.stack", thread=thread, stack=stack)
+
+    signal.signal(signal.SIGUSR1, dump)

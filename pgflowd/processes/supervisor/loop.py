@@ -1,0 +1,250 @@
+"""
+Supervisor: starts, watches and stops everything else, and never blocks.
+
+One loop waits in one place: for signals, for the ends and words of its children, for the control
+socket and for the nearest deadline. What happens becomes an event for `core.supervision`, and
+its actions are performed here. It imports no user code and holds no database connection, so
+neither can bring it down. Uses, beside it, `children` (its children as processes), `inbox` (their
+messages), `reload` (discovery and reload), `control` (control socket) and `announcer` (log and
+service manager).
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision import actions as act
+from pgflowd.core.supervision.decide import on_exit, on_stop, on_tick
+from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
+from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.reload import on_reload
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.tree import Tree, new_tree
+from pgflowd.host.control import ControlSocket
+from pgflowd.host.logs import Log
+from pgflowd.host.sessions import Remembered
+from pgflowd.host.signals import SignalPipe
+from pgflowd.host.systemd import Notifier
+from pgflowd.processes.supervisor.announcer import Announcer
+from pgflowd.processes.supervisor.children import ChildProcess, Children
+from pgflowd.processes.supervisor.control import ControlServer
+from pgflowd.processes.supervisor.discover import ID as DISCOVERY
+from pgflowd.processes.supervisor.inbox import Inbox
+from pgflowd.processes.supervisor.kinds import entry_point, policy_of, root_specs
+from pgflowd.processes.supervisor.reload import Reload
+from pgflowd.processes.supervisor.status import StatusReporter
+
+BURIAL_POLL_S = 0.005
+REMEMBER_S = 2.0
+REMEMBER_SOON_S = 0.5  # after a start, when the child has forked in its turn
+
+
+@dataclass
+class StartOptions:
+    """What a supervisor is started with."""
+
+    settings: Settings
+    reread: Callable[[], Settings]  # raises ConfigError
+    log: Log
+    signals: SignalPipe
+    control: ControlSocket
+    notifier: Notifier
+    remembered: Remembered
+    only: frozenset[str] = frozenset()  # serve these flows alone; empty: all
+
+
+class SupervisorLoop:
+    """The loop, and what it remembers."""
+
+    def __init__(self, start: StartOptions) -> None:
+        self.settings = start.settings
+        self.log = start.log
+        self.tree: Tree = new_tree(policy_of(start.settings), root_specs(start.settings))
+        self.served: dict[str, ServedFlow] = {}
+        self.code: int | None = None
+        self._start = start
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(start.signals, selectors.EVENT_READ, ("signals", None))
+        self.offspring = Children(self.log, self.selector)
+        self.vitals = StatusReporter(self)
+        self.reception = ControlServer(self, start.control)
+        self.desk = Announcer(self, start.notifier)
+        self.renewal = Reload(self, start.reread, start.only)
+        self._ear = Inbox(self)
+        self._was_told_to_stop = False
+        self._remember_at = 0.0
+        self._todo: deque[act.Action] = deque()
+
+    def run(self) -> int:
+        """Live; return the exit code."""
+        self.renewal.begin()
+        while self.code is None:
+            for key, _ in self.selector.select(self._nap_s()):
+                self._notice(*key.data)
+            self._look_after_all()
+        self._leave()
+        return self.code
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    # What happens
+
+    def _notice(self, what: str, whom: object) -> None:
+        if what == "signals":
+            for number in self._start.signals.received():
+                self._on_signal(number)
+        elif what == "heard" and isinstance(whom, ChildProcess):
+            self._ear.hear(whom, self.offspring.hear(whom))
+        elif what == "ended" and isinstance(whom, ChildProcess):
+            self.offspring.ended(whom)
+        else:
+            self.reception.notice(what, whom)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number in {signal.SIGTERM, signal.SIGINT}:
+            self.stop(drain=not self._was_told_to_stop)
+            self._was_told_to_stop = True
+        elif number == signal.SIGHUP:
+            self.reload()
+        elif number == signal.SIGUSR1:
+            self.desk.dump(number)
+        elif number == signal.SIGQUIT:
+            self.desk.dump(number)
+            self.stop(drain=False)
+        elif number == signal.SIGCHLD:
+            self.offspring.reap_strangers()
+
+    def stop(self, *, drain: bool, patient: bool = False) -> None:
+        """Stop: drain within `drain_timeout` (or, patient, without a limit), or at once."""
+        within_s = None if patient else self.settings.supervisor.drain_timeout_s
+        self.renewal.stop()
+        self.do(on_stop(self.tree, self.now(), drain=drain, within_s=within_s if drain else None))
+
+    def reload(self) -> None:
+        self.do(on_reload(self.tree, self.now()))
+
+    def _look_after_all(self) -> None:
+        """Do what every turn does: bury the dead, begin what is due, and tell how we are."""
+        for process in self.offspring.bury():
+            self._on_buried(process)
+        now = self.now()
+        due = next_due(self.tree)
+        if due is not None and due <= now:
+            self.do(on_tick(self.tree, now))
+        self.renewal.turn()
+        if self._remember_at <= now:
+            self._start.remembered.write()
+            self._remember_at = now + REMEMBER_S
+        self.reception.turn(now)
+        self.desk.turn(now)
+
+    def _on_buried(self, process: ChildProcess) -> None:
+        self._ear.hear(process, process.messages)
+        if process.id.startswith(DISCOVERY):
+            self.renewal.ended(process)
+            return
+        self.vitals.keep_counters(process)
+        child = self.tree.child(process.id)
+        asked = child is not None and child.state in {ChildState.DRAINING, ChildState.STOPPING}
+        exit = classify_exit(process.status, process.said, process.killed)
+        clean = process.status == 0 and asked
+        level = "info" if clean or exit.kind is ExitKind.REPLACE else "warning"
+        self.log_child(
+            level,
+            "child.exited",
+            process,
+            reason="as asked" if clean else exit.reason,
+            status=process.status,
+            code=exit.code,
+            lived_s=self.now() - process.started,
+        )
+        if process.worker_id and not clean and exit.kind is not ExitKind.REPLACE:
+            self._ear.mourn(process.worker_id)
+        self.do(on_exit(self.tree, process.id, exit, self.now()))
+
+    # What is done
+
+    def do(self, result: tuple[Tree, list[act.Action]]) -> None:
+        """Take the new tree, and perform the actions, in order."""
+        self.tree, actions = result
+        self._todo.extend(actions)
+        while self._todo:
+            self._perform(self._todo.popleft())
+
+    def _perform(self, action: act.Action) -> None:
+        if isinstance(action, act.StartChild):
+            self._fork(action.id)
+        elif isinstance(action, act.SendToChild) and action.id in self.offspring.alive:
+            self.offspring.tell(self.offspring.alive[action.id], action.how)
+        elif isinstance(action, act.KillChild) and action.id in self.offspring.alive:
+            process = self.offspring.alive[action.id]
+            self.log_child("warning", "child.killed", process, reason=action.why)
+            self.offspring.kill(process, action.why)
+        elif isinstance(action, act.Discover):
+            self.renewal.begin()
+        elif isinstance(action, act.End):
+            self.code = action.code
+        else:
+            self.desk.record(action)
+
+    def _fork(self, id: str) -> None:
+        """Start a child; if the system refuses, that is a crash like any other."""
+        served = self.served.get(id)
+        title = f"{self.settings.pgflowd.name}: {id}"
+        main = entry_point(id, self.settings, self.log, served)
+        signal_of_death = signal.SIGTERM if served else signal.SIGKILL
+        try:
+            process = self.offspring.start(
+                id, main, title, served=served, death_signal=signal_of_death
+            )
+        except OSError as error:
+            self.log.error("child.refused", child=id, error=str(error))
+            exit = ChildExit(ExitKind.CRASH, f"no process could be started: {error}")
+            self.tree, actions = on_exit(self.tree, id, exit, self.now())
+            self._todo.extend(actions)
+            return
+        self._remember_at = min(self._remember_at, self.now() + REMEMBER_SOON_S)
+        self.log_child("info", "child.started", process)
+
+    # Time, words, and the end
+
+    def _nap_s(self) -> float:
+        moments = [next_due(self.tree), self._remember_at, self.renewal.due, self.desk.due]
+        moments.append(self.reception.due)
+        if self.offspring.dying:
+            waited_s = self.now() - min(each.buried_from for each in self.offspring.dying)
+            moments.append(self.now() + max(BURIAL_POLL_S, min(0.2, waited_s / 10)))
+        nearest = min(moment for moment in moments if moment is not None)
+        return max(0.0, nearest - self.now())
+
+    def log_child(self, level: str, event: str, process: ChildProcess, **fields: object) -> None:
+        flow = process.served.slug if process.served else None
+        self.log.write(level, event, child=process.id, flow=flow, child_pid=process.pid, **fields)
+
+    def _leave(self) -> None:
+        """All children are gone: leave nobody and nothing behind (rule 34)."""
+        until = self.now() + 2.0
+        for process in self.offspring.alive.values():
+            self.offspring.kill(process, "the daemon ends")
+        while self.now() < until:
+            for process in list(self.offspring.alive.values()):
+                if process.child.has_ended():
+                    self.offspring.ended(process)
+            for process in self.offspring.bury():
+                self.log_child("info", "child.exited", process, reason="the daemon ends")
+            self.offspring.reap_strangers()
+            strays = self.offspring.kill_strays()
+            if not (self.offspring.alive or self.offspring.dying or strays):
+                break
+            self.selector.select(BURIAL_POLL_S)
+        self._start.remembered.forget()
+        self.log.info("supervisor.stopped", status=self.code)
+        self.reception.close()

@@ -1,0 +1,88 @@
+"""
+Vitals: how the daemon is, as a status document and as metrics.
+
+Counters go on when a child is replaced: what its earlier processes had counted is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from pgflowd import __version__
+from pgflowd.core.documents import Fact, Facts, document
+from pgflowd.core.metrics.counters import added, counters_of
+from pgflowd.core.metrics.openmetrics import exposition
+from pgflowd.errors import Problem
+from pgflowd.processes.supervisor.children import ChildProcess
+
+if TYPE_CHECKING:
+    from pgflowd.processes.supervisor.loop import SupervisorLoop
+
+
+class StatusReporter:
+    """What is known of the daemon and its children."""
+
+    def __init__(self, supervisor: SupervisorLoop) -> None:
+        self._started, self._began = time.time(), time.monotonic()
+        self.warnings: list[Problem] = []  # of the last reload, until the next
+        self.answer: list[Problem] = []  # to who asked for it: what was wrong then
+        self.restarts: dict[tuple[str, str], int] = {}  # by child and kind of reason
+        self.reloads: dict[str, int] = {}
+        self._supervisor = supervisor
+        self._counters: dict[str, dict[str, Any]] = {}
+
+    @property
+    def up_s(self) -> float:
+        """How long the daemon has been there."""
+        return time.monotonic() - self._began
+
+    def status(self) -> dict[str, Any]:
+        return document(self._supervisor.tree, self._facts())
+
+    def metrics(self) -> str:
+        counters = {id: dict(kept) for id, kept in self._counters.items()}
+        offspring = self._supervisor.offspring
+        for process in [*offspring.alive.values(), *offspring.dying]:
+            counted = added(counters.get(process.id, {}), counters_of(process.numbers))
+            counters[process.id] = counted
+        more = {"restarts": self.restarts, "reloads": self.reloads}
+        return exposition(self.status(), counters, more)
+
+    def keep_counters(self, process: ChildProcess) -> None:
+        """Remember what a dead process had counted."""
+        counted = counters_of(process.numbers)
+        self._counters[process.id] = added(self._counters.get(process.id, {}), counted)
+
+    def _facts(self) -> Facts:
+        settings = self._supervisor.settings
+        children = {}
+        for id, process in self._supervisor.offspring.alive.items():
+            slug = process.served.slug if process.served else None
+            most = settings.worker_for(slug).max_concurrency if slug else None
+            children[id] = Fact(
+                process.pid, process.started, process.worker_id, most, process.numbers
+            )
+        return Facts(
+            settings.pgflowd.name,
+            __version__,
+            os.getpid(),
+            self._started,
+            self._began,
+            time.time(),
+            time.monotonic(),
+            children,
+            [shown(problem) for problem in self.warnings],
+        )
+
+
+def shown(problem: Problem) -> dict[str, Any]:
+    """Return a problem as status and answers show it."""
+    return {
+        "code": problem.code,
+        "flow": None,
+        "text": problem.text,
+        "place": problem.place,
+        "next": problem.next,
+    }

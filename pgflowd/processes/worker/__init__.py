@@ -1,0 +1,1 @@
+"""The worker: claims, executes and reports the tasks of one flow."""

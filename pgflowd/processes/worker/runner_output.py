@@ -1,0 +1,132 @@
+"""
+Output: one of a runner's pipes, stdout or stderr, as the worker reads it.
+
+Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
+becomes a record of some hundred bytes; what is more is counted and moved to /dev/null by `splice`,
+without being read. The end of what came last is kept, since a dying runner leaves its stack there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+MOST_LOGGED = 1024 * 1024  # bytes of one task
+MOST_LINES = 10_000
+PIECE = 64 * 1024
+MOST_PASSES = 64  # when reading to the end of what came
+TAIL = 32 * 1024
+
+_STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
+_STACK_GOES_ON = re.compile(r"  File |  \.\.\.|  <|Extension modules: |Stack \(|$")
+_devnull: list[int] = []
+
+
+class LineBudget:
+    """How much of a task may still be logged; both pipes share it."""
+
+    def __init__(self) -> None:
+        self.refill()
+
+    def refill(self) -> None:
+        self.room, self.lines = MOST_LOGGED, MOST_LINES
+
+    @property
+    def is_spent(self) -> bool:
+        return self.room <= 0 or self.lines <= 0
+
+
+class Output:
+    """The reading end of a pipe; None: there is none."""
+
+    def __init__(
+        self, number: int | None, budget: LineBudget, log: Callable[[str], None] | None = None
+    ) -> None:
+        self.number = -1 if number is None else number
+        self.unseen = 0
+        self.keeps_stack = False
+        self._log = log
+        self._budget = budget
+        self._is_in_stack = False
+        self._line = b""
+        self._tail = b""
+        if number is not None:
+            os.set_blocking(number, False)
+
+    def begin(self) -> None:
+        """A new task begins."""
+        self._budget.refill()
+        self.unseen, self._tail = 0, b""
+
+    def read(self) -> bool:
+        """Take a piece of what came; return False at the end of the pipe."""
+        return self._take() is not None
+
+    def finish(self, has_more: bool) -> None:
+        """Read what has come until now, and end the last line."""
+        if has_more and self.number >= 0:
+            for _ in range(MOST_PASSES):
+                if not self._take():
+                    break
+        if self._line:
+            self._say(self._line)
+            self._line = b""
+
+    def stack(self) -> str:
+        """The stack that was written last, or ""."""
+        lines = self._tail.decode("utf-8", "replace").split("\n")
+        return "\n".join(line for line in lines if self._is_of_stack(line)).strip()
+
+    def close(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
+
+    def _take(self) -> int | None:
+        """Return how many bytes came; 0: none now; None: the end."""
+        try:
+            if self._budget.is_spent and not self.keeps_stack:
+                count = os.splice(self.number, _null(), 16 * PIECE, flags=os.SPLICE_F_NONBLOCK)
+                self.unseen += count
+                return count or None
+            piece = os.read(self.number, PIECE)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError:
+            return None
+        if not piece:
+            return None
+        self._tail = (self._tail + piece)[-TAIL:]
+        self._split(piece)
+        return len(piece)
+
+    def _split(self, piece: bytes) -> None:
+        if self._budget.is_spent:
+            self.unseen += len(piece)
+            return
+        self._budget.room -= len(piece)
+        *lines, rest = (self._line + piece).split(b"\n", self._budget.lines)
+        self._budget.lines -= len(lines)
+        for line in lines:
+            self._say(line)
+        if self._budget.lines <= 0:
+            self.unseen += len(rest)
+            rest = b""
+        self._line = rest[-PIECE:]
+
+    def _say(self, line: bytes) -> None:
+        text = line.decode("utf-8", "backslashreplace")
+        if not self._is_of_stack(text) and self._log is not None:
+            self._log(text)
+
+    def _is_of_stack(self, line: str) -> bool:
+        goes_on = self._is_in_stack and _STACK_GOES_ON.match(line)
+        self._is_in_stack = bool(_STACK_BEGINS.match(line) or goes_on)
+        return self._is_in_stack
+
+
+def _null() -> int:
+    if not _devnull:
+        _devnull.append(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC))
+    return _devnull[0]

@@ -1,0 +1,331 @@
+"""
+Runner link: the worker's end of a runner: its socket, its output, its pidfd.
+
+It never blocks and parses heads only; bodies are passed on. What it reads becomes events, given
+to `tell`. Output is logged line by line up to 1 MiB per task; what is more is counted and moved
+to /dev/null inside the kernel, so that neither side waits for the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pgflowd.core.worker import events
+from pgflowd.core.worker.runner_ends import about
+from pgflowd.core.worker.runner_result import fault_of, fields_of, left_of
+from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.host.frame import PIECE, BadFrame, Frame, Frames, pack, receive
+from pgflowd.host.process_tree import kill_tree
+from pgflowd.processes.worker.runner_output import LineBudget, Output
+
+_LEVELS = ("debug", "info", "warning", "error")
+NOTE_EXTRA = 100  # bytes that a record costs beside its text
+
+SILENT_LIMIT_S = 0.5  # from the end of its socket to that of the runner
+
+Tell = Callable[[Any], None]
+Log = Callable[..., None]  # (level, event, **fields)
+
+
+class RunnerSocket:
+    """One runner, seen from its worker."""
+
+    def __init__(self, id: int, tell: Tell, log: Log, most_output: int) -> None:
+        self.id = id
+        self.pid: int | None = None
+        self.is_doomed = False  # to be killed once it is there
+        self.was_retired = False
+        self.has_left = False  # its last task left something behind
+        self.has_ended = False
+        self._loop = asyncio.get_running_loop()
+        self._tell, self._log = tell, log
+        self._pidfd = -1
+        self.task: Task | None = None
+        self._frames = Frames(most_output)
+        self._kept = bytearray()
+        self._is_spoilt = False
+        self._is_asking = False
+        self._was_reset = False  # it died with something unread in its socket
+        self._has_only_task = False  # nothing was sent since the task
+        self._socket: socket.socket
+        self._budget = LineBudget()
+        self._pipes = select.poll()
+        self._out: Output
+        self._err: Output
+
+    def open(self, output: str) -> list[int]:
+        """Make socket and pipes; return the runner's ends: socket, stdout, stderr."""
+        theirs: list[int] = []
+        ours: list[int] = []
+        try:
+            self._socket, end = socket.socketpair()
+            theirs.append(end.detach())
+            for inherited in (1, 2):
+                if output == "inherit":
+                    theirs.append(os.dup(inherited))
+                else:
+                    reading, writing = os.pipe2(os.O_CLOEXEC)
+                    ours.append(reading)
+                    theirs.append(writing)
+        except OSError:
+            self._forget([*ours, *theirs])
+            raise
+        self._socket.setblocking(False)
+        if output == "inherit":
+            self._out, self._err = Output(None, self._budget), Output(None, self._budget)
+            return theirs
+        is_logged = output == "capture"
+        self._out = Output(ours[0], self._budget, self._line_of("stdout") if is_logged else None)
+        self._err = Output(ours[1], self._budget, self._line_of("stderr") if is_logged else None)
+        return theirs
+
+    def _forget(self, numbers: list[int]) -> None:
+        for number in numbers:
+            os.close(number)
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+    def begin(self, pid: int, pidfd: int) -> None:
+        """It is there: watch it."""
+        self._socket.setblocking(False)
+        self.pid, self._pidfd = pid, pidfd
+        self._loop.add_reader(pidfd, self._died)
+        self._loop.add_reader(self._socket, self._readable)
+        for output in (self._out, self._err):
+            if output.number >= 0:
+                self._loop.add_reader(output.number, self._has_output, output)
+                self._pipes.register(output.number, select.POLLIN)
+        if self.is_doomed:
+            self.kill()
+
+    def send(self, task: Task) -> None:
+        """Give it a task."""
+        self.task = task
+        head = {
+            "do": "task",
+            "token": task.token,
+            "run": task.run_id,
+            "step": task.step,
+            "index": task.task_index,
+            "attempt": task.attempt,
+            "max_attempts": task.max_attempts,
+            "timeout": task.timeout_s,
+            "split": None if task.flow_input is None else len(task.input),
+        }
+        self._out.begin()
+        self._err.begin()
+        self._has_only_task, self._is_asking = True, False
+        self._write(pack(head, task.input + (task.flow_input or b"")))
+
+    def tell_stopping(self) -> None:
+        self._has_only_task = False
+        self._write(pack({"do": "stopping"}))
+
+    def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
+        """Bring what it asked for, if it still waits for it."""
+        if self.task and self.task.token == token:
+            self._has_only_task = self._is_asking = False
+            self._write(pack({"do": "answer", "problem": problem}, body))
+
+    def peek(self, token: int) -> None:
+        """Read what lies in the socket; if no outcome is there, say so."""
+        while self._read():
+            pass
+        if self.task and self.task.token == token:
+            self._tell(events.NoResultYet(self.id, token))
+
+    def term(self) -> None:
+        self._err.keeps_stack = True
+        if self.pid is not None and not self.has_ended:
+            with contextlib.suppress(OSError):
+                os.killpg(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self.pid is None:
+            self.is_doomed = True
+        elif not self.has_ended:
+            kill_tree(self.pid)
+
+    def retire(self) -> None:
+        """Close the socket: it reads the end and exits."""
+        self.was_retired = True
+        self._close_socket()
+
+    @property
+    def stack(self) -> str:
+        return self._err.stack()
+
+    def close(self) -> None:
+        """Give back all descriptors."""
+        self._close_socket()
+        for output in (self._out, self._err):
+            if output.number >= 0:
+                self._close_output(output)
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _died(self) -> None:
+        """Its pidfd is readable: read everything to the end, then tell."""
+        self._loop.remove_reader(self._pidfd)
+        self.has_ended = True
+        while self._read():
+            pass
+        self._finish_output()
+        if self.task and self._was_reset and self._has_only_task:
+            self._tell(events.Undelivered(self.id, self.task.token))
+        self._tell(DeadRunner(self.id))
+
+    def _readable(self) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        """Read one piece; return whether there may be more."""
+        if self._socket.fileno() < 0:
+            return False
+        try:
+            piece = receive(self._socket)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self._was_reset = True
+            piece = b""
+        if not piece:
+            self._loop.remove_reader(self._socket)
+            if not self.was_retired:
+                self._loop.call_later(SILENT_LIMIT_S, self._is_silent)
+            return False
+        if self._is_spoilt:
+            return True
+        self._frames.feed(piece)
+        try:
+            while frame := self._frames.take():
+                self._heard(frame)
+        except BadFrame as error:
+            self._spoil("E404" if error.is_too_large else "E903", str(error))
+        return True
+
+    def _is_silent(self) -> None:
+        """Its socket was closed a while ago, and it lives on."""
+        if not self.has_ended:
+            self._spoil("E903", "the runner's socket was closed")
+
+    def _heard(self, frame: Frame) -> None:
+        head, task = frame.head, self.task
+        said = head.get("say")
+        if said == "ready" and task is None:
+            self._tell(events.RunnerReady(self.id))
+        elif said == "note" and head.get("level") in _LEVELS:
+            self._note(head)
+        elif said == "ask" and task and head.get("token") == task.token and not self._is_asking:
+            self._is_asking = True
+            what, step = str(head.get("what")), str(head.get("step", ""))
+            self._tell(events.HandlerAsked(self.id, task.token, what, step))
+        elif said == "done" and task and head.get("token") == task.token:
+            self._done(head, frame.body, task)
+        else:
+            self._spoil("E903", f"an unexpected frame: {str(head)[:200]}")
+
+    def _done(self, head: dict[str, Any], body: bytes, task: Task) -> None:
+        if fault := fault_of(head, body):
+            self._spoil("E903", fault)
+            return
+        left = left_of(head)
+        self._finish_output()  # while its lines are still known to be of this task
+        self.task, self.has_left = None, bool(left)
+        output = body if head["outcome"] == "completed" else None
+        self._tell(
+            events.Done(self.id, TaskReport(task, head["outcome"], output, fields_of(head)), left)
+        )
+
+    def _note(self, head: dict[str, Any]) -> None:
+        """Log what a handler logged, or between tasks a thread, as long as the megabyte lasts."""
+        text = str(head.get("text"))
+        if self._budget.room <= 0:
+            self._err.unseen += len(text)
+            return
+        self._budget.room -= len(text) + NOTE_EXTRA
+        of_task = about(self.task) if self.task else {}
+        fields = {"logger": str(head.get("logger"))[:200], "text": text, **of_task}
+        self._log(head["level"], "task.log", **fields)
+
+    def _spoil(self, code: str, text: str) -> None:
+        self._is_spoilt = True
+        self._tell(events.BadFrameReceived(self.id, code, text))
+
+    def _has_output(self, output: Output) -> None:
+        if not output.read():
+            self._close_output(output)
+
+    def _close_output(self, output: Output) -> None:
+        self._loop.remove_reader(output.number)
+        with contextlib.suppress(KeyError):  # it never began
+            self._pipes.unregister(output.number)
+        output.close()
+
+    def _finish_output(self) -> None:
+        """Read the pipes to the end, so that each line belongs to its task."""
+        has_more = bool(self._pipes.poll(0))  # one look at both; most tasks print nothing
+        unseen = 0
+        for output in (self._out, self._err):
+            output.finish(has_more)
+            unseen += output.unseen
+        if self.task and unseen:
+            text = f"{unseen} bytes of output more, not logged"
+            self._log("warning", "task.output", text=text, **about(self.task))
+
+    def _line_of(self, stream: str) -> Callable[[str], None]:
+        def log(text: str) -> None:
+            fields = about(self.task) if self.task else {}
+            self._log("info", "task.output", stream=stream, text=text, **fields)
+
+        return log
+
+    def _write(self, data: bytes) -> None:
+        if self._socket.fileno() < 0:
+            return
+        if not self._kept:
+            try:
+                sent = self._socket.send(data, socket.MSG_NOSIGNAL)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError:
+                self._was_reset = True
+                return  # it has ended; its pidfd tells
+            if sent == len(data):
+                return
+            data = data[sent:]
+            self._loop.add_writer(self._socket, self._writable)
+        self._kept += data
+
+    def _writable(self) -> None:
+        try:
+            sent = self._socket.send(self._kept[:PIECE], socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            sent = len(self._kept)
+        del self._kept[:sent]
+        if not self._kept:
+            self._loop.remove_writer(self._socket)
+
+    def _close_socket(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+
+
+class DeadRunner:
+    """Told when the pidfd is readable and the socket was read to the end."""
+
+    def __init__(self, id: int) -> None:
+        self.id = id

@@ -1,0 +1,1 @@
+"""The zygote: has imported a flow and forks its runners."""

@@ -1,0 +1,160 @@
+"""
+Zygote line: the socket between a worker and its zygote, and the fork that begins it.
+
+Messages are JSON objects, whole or absent (SOCK_SEQPACKET), and descriptors ride along. The
+worker's end never blocks; the zygote's end does nothing but wait. The zygote stays in the
+worker's Unix session and dies with it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import multiprocess  # type: ignore[import-untyped]
+import setproctitle
+
+from pgflowd.core.json.unpatched import dumps, loads
+from pgflowd.host.fork import (
+    close_all_but,
+    hide_memory,
+    reset_handlers,
+    set_death_signal,
+    take_stdin,
+)
+
+LARGEST = 64 * 1024
+PART = LARGEST // 5  # characters, up to four bytes each, of a text that may be longer
+MOST_DESCRIPTORS = 3
+
+_fork = multiprocess.get_context("fork")
+
+
+@dataclass(frozen=True)
+class ZygoteAnswer:
+    """A message, and the descriptors that came with it."""
+
+    message: dict[str, Any]
+    descriptors: list[int]
+
+
+@dataclass
+class Zygote:
+    """A forked zygote, seen from its worker."""
+
+    pid: int
+    pidfd: int
+    line: ZygoteSocket
+
+
+def fork_zygote(main: Callable[[ZygoteSocket], int], title: str) -> Zygote:
+    """Fork a process that runs `main` and leaves by `os._exit`."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
+
+    def run() -> None:
+        _first_acts(theirs, title, parent)
+        os._exit(main(ZygoteSocket(theirs)))
+
+    process = _fork.Process(target=run, name=title, daemon=False)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    ours.setblocking(False)
+    pid = int(process.pid)
+    return Zygote(pid, os.pidfd_open(pid), ZygoteSocket(ours))
+
+
+def _first_acts(end: socket.socket, title: str, parent: int) -> None:
+    signal.set_wakeup_fd(-1)
+    reset_handlers()
+    set_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    close_all_but({0, 1, 2, end.fileno()})
+    take_stdin()
+    hide_memory(False)  # else its own oom_score_adj would be unwritable
+    setproctitle.setproctitle(title)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+class ZygoteSocket:
+    """One end."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._kept: deque[tuple[bytes, list[int]]] = deque()
+        self._parts = ""
+        self.at_end = False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is kept until there is room."""
+        return bool(self._kept)
+
+    def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """Send, or keep; the descriptors are closed here once they are sent."""
+        self._kept.append((dumps(message).encode(), descriptors or []))
+        self.flush()
+
+    def send_long(self, message: dict[str, Any]) -> None:
+        """Send a message of any length, in parts."""
+        text = dumps(message)
+        for start in range(0, len(text), PART):
+            is_last = start + PART >= len(text)
+            self.send({"part": text[start : start + PART], "last": is_last})
+
+    def flush(self) -> None:
+        while self._kept:
+            data, descriptors = self._kept[0]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+            try:
+                self._socket.sendmsg([data], rights if descriptors else [])
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self.at_end = True
+            self._kept.popleft()
+            for number in descriptors:
+                os.close(number)
+
+    def receive(self) -> ZygoteAnswer | None:
+        """Return the next message; None: nothing now, or never again (`at_end`)."""
+        while True:
+            try:
+                data, numbers, _, _ = socket.recv_fds(self._socket, LARGEST, MOST_DESCRIPTORS)
+            except (BlockingIOError, InterruptedError):
+                return None
+            except OSError:
+                data, numbers = b"", []
+            if not data:
+                self.at_end = True
+                return None
+            message = loads(data)
+            if "part" not in message:
+                return ZygoteAnswer(message, list(numbers))
+            self._parts += message["part"]
+            if message["last"]:
+                whole, self._parts = self._parts, ""
+                return ZygoteAnswer(loads(whole), [])
+
+    def close(self) -> None:
+        for _, descriptors in self._kept:
+            for number in descriptors:
+                os.close(number)
+        self._kept.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
