@@ -20,6 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "covers(*references): what of the design a test shows")
+
+
 @pytest.fixture(scope="session")
 def server(pgflow_server: ScratchServer) -> ScratchServer:
     """The server of the whole run."""

@@ -1,5 +1,5 @@
 """
-Invariants: queries that return no row after any test (failures.md, section 3).
+Invariants: queries that return no row after any test (docs/design/failures.md, section 3).
 
 Those from I11 on ask the oracle, too: a file of what handlers wrote down, see oracle.py. They
 look at the runs that appear in it. I1, that no run stays open, is for those who know when all

@@ -369,7 +369,8 @@ class World:
             code = place.daemon.process.poll()
             if code is None:
                 continue
-            unready = place.hurt and not place.daemon.events("supervisor.ready")  # rule 6
+            # docs/design/supervision.md, rule 6
+            unready = place.hurt and not place.daemon.events("supervisor.ready")
             expected = [-signal.SIGKILL] * place.killed + [0] * place.asked_to_end + [1] * unready
             if code not in expected:
                 self.troubles.append(f"{place.name} ended by itself with {code}")

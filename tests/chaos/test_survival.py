@@ -2,7 +2,8 @@
 The short chaos: everything is beaten on for a while, and nothing is lost or done twice.
 
 The long one is by hand: `make chaos MINUTES=30`. A failure prints the seed and how to repeat it.
-G1 to G9, and the rows of failures.md that random kills, freezes, cuts and restarts bring about.
+It shows G1 to G9, and the rows of docs/design/failures.md that random kills, freezes, cuts and
+restarts can bring about.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 
 import chaos
 import load
+from support.covers import covers
 
 
 def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_holds():
@@ -19,8 +21,9 @@ def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_hol
     assert seen["runs"]["completed"] > 20, seen
 
 
+@covers("D7")
 def test_memory_and_descriptors_of_every_process_stay_flat_and_queues_are_vacuumed():
-    """A small one of `make load`. D7."""
+    """A small one of `make load`."""
     said = load.bear(4000)
 
     assert load.wrong_in(said) == []

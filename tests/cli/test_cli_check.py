@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from background import Background
 from shop import MODULE, on_a_terminal
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -229,8 +230,8 @@ def test_a_config_that_cannot_be_read_is_told_without_asking_a_wrong_database(pg
     assert codes(pgflowd("check", "-c", "nowhere.toml", "--json")) == ["E101"]
 
 
+@covers("row 103")
 def test_a_password_is_nowhere(pgflowd, project):
-    """Row 103."""
     url = "postgresql://u:canary7@127.0.0.1:1/x"
 
     ended = pgflowd("check", "--database-url", url)

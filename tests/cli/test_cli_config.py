@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 from pgflowd.core.settings.keys import keys_of
 from pgflowd.core.settings.sections import SECTIONS
@@ -87,10 +88,10 @@ def test_a_warning_comes_with_the_result_unless_quiet(pgflowd: Callable, elsewhe
     assert pgflowd("config", "show", "--json").problems[0]["code"] == "W110"
 
 
+@covers("row 101")
 def test_a_wrong_file_shows_all_its_mistakes_and_exits_78(
     pgflowd: Callable, elsewhere: Path
 ) -> None:
-    """Row 101."""
     (elsewhere / "pgflowd.toml").write_text(
         '[pgflowd]\nflows = ["flows.analyze"]\n\n[worker]\n'
         'max_concurency = 5\nkill_grace = 2\nbatch_size = 0\npoll_min = "10s"\n'
@@ -142,11 +143,11 @@ HOSTILE = [
 ]
 
 
+@covers("row 107")
 @pytest.mark.parametrize("content", HOSTILE)
 def test_a_hostile_file_has_one_line_for_each_problem(
     content: bytes, pgflowd: Callable, elsewhere: Path
 ) -> None:
-    """Row 107."""
     (elsewhere / "pgflowd.toml").write_bytes(content)
 
     listed = pgflowd("config", "show", "--json").problems

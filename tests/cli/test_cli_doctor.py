@@ -12,6 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from shop import on_a_terminal
+from support.covers import covers
 
 from pgflowd.db import doctor
 
@@ -88,8 +89,8 @@ def test_clocks_that_differ_are_told(examined, monkeypatch):
     assert "1 m 30 s ahead of ours" in found["clocks"][0]["text"]
 
 
+@covers("row 82")
 def test_a_pooler_in_between_is_told(pgflowd, shop):
-    """Row 82."""
     with another_backend_pid(shop.database.dsn) as url:
         plain = pgflowd("doctor", "--json", "--database-url", url)
 
@@ -142,13 +143,13 @@ def pass_on(listening: socket.socket, parts: dict) -> None:
     server.close()
 
 
+@covers("row 87")
 def test_commits_that_a_crash_may_lose_are_told(examined):
-    """Row 87."""
     assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
 
 
+@covers("row 83")
 def test_an_old_transaction_is_named(examined, shop, monkeypatch):
-    """Row 83."""
     monkeypatch.setattr(doctor, "OLD_TRANSACTION_S", 0.0)
     other = shop.database.connect(application_name="report builder", autocommit=False)
     other.execute("select 1")
@@ -161,8 +162,8 @@ def test_an_old_transaction_is_named(examined, shop, monkeypatch):
     other.rollback()
 
 
+@covers("row 86")
 def test_another_recovery_job_is_told_and_our_own_is_not(examined, shop):
-    """Row 86."""
     shop.conn.execute(CRON.read_bytes())
     shop.conn.execute("alter table cron.job add active boolean default true")
     own = "select cron.schedule(%s, '15 seconds', 'select pgflow.requeue_stalled_tasks()')"

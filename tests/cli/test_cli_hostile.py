@@ -1,4 +1,4 @@
-"""Hostile arguments: no command takes them for SQL or sends them to the terminal. Rows 105, 107."""
+"""Hostile arguments: no command takes them for SQL or sends them to the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 import pytest
 from hostile import ATTACKS, Unharmed
+from support.covers import covers
 
 COMMANDS = [
     ("runs", "start", "{}"),
@@ -28,9 +29,9 @@ SOME = [attack for attack in ATTACKS if len(attack) > 2]
 MAY_BE_SHOWN = {"\n", "\t"}
 
 
+@covers("row 105", "row 107")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, command):
-    """Rows 105 and 107."""
     shop.start("send_email")
     unharmed = Unharmed(shop.conn)
 
@@ -46,8 +47,8 @@ def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, co
     assert unharmed.is_it()
 
 
+@covers("row 105")
 def test_what_a_stranger_stored_is_shown_on_one_line_and_harmlessly(here, shop):
-    """Row 105."""
     for attack in SOME:
         run_id = shop.start("send_email", {"name": attack})
         shop.fail(shop.claim("send_email")["perform#0"], attack, attack)

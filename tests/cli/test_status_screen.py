@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd.cli.terminal.screen import Screen, text_width
 from pgflowd.cli.terminal.status_view import problem_lines, span, status_lines, tree_lines
@@ -134,8 +135,8 @@ def test_a_narrow_terminal_loses_columns_in_order():
     assert "OLDEST" not in titles[3]
 
 
+@covers("row 105")
 def test_hostile_texts_keep_to_their_line():
-    """Row 105."""
     bad = "x\n\x1b[31mred\u2028"
     problem = {"code": "E210", "flow": bad, "text": bad, "next": bad}
     said = status(flow(bad, exits=[bad], restarts=1), problems=[problem])

@@ -1,4 +1,4 @@
-"""No string of a stranger becomes SQL: property tests of the client and of the SQL. Row 107."""
+"""No string of a stranger becomes SQL: property tests of the client and of the SQL."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from hostile import ATTACKS, Unharmed, texts, values
 from hypothesis import HealthCheck, given, settings
+from support.covers import covers
 
 from pgflowd.errors import PgflowdError
 
@@ -28,8 +29,8 @@ def shop(database) -> psycopg.Connection:
     return connection
 
 
+@covers("row 107")
 def test_a_hostile_slug_starts_nothing_and_harms_nothing(shop, database):
-    """Row 107."""
     unharmed = Unharmed(shop)
 
     @MANY
@@ -127,9 +128,10 @@ ASKED_WITH_TEXTS = [
 ]
 
 
+@covers("row 107")
 @pytest.mark.parametrize("query", ASKED_WITH_TEXTS)
 def test_no_function_takes_a_text_for_sql(shop, query):
-    """Row 107. What is created is rolled back; what is a good slug may be created."""
+    """What is created is rolled back; what is a good slug may be created."""
     unharmed = Unharmed(shop)
 
     for text in ATTACKS:

@@ -1,10 +1,11 @@
-"""Meaning: SQLSTATE decides what a worker does with a failed call (failures.md, D3)."""
+"""SQLSTATE decides what a worker does with a failed call (docs/design/failures.md, D3)."""
 
 from __future__ import annotations
 
 import psycopg
 import pytest
 from psycopg import errors
+from support.covers import covers
 
 from pgflowd.db.connection import connect, translated
 from pgflowd.db.retry_policy import meaning_of
@@ -21,6 +22,7 @@ def raised(conn, state: str) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
+@covers("row 76", "row 77", "row 78", "row 79", "row 80")
 @pytest.mark.parametrize(
     ("state", "meaning"),
     [
@@ -32,8 +34,7 @@ def raised(conn, state: str) -> BaseException:
         ("54000", "fault"), ("P0001", "fault"), ("PF002", "gone"), ("PF030", "core"),
     ],
 )  # fmt: skip
-def test_rows_76_to_80_each_state_has_its_meaning(database, state, meaning):
-    """Rows 76 to 80."""
+def test_each_state_has_its_meaning(database, state, meaning):
     assert meaning_of(raised(database.connect(), state))[0] == meaning
 
 
@@ -56,8 +57,8 @@ def test_errors_without_a_state_have_a_meaning_too(error, meaning):
     assert meaning_of(error)[0] == meaning
 
 
-def test_row_103_the_text_holds_no_password():
-    """Row 103."""
+@covers("row 103")
+def test_the_text_holds_no_password():
     error = psycopg.OperationalError("connection to postgresql://me:canary@host/db failed\nagain")
 
     text = meaning_of(error)[1]
@@ -65,8 +66,8 @@ def test_row_103_the_text_holds_no_password():
     assert "canary" not in text and "\n" not in text
 
 
-def test_row_80_a_role_that_is_gone_is_loud(database):
-    """Row 80."""
+@covers("row 80")
+def test_a_role_that_is_gone_is_loud(database):
     with pytest.raises(Unreachable) as refused:
         connect(database.dsn, name="x").close()
         connect(psycopg.conninfo.make_conninfo(database.dsn, user="nobody_knows"))

@@ -11,6 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 from schema_help import As, Connection
+from support.covers import covers
 
 from pgflowd.client import Client
 from pgflowd.db import schema
@@ -359,10 +360,10 @@ RIGHTS = """
 """
 
 
+@covers("row 109")
 def test_whatever_right_a_worker_lacks_is_told_with_the_grant(
     as_role: As, conn: Connection, shop: UUID
 ) -> None:
-    """Row 109."""
     rights = [right for (right,) in conn.execute(RIGHTS)]
     assert len(rights) > 25
     missed = []

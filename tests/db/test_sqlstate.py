@@ -7,6 +7,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from schema_help import Connection
+from support.covers import covers
 
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import OURS
@@ -111,10 +112,10 @@ def test_what_has_no_meaning_of_ours_passes_unchanged(empty: Connection, state: 
     assert caught.value.sqlstate == state
 
 
+@covers("row 103", "row 105")
 def test_a_text_of_the_database_stays_on_one_line_and_shows_no_password(
     empty: Connection,
 ) -> None:
-    """Rows 103 and 105."""
     with pytest.raises(LeaseLost) as caught, translated(empty):
         empty.execute(
             "do $$ begin raise exception E'first\\nsecond password=canary7 '"

@@ -1,4 +1,4 @@
-"""The control socket: for us alone, one request, small and quick. Failures 33, 34, 104; rule 47."""
+"""The control socket: for its owner alone, one request, small and quick."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 from pgflowd.host import control
 from pgflowd.host.control import (
@@ -89,22 +90,23 @@ def test_the_socket_is_ours_alone(desk):
     assert stat.S_IMODE(desk.path.stat().st_mode) == 0o600
 
 
+@covers("rule 47")
 @pytest.mark.parametrize(
     "data",
     [b"hello\n", b"[]\n", b"{}\n", b'{"command": "explode"}\n', b'{"command": 3}\n', b"\xff\n",
      b'{"command": ["status"]}\n', b"[" * 4000 + b"\n", b"\x80\x04pickle\n"],
 )  # fmt: skip
-def test_rule_47_garbage_is_answered_with_an_error(desk, data):
+def test_garbage_is_answered_with_an_error(desk, data):
     assert "error" in talk(desk, data)
 
 
+@covers("row 104")
 def test_a_greedy_client_is_refused(desk):
-    """Row 104."""
     assert "error" in talk(desk, b"x" * (LONGEST_REQUEST + 1))
 
 
+@covers("row 104")
 def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
-    """Row 104."""
     slow = socket.socket(socket.AF_UNIX)
     slow.connect(str(desk.path))
     slow.send(b'{"comm')
@@ -117,8 +119,8 @@ def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
     slow.close()
 
 
+@covers("row 104")
 def test_only_so_many_are_served_at_a_time(desk):
-    """Row 104."""
     lines = [socket.socket(socket.AF_UNIX) for _ in range(MOST_CLIENTS + 4)]
     for line in lines:
         line.connect(str(desk.path))
@@ -189,9 +191,9 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
         Lock(tmp_path / "run" / "control")
 
 
+@covers("row 104")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_refused_by_uid(desk):
-    """Row 104."""
     desk.path.chmod(0o777)
     for part in (desk.path.parent, *list(desk.path.parents)[1:4]):
         part.chmod(0o755)

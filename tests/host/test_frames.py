@@ -7,6 +7,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd.host.frame import MOST_HEAD, BadFrame, Frame, Frames, pack
 
@@ -39,7 +40,8 @@ def test_noise_is_refused_or_waited_for_and_never_anything_else(noise):
         assert str(error)
 
 
-def test_row_48_a_length_over_the_limit_is_refused_on_sight():
+@covers("row 48")
+def test_a_length_over_the_limit_is_refused_on_sight():
     frames = Frames(1000)
     frames.feed(struct.pack("!II", 2, 1 << 30))
 
@@ -59,9 +61,9 @@ def test_a_head_over_64_kib_is_neither_sent_nor_taken():
         frames.take()
 
 
+@covers("row 108")
 @pytest.mark.parametrize("head", [b"no json", b"[1]", b"\x80\x04pickle.", b"[" * 5000])
-def test_row_108_a_head_that_is_no_object_is_refused_and_nothing_is_unpickled(head):
-    """Row 108."""
+def test_a_head_that_is_no_object_is_refused_and_nothing_is_unpickled(head):
     frames = Frames(1000)
     frames.feed(struct.pack("!II", len(head), 0) + head)
 

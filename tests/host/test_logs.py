@@ -108,7 +108,8 @@ def test_our_stderr_stays_blocking_for_others():
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_closed_stderr_is_no_error(form):
-    code = "import os\nos.close(2)\nlog2 = open_log(LoggingSettings(format=sys.argv[1]), process='x')\n"
+    code = "import os\nos.close(2)\n"
+    code += "log2 = open_log(LoggingSettings(format=sys.argv[1]), process='x')\n"
     code += "log2.info('nobody hears')\n"
 
     written(form, code)

@@ -1,4 +1,4 @@
-"""Forking a child: its first acts, its death with its parent, and traps 1 and 4 of runners.md."""
+"""Forking a child: its first acts, and its death with its parent (docs/design/runners.md)."""
 
 from __future__ import annotations
 

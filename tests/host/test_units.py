@@ -1,4 +1,4 @@
-"""The systemd units: hardened, and saying what surface.md asks for."""
+"""The systemd units: hardened, and as docs/design/surface.md wants them."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import psycopg
 from invariants import broken
 from servers import url_of
+from support.covers import covers
 
 from pgflowd import Client
 from pgflowd.db import schema
@@ -43,8 +44,8 @@ class Starter:
         return set(self.acknowledged)
 
 
+@covers("row 69")
 def test_the_primary_is_killed_and_the_daemon_goes_on_with_the_standby(house, servers):
-    """Row 69."""
     primary, standby = servers.pair()
     with primary.connect() as conn:
         schema.install(conn)

@@ -14,6 +14,7 @@ import pytest
 from daemon_house import PGFLOWD, marks, passed
 from invariants import broken
 from servers import near_url_of, url_of
+from support.covers import covers
 from test_failover import Starter, completed_runs, open_runs, recorded, reported
 
 from pgflowd.db import schema
@@ -53,8 +54,9 @@ def begun(path):
     return [pid for what, pid, _ in marks(path) if what == "start"]
 
 
+@covers("row 1", "row 2", "row 3", "G7")
 def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
-    """Rows 1 to 3, for a whole machine; G7."""
+    """For a whole machine."""
     path, gate = shop.directory / "marks", shop.directory / "gate"
     first = serve(shop, "one", shop.one)
     runs = {start(shop, path, gate=str(gate)) for _ in range(4)}
@@ -74,8 +76,9 @@ def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
     assert broken(shop.conn, shop.oracle) == []
 
 
+@covers("row 13", "row 14")
 def test_a_machine_that_was_cut_off_comes_back_and_its_old_reports_are_refused(shop):
-    """Rows 13 and 14, by the network."""
+    """By the network."""
     path, gate = shop.directory / "marks", shop.directory / "gate"
     first = serve(shop, "one", shop.one)
     run = start(shop, path, gate=str(gate))
@@ -96,8 +99,8 @@ def test_a_machine_that_was_cut_off_comes_back_and_its_old_reports_are_refused(s
     assert first.events("child.restarted") == second.events("child.restarted") == []
 
 
+@covers("row 71")
 def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
-    """Row 71."""
     path, gate = shop.directory / "marks", shop.directory / "gate"
     daemon = serve(shop, "one", shop.one)
     run = start(shop, path, gate=str(gate))
@@ -115,8 +118,8 @@ def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
     assert broken(shop.conn, shop.oracle) == []
 
 
+@covers("row 69", "row 71")
 def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, network, servers):
-    """Rows 69 and 71."""
     one, two, three, four = (network.machine() for _ in range(4))
     primary, standby = servers.pair(three, four)
     with primary.connect() as conn:

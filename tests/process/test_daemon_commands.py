@@ -1,4 +1,4 @@
-"""Commands that speak to a running daemon: their answers and exit codes. P25, rules 46 and 47."""
+"""Commands that speak to a running daemon: their answers and exit codes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 from test_stop_and_reload import start_marked
 
 from pgflowd.testing.until import until
@@ -20,7 +21,8 @@ def status(daemon, *args):
     return done.returncode, json.loads(done.stdout)
 
 
-def test_p25_status_while_running(house, database):
+@covers("P25")
+def test_status_while_running(house, database):
     house.flow("alpha")
     daemon = house.serve()
     start_marked(house, database, s=10)
@@ -38,7 +40,8 @@ def test_p25_status_while_running(house, database):
     assert daemon.command("status", "--check").returncode == 0
 
 
-def test_p25_status_while_draining_and_when_stopped(house, database):
+@covers("P25")
+def test_status_while_draining_and_when_stopped(house, database):
     house.flow("alpha")
     daemon = house.serve(supervisor={"drain_timeout": "1m"})
     start_marked(house, database, s=20)
@@ -59,7 +62,8 @@ def test_p25_status_while_draining_and_when_stopped(house, database):
         assert daemon.command(*command).returncode == 3
 
 
-def test_p25_status_with_a_stale_socket(house, database):
+@covers("P25")
+def test_status_with_a_stale_socket(house, database):
     house.flow("alpha")
     daemon = house.serve()
     daemon.send(signal.SIGKILL)
@@ -176,8 +180,8 @@ def test_a_pause_that_is_none_is_refused(house, pause):
     assert daemon.command("status", f"--watch={pause}").returncode == 2
 
 
-def test_rule_47_garbage_on_the_control_socket_is_answered_and_harms_nobody(house, database):
-    """Row 104."""
+@covers("rule 47", "row 104")
+def test_garbage_on_the_control_socket_is_answered_and_harms_nobody(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -192,7 +196,8 @@ def test_rule_47_garbage_on_the_control_socket_is_answered_and_harms_nobody(hous
     assert daemon.pids() == before
 
 
-def test_rule_47_garbage_on_a_childs_pipe_is_that_childs_crash(house, database):
+@covers("rule 47")
+def test_garbage_on_a_childs_pipe_is_that_childs_crash(house, database):
     source = """
 import os, sys
 from pgflowd import Flow
@@ -235,7 +240,8 @@ def write_into_channel(pid, data):
     os.close(handle)
 
 
-def test_rule_46_the_supervisor_has_no_line_to_the_database_and_runs_no_user_code(house, database):
+@covers("rule 46")
+def test_the_supervisor_has_no_line_to_the_database_and_runs_no_user_code(house, database):
     house.module(
         "flow_alpha",
         "import os\nopen('importers', 'a').write(f'{os.getpid()}\\n')\n"
@@ -265,7 +271,8 @@ def inodes_of(pid):
     return {link[8:-1] for link in links if link.startswith("socket:[")}
 
 
-def test_rule_46_a_hanging_database_does_not_slow_the_supervisor_down(house, database):
+@covers("rule 46")
+def test_a_hanging_database_does_not_slow_the_supervisor_down(house, database):
     house.flow("alpha")
     daemon = house.serve()
     conn = database.connect(autocommit=False)

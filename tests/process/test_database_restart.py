@@ -1,4 +1,4 @@
-"""The database's server stops and comes back while the daemon works. P18, failures 66 and 67."""
+"""The database's server stops and comes back while the daemon works."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 from daemon_house import House
 from invariants import broken
 from own_server import OwnServer
+from support.covers import covers
 from test_stop_and_reload import start_marked
 from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
@@ -33,8 +34,8 @@ def house(tmp_path, server):
         assert broken(conn, house.oracle) == []
 
 
-def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, server):
-    """Row 66."""
+@covers("P18", "row 66")
+def test_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, server):
     daemon = house.serve()
     before = daemon.pids()
     first = ScratchDatabase(server.dsn)
@@ -59,8 +60,8 @@ def test_p18_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, serv
     assert daemon.ask()["supervisor"]["restarts"] == 0
 
 
-def test_row_67_after_a_crash_of_the_server_a_run_started_right_away_is_done(house, server):
-    """Row 67."""
+@covers("row 67")
+def test_after_a_crash_of_the_server_a_run_started_right_away_is_done(house, server):
     daemon = house.serve()
     before = daemon.pids()
 
@@ -78,8 +79,8 @@ def test_row_67_after_a_crash_of_the_server_a_run_started_right_away_is_done(hou
     assert daemon.events("child.restarted") == []
 
 
+@covers("row 87")
 def test_what_was_acknowledged_right_before_a_crash_is_still_there(server):
-    """Row 87."""
     acknowledged = set()
     with connect(server.dsn) as conn:
         conn.execute("select pgflow.create_flow('alpha'), pgflow.add_step('alpha', 'a')")

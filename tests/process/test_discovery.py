@@ -1,10 +1,11 @@
-"""Discovery from outside: what is served when entries overlap or contradict each other. Rule 3."""
+"""Discovery from outside: what is served when entries overlap or contradict each other."""
 
 from __future__ import annotations
 
 import signal
 
 from daemon_house import FLOW
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -20,8 +21,8 @@ def test_a_module_and_one_of_its_flows_may_both_be_listed(house, database):
     assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["alpha"]
 
 
-def test_rule_3_a_flow_that_two_modules_define_is_an_error_of_the_second(house, database):
-    """Row 101."""
+@covers("rule 3", "row 101")
+def test_a_flow_that_two_modules_define_is_an_error_of_the_second(house, database):
     house.flow("alpha")
     house.module("copy_of_it", FLOW.format(slug="alpha", attempts=3))
     house.module("other_case", FLOW.format(slug="Alpha", attempts=3))
@@ -34,7 +35,8 @@ def test_rule_3_a_flow_that_two_modules_define_is_an_error_of_the_second(house, 
     assert flows["other_case"]["error"]["code"] == "E207"
 
 
-def test_rule_3_all_errors_of_a_definition_are_told_with_file_and_line(house, database):
+@covers("rule 3")
+def test_all_errors_of_a_definition_are_told_with_file_and_line(house, database):
     source = """
 from pgflowd import Flow
 flow = Flow("wrong")

@@ -1,4 +1,4 @@
-"""Flows whose processes go wrong, and what the others notice (failures.md, A to C)."""
+"""Flows whose processes go wrong, and what the others notice (docs/design/failures.md, A-C)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import time
 
 from daemon_house import FLOW
+from support.covers import covers
 from test_supervisor import is_completed, is_completed_soon, start_run
 
 from pgflowd.host.proc import command_line, in_session
@@ -27,8 +28,8 @@ def zygote_of(worker):
     )
 
 
-def test_row_9_a_new_pair_takes_over_from_a_dead_zygote(house, database):
-    """Row 9."""
+@covers("row 9")
+def test_a_new_pair_takes_over_from_a_dead_zygote(house, database):
     house.flow("alpha")
     house.flow("beta")
     daemon = house.serve()
@@ -66,8 +67,9 @@ PTRACE_SEIZE = 0x4206
 WALL = 0x40000000  # wait for threads, too
 
 
-def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(house, database):
-    """Row 17. Who traces a thread has to reap it: until we do, its process has not ended."""
+@covers("row 17")
+def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(house, database):
+    """Who traces a thread has to reap it: until we do, its process has not ended."""
     house.module("stuck", STUCK)
     house.flow("alpha")
     daemon = house.serve(
@@ -103,8 +105,8 @@ def flow_of(daemon, slug):
     return next(flow for flow in daemon.ask()["flows"] if flow["slug"] == slug)
 
 
-def test_row_18_an_import_that_blocks_is_a_crash_and_its_flow_is_parked_in_the_end(house, database):
-    """Row 18."""
+@covers("row 18")
+def test_an_import_that_blocks_is_a_crash_and_its_flow_is_parked_in_the_end(house, database):
     gate = house.directory / "gate"
     waits = f"import os, time\nwhile os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
     house.module("alpha", waits + FLOW.format(slug="alpha", attempts=3))
@@ -130,10 +132,8 @@ if os.getsid(0) != os.getpid():  # in a worker's zygote; discovery leads its own
 """
 
 
-def test_row_29_a_worker_that_always_crashes_at_once_is_parked_after_growing_delays(
-    house, database
-):
-    """Row 29."""
+@covers("row 29")
+def test_a_worker_that_always_crashes_at_once_is_parked_after_growing_delays(house, database):
     house.module("alpha", CRASHES + FLOW.format(slug="alpha", attempts=3))
     house.flow("beta")
     daemon = house.start()
@@ -151,8 +151,8 @@ def test_row_29_a_worker_that_always_crashes_at_once_is_parked_after_growing_del
     assert is_completed_soon(database, start_run(database, "beta"))
 
 
-def test_row_37_without_a_flow_there_is_nothing_to_do(house, database):
-    """Row 37."""
+@covers("row 37")
+def test_without_a_flow_there_is_nothing_to_do(house, database):
     daemon = house.start()
 
     assert daemon.ended() == 78
@@ -160,8 +160,8 @@ def test_row_37_without_a_flow_there_is_nothing_to_do(house, database):
     assert daemon.events("child.started") == []
 
 
-def test_row_37_on_reload_only_the_wrong_entries_are_parked(house, database):
-    """Row 37."""
+@covers("row 37")
+def test_on_reload_only_the_wrong_entries_are_parked(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -185,10 +185,9 @@ def test_row_37_on_reload_only_the_wrong_entries_are_parked(house, database):
     assert problems == {"raises": "E210", "no_such_module": "E210", "flow_alpha:mark": "E212"}
 
 
-def test_row_31_rule_30_workers_that_crash_during_the_stop_are_not_restarted_and_cost_no_time(
-    house, database
-):
-    """Row 31. Twenty times, each a little later than the one before."""
+@covers("row 31", "rule 30")
+def test_workers_that_crash_during_the_stop_are_not_restarted_and_cost_no_time(house, database):
+    """Twenty times, each a little later than the one before."""
     slugs = ["alpha", "beta", "gamma", "delta", "epsilon"]
     for slug in slugs:
         house.flow(slug)

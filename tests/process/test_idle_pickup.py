@@ -1,9 +1,11 @@
-"""How soon an idle daemon begins what was started, with the bounds of P23 (failures.md)."""
+"""How soon an idle daemon begins what was started (docs/design/failures.md, P23)."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -43,7 +45,8 @@ def waited(conn: Any, step: str = "work") -> list[timedelta]:
     return [row[0] for row in conn.execute(query, (step,)).fetchall()]
 
 
-def test_p23_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
+@covers("P23")
+def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
     house.module("flows", FLOW)
     house.serve(worker={"heartbeat_interval": "600ms", "notify_fallback": "1m"})
     conn = database.connect()
@@ -54,7 +57,8 @@ def test_p23_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database)
     assert waited(conn)[RUNS * 95 // 100 - 1] < SOON
 
 
-def test_p23_without_the_trigger_it_looks_when_notify_fallback_is_over(house, database):
+@covers("P23")
+def test_without_the_trigger_it_looks_when_notify_fallback_is_over(house, database):
     house.module("flows", FLOW)
     house.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()
@@ -66,7 +70,8 @@ def test_p23_without_the_trigger_it_looks_when_notify_fallback_is_over(house, da
     assert wait < timedelta(seconds=1) + LATE
 
 
-def test_p23_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
+@covers("P23")
+def test_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
     house.module("flows", FLOW + LATER)
     house.serve(worker={"notify_fallback": "1m"})
     conn = database.connect()

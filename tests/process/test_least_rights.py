@@ -1,4 +1,4 @@
-"""A whole daemon that logs in with the rights of pgflow_worker and no more. Row 109."""
+"""A whole daemon that logs in with the rights of pgflow_worker and no more."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from daemon_house import House
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 
 from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchDatabase
@@ -51,10 +52,10 @@ def humble(database: ScratchDatabase) -> Iterator[str]:
     conn.execute(f"drop owned by {role}; drop role {role}".encode())
 
 
-def test_row_109_a_daemon_does_all_its_work_with_the_least_rights(
+@covers("row 109")
+def test_a_daemon_does_all_its_work_with_the_least_rights(
     house: House, database: ScratchDatabase, humble: str
 ) -> None:
-    """Row 109."""
     house.module("ways", ALL_WAYS)
     assert house.start().command("flows", "deploy").returncode == 0
     house.close()

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from daemon_house import marks
+from support.covers import covers
 from test_stop_and_reload import (  # noqa: F401  a fixture
     connected,
     proxy,
@@ -25,8 +26,8 @@ def last_start(path):
     return max((at for what, _, at in marks(path) if what == "start"), default=0)
 
 
+@covers("row 91")
 def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database):
-    """Row 91."""
     long = "a" * 47
     for slug in ("Alpha", long):
         house.flow(slug)
@@ -40,8 +41,8 @@ def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database
         assert last_start(path) - asked < 0.5
 
 
+@covers("row 88")
 def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
-    """Row 88."""
     house.flow("alpha")
     house.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()
@@ -52,8 +53,8 @@ def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
     until(lambda: is_completed(database, run_id), 4)
 
 
-def test_rule_d5_after_a_reconnect_all_workers_are_woken(house, database):
-    """Row 89."""
+@covers("D5", "row 89")
+def test_after_a_reconnect_all_workers_are_woken(house, database):
     house.flow("alpha")
     daemon = house.serve()
     for _ in range(60):
@@ -71,8 +72,8 @@ def lose_line_and_start(database):
     return start_run(database, "alpha")
 
 
+@covers("row 72")
 def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):  # noqa: F811
-    """Row 72."""
     house.flow("alpha")
     daemon = house.serve(database={"listen_url": proxy.url})
 
@@ -95,8 +96,8 @@ FLOOD = """
 """
 
 
+@covers("row 90")
 def test_many_notifications_are_few_wakes(house, database):
-    """Row 90."""
     for slug in ("alpha", "beta"):
         house.flow(slug)
     daemon = house.serve(worker={"notify_throttle": "250ms"})
@@ -135,8 +136,8 @@ def test_without_a_flow_that_listens_the_listener_needs_no_line(house, database)
     assert daemon.ask()["listener"]["state"] == "up"
 
 
+@covers("row 99")
 def test_the_sweeper_recovers_the_tasks_of_other_daemons_flows(house, database):
-    """Row 99."""
     house.flow("alpha")
     first = house.serve("one")
     run_id = start_marked(house, database, s=0.5)
@@ -196,8 +197,8 @@ def test_the_sweeper_tells_how_the_database_is(house, database):
     assert abs(said["clock_skew_s"]) < 1
 
 
+@covers("row 87")
 def test_a_careless_server_is_a_problem_to_look_at(house, database):
-    """Row 87."""
     conn = database.connect()
     conn.execute(f"alter database {database.name} set synchronous_commit = off")
     house.flow("alpha")

@@ -1,4 +1,4 @@
-"""`pgflowd status --metrics`: every metric of surface.md, 12, with what really happened."""
+"""`pgflowd status --metrics`: every metric of docs/design/surface.md, with what really happened."""
 
 from __future__ import annotations
 

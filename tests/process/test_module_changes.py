@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support.covers import covers
 from test_supervisor import is_completed
 
 from pgflowd.testing.until import until
@@ -23,8 +24,8 @@ def codes(database):
     return set(database.client.get_run(run_id).output["work"])
 
 
-def test_row_63_old_code_runs_until_the_reload_and_then_new_code_everywhere(house, database):
-    """Row 63."""
+@covers("row 63")
+def test_old_code_runs_until_the_reload_and_then_new_code_everywhere(house, database):
     house.module("alpha", MODULE.format(code="old"))
     daemon = house.serve(worker={"max_tasks_per_runner": 1, "max_concurrency": 3})
     assert codes(database) == {"old"}
@@ -37,8 +38,8 @@ def test_row_63_old_code_runs_until_the_reload_and_then_new_code_everywhere(hous
     assert codes(database) == {"newer"}
 
 
-def test_row_63_a_worker_that_is_restarted_has_the_new_code(house, database):
-    """Row 63."""
+@covers("row 63")
+def test_a_worker_that_is_restarted_has_the_new_code(house, database):
     house.module("alpha", MODULE.format(code="old"))
     daemon = house.serve(worker={"max_concurrency": 3})
     assert codes(database) == {"old"}

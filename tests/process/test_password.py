@@ -6,6 +6,7 @@ import pytest
 from daemon_house import House
 from invariants import broken
 from own_server import OwnServer
+from support.covers import covers
 from test_stop_and_reload import start_marked, terminate_all
 from test_supervisor import is_completed, is_completed_soon, start_run
 
@@ -21,8 +22,8 @@ def house(tmp_path):
     house.close()
 
 
+@covers("row 80")
 def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_path):
-    """Row 80."""
     secret = tmp_path / "url"
     secret.touch(mode=0o600)
     with OwnServer() as server:

@@ -1,10 +1,11 @@
-"""The sweeper among tasks of workers that are none of ours, and vanished: P20."""
+"""The sweeper among tasks of workers that are none of ours, and vanished."""
 
 from __future__ import annotations
 
 import uuid
 
 import pytest
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -59,7 +60,8 @@ def serve(house):
     return house.serve()
 
 
-def test_p20_what_an_upstream_worker_left_is_given_back(house, conn):
+@covers("P20")
+def test_what_an_upstream_worker_left_is_given_back(house, conn):
     left = plant(conn, "short")
     daemon = serve(house)
 
@@ -70,7 +72,8 @@ def test_p20_what_an_upstream_worker_left_is_given_back(house, conn):
     until(lambda: daemon.ask()["sweeper"]["recovered_24h"] == 1)
 
 
-def test_p20_a_long_step_within_its_timeout_is_left_alone(house, conn):
+@covers("P20")
+def test_a_long_step_within_its_timeout_is_left_alone(house, conn):
     running, left = plant(conn, "long"), plant(conn, "short")
     daemon = serve(house)
 
@@ -80,7 +83,8 @@ def test_p20_a_long_step_within_its_timeout_is_left_alone(house, conn):
     assert task(conn, running)[0] == "started"
 
 
-def test_p20_what_was_given_back_three_times_is_failed_and_told(house, conn):
+@covers("P20")
+def test_what_was_given_back_three_times_is_failed_and_told(house, conn):
     given_up = plant(conn, "short")
     change(conn, given_up, GIVEN_BACK_BEFORE)
     daemon = serve(house)
@@ -97,7 +101,8 @@ def test_p20_what_was_given_back_three_times_is_failed_and_told(house, conn):
     assert daemon.ask()["sweeper"]["recovered_24h"] == 0
 
 
-def test_p20_the_task_of_a_failed_run_is_ended(house, conn):
+@covers("P20")
+def test_the_task_of_a_failed_run_is_ended(house, conn):
     failed = plant(conn, "short")
     conn.execute(
         "update pgflow.runs set status = 'failed', failed_at = now() where run_id = %s", (failed,)
@@ -109,7 +114,8 @@ def test_p20_the_task_of_a_failed_run_is_ended(house, conn):
     assert daemon.events("sweeper.recovered") + daemon.events("sweeper.given_up") == []
 
 
-def test_p20_a_task_without_a_message_is_no_error(house, conn):
+@covers("P20")
+def test_a_task_without_a_message_is_no_error(house, conn):
     without, left = plant(conn, "short"), plant(conn, "short")
     change(conn, without, "message_id = null")
     daemon = serve(house)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from support.covers import covers
 from test_supervisor import is_completed, start_run
 from transaction_pooler import TransactionPooler
 
@@ -18,8 +19,8 @@ def pooler(database):
         yield pooler
 
 
+@covers("row 82")
 def test_behind_a_transaction_pooler_a_daemon_needs_no_session(house, database, pooler):
-    """Row 82."""
     house.flow("alpha", attempts=1)
     url = {"url": pooler.url, "listen_url": database.dsn}
     daemon = house.serve(database=url)
@@ -32,8 +33,8 @@ def test_behind_a_transaction_pooler_a_daemon_needs_no_session(house, database, 
     assert daemon.events("child.restarted") == []
 
 
+@covers("row 82")
 def test_a_listener_behind_a_transaction_pooler_says_so_and_polls(house, database, pooler):
-    """Row 82."""
     house.flow("alpha", attempts=1)
     daemon = house.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
 
@@ -45,9 +46,9 @@ def test_a_listener_behind_a_transaction_pooler_says_so_and_polls(house, databas
     assert daemon.events("child.restarted") == []
 
 
+@covers("rule 5", "row 82")
 @pytest.mark.parametrize("who", ["listener", "worker"])
-def test_rule_5_a_pooler_that_has_no_session_for_us_is_waited_for(house, database, pooler, who):
-    """Row 82."""
+def test_a_pooler_that_has_no_session_for_us_is_waited_for(house, database, pooler, who):
     house.flow("alpha", attempts=1)
     holders = [psycopg.connect(pooler.url) for _ in range(pooler.sessions)]
     for holder in holders:

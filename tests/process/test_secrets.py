@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from daemon_house import Daemon, House
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 
 from pgflowd.host.proc import command_line
 from pgflowd.testing.until import until
@@ -64,8 +65,8 @@ def secretive(request, house: House, tmp_path: Path) -> House:
     return house
 
 
-def test_row_103_a_password_is_nowhere_to_be_seen(secretive, database):
-    """Row 103."""
+@covers("row 103")
+def test_a_password_is_nowhere_to_be_seen(secretive, database):
     daemon = secretive.serve()
     client = database.client
     run = client.start_flow("looks", {"url": make_conninfo(database.dsn, password=CANARY)})
@@ -89,8 +90,8 @@ def test_row_103_a_password_is_nowhere_to_be_seen(secretive, database):
     assert environment_seen_by_a_handler(database, run.run_id) in (None, [False])
 
 
-def test_row_103_a_password_that_is_refused_or_leads_nowhere_is_not_shown(house):
-    """Row 103."""
+@covers("row 103")
+def test_a_password_that_is_refused_or_leads_nowhere_is_not_shown(house):
     house.dsn = f"postgresql://u:{CANARY}@127.0.0.1:1/none?application_name={CANARY}"
     house.flow("alpha")
     daemon = house.start(database={"startup_wait": "0s"})

@@ -1,5 +1,5 @@
 """
-The service manager's view: ready, status, reload, stop, watchdog. Rules 7 and 48, P25.
+The service manager's view: ready, status, reload, stop, watchdog.
 
 A socket of the test's own stands in for systemd and keeps what it is told.
 """
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 from test_stop_and_reload import start_marked, unreachable_url
 from test_supervisor import is_completed_soon
 
@@ -47,8 +48,8 @@ def manager(house):
     return manager
 
 
-def test_rule_7_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, manager):
-    """Row 38."""
+@covers("rule 7", "row 38")
+def test_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, manager):
     house.flow("alpha")
     daemon = house.start()
     daemon.until("child.started", child="worker alpha")
@@ -103,8 +104,8 @@ def test_a_long_drain_extends_its_time(house, manager, database):
     assert daemon.ended() == 0
 
 
-def test_rule_48_p25_the_watchdog_is_fed_by_the_loop_alone(house, manager):
-    """Rows 15 and 38."""
+@covers("rule 48", "P25", "row 15", "row 38")
+def test_the_watchdog_is_fed_by_the_loop_alone(house, manager):
     house.flow("alpha")
     daemon = house.serve()
     before = manager.count("WATCHDOG=1")
@@ -121,8 +122,8 @@ def test_rule_48_p25_the_watchdog_is_fed_by_the_loop_alone(house, manager):
     until(lambda: manager.count("WATCHDOG=1") > fed, 2)
 
 
+@covers("row 15")
 def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database):
-    """Row 15."""
     house.flow("alpha")
     daemon = house.serve()
     run_id = start_marked(house, database, s=0.5)
@@ -133,8 +134,8 @@ def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database)
     daemon.send(signal.SIGCONT)
 
 
+@covers("row 38")
 def test_no_child_can_speak_to_the_service_manager(house, manager, database):
-    """Row 38."""
     source = """
 import os
 from pgflowd import Flow

@@ -1,4 +1,4 @@
-"""Stops, signals, waiting for the database, and reloads, from outside. P14, P18, P19, P24."""
+"""Stops, signals, waiting for the database, and reloads, from outside."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from daemon_house import FLOW, PGFLOWD, is_gone, marks, passed
+from support.covers import covers
 from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
 from pgflowd.testing.until import until
@@ -47,7 +48,8 @@ def black_hole():
 # Stop
 
 
-def test_rules_28_and_32_term_drains_in_reverse_order_and_exits_0(house, database):
+@covers("rule 28", "rule 32")
+def test_term_drains_in_reverse_order_and_exits_0(house, database):
     house.flow("alpha")
     daemon = house.serve()
     family = daemon.family()
@@ -64,8 +66,8 @@ def test_rules_28_and_32_term_drains_in_reverse_order_and_exits_0(house, databas
     assert not daemon.control.exists()
 
 
+@covers("row 22")
 def test_an_idle_daemon_ends_within_a_second(house, database):
-    """Row 22."""
     house.flow("alpha")
     daemon = house.serve()
     told = time.monotonic()
@@ -76,7 +78,8 @@ def test_an_idle_daemon_ends_within_a_second(house, database):
     assert passed(told) < 1
 
 
-def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, database):
+@covers("rule 29")
+def test_a_task_longer_than_drain_timeout_is_given_back_unspent(house, database):
     house.flow("alpha", attempts=1)
     daemon = house.serve(supervisor={"drain_timeout": "500ms"})
     run_id = start_marked(house, database, s=20)
@@ -88,8 +91,8 @@ def test_rule_29_a_task_longer_than_drain_timeout_is_given_back_unspent(house, d
     assert attempts(database, run_id) == [0]
 
 
+@covers("row 23")
 def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
-    """Row 23."""
     house.flow("alpha")
     daemon = house.serve(worker={"max_concurrency": 10}, supervisor={"drain_timeout": "20s"})
     path = house.directory / "marks"
@@ -110,8 +113,8 @@ def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
     assert found == {("completed", 1), ("queued", 0)}
 
 
+@covers("row 24")
 def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, database):
-    """Row 24."""
     house.flow("alpha", attempts=1)
     first = house.serve("one", supervisor={"drain_timeout": "200ms"})
     run_id = start_marked(house, database, s=1.5)
@@ -124,9 +127,9 @@ def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, databas
     assert second.ask()["state"] == "healthy"
 
 
+@covers("rule 32", "row 25")
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
-    """Row 25."""
+def test_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
     house.flow("alpha")
     daemon = house.serve(supervisor={"drain_timeout": "1m"})
     run_id = start_marked(house, database, s=30)
@@ -141,8 +144,8 @@ def test_rule_32_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, 
     assert attempts(database, run_id) == [0]
 
 
-def test_rule_32_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
-    """Row 25."""
+@covers("rule 32", "row 25")
+def test_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
     house.flow("alpha")
     daemon = house.serve()
     start_marked(house, database, s=30)
@@ -154,8 +157,8 @@ def test_rule_32_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, data
     assert daemon.events("supervisor.dump")[0]["signal"] == "SIGQUIT"
 
 
+@covers("row 28")
 def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, database):
-    """Row 28."""
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -179,7 +182,8 @@ def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, datab
     assert daemon.pids() == before
 
 
-def test_rule_32_drain_by_command_waits_for_as_long_as_the_task_takes(house, database):
+@covers("rule 32")
+def test_drain_by_command_waits_for_as_long_as_the_task_takes(house, database):
     house.flow("alpha")
     daemon = house.serve(supervisor={"drain_timeout": "100ms"})
     run_id = start_marked(house, database, s=1.2)
@@ -191,7 +195,8 @@ def test_rule_32_drain_by_command_waits_for_as_long_as_the_task_takes(house, dat
     assert is_completed(database, run_id)
 
 
-def test_rule_32_stop_now_is_a_quick_stop(house, database):
+@covers("rule 32")
+def test_stop_now_is_a_quick_stop(house, database):
     house.flow("alpha")
     daemon = house.serve(supervisor={"drain_timeout": "1m"})
     run_id = start_marked(house, database, s=30)
@@ -203,8 +208,8 @@ def test_rule_32_stop_now_is_a_quick_stop(house, database):
     assert attempts(database, run_id) == [0]
 
 
-def test_rule_30_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database):
-    """Row 31."""
+@covers("rule 30", "row 31")
+def test_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database):
     for slug in ("alpha", "beta"):
         house.flow(slug)
     daemon = house.serve()
@@ -218,7 +223,8 @@ def test_rule_30_a_worker_that_crashes_during_the_stop_is_not_restarted(house, d
     assert len(daemon.events("child.started", child="worker beta")) == 1
 
 
-def test_rule_29_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, database):
+@covers("rule 29")
+def test_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, database):
     house.flow("alpha")
     daemon = house.serve()
     daemon.kill("listener", signal.SIGSTOP)
@@ -234,8 +240,9 @@ def test_rule_29_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, dat
 # The database is not there
 
 
+@covers("P14", "rule 2")
 @pytest.mark.parametrize("kind", [unreachable_url, black_hole])
-def test_p14_rule_2_a_stop_while_the_database_is_unreachable_at_the_start(house, kind):
+def test_a_stop_while_the_database_is_unreachable_at_the_start(house, kind):
     line, url = kind()
     house.flow("alpha")
     daemon = house.start(database={"url": url})
@@ -251,7 +258,8 @@ def test_p14_rule_2_a_stop_while_the_database_is_unreachable_at_the_start(house,
     line.close()
 
 
-def test_rule_2_a_stop_during_discovery_ends_at_once(house):
+@covers("rule 2")
+def test_a_stop_during_discovery_ends_at_once(house):
     house.module("slow", "import time\ntime.sleep(1000)\n")
     daemon = house.start()
     until(daemon.control.exists)
@@ -264,8 +272,8 @@ def test_rule_2_a_stop_during_discovery_ends_at_once(house):
     assert daemon.events("child.started") == []
 
 
-def test_rule_5_after_startup_wait_the_exit_is_69(house):
-    """Row 65."""
+@covers("rule 5", "row 65")
+def test_after_startup_wait_the_exit_is_69(house):
     line, url = unreachable_url()
     house.flow("alpha")
     daemon = house.start(database={"url": url, "startup_wait": "1s"})
@@ -275,8 +283,8 @@ def test_rule_5_after_startup_wait_the_exit_is_69(house):
     line.close()
 
 
-def test_rule_5_it_waits_for_a_database_that_comes_later(house, database):
-    """Row 65."""
+@covers("rule 5", "row 65")
+def test_it_waits_for_a_database_that_comes_later(house, database):
     line, url = unreachable_url()
     port = line.getsockname()[1]
     house.flow("alpha")
@@ -292,9 +300,8 @@ def test_rule_5_it_waits_for_a_database_that_comes_later(house, database):
         assert daemon.ended() == 0
 
 
-def test_rules_5_and_42_a_worker_that_waits_for_the_database_is_no_hanging_one(
-    house, database, proxy
-):
+@covers("rule 5", "rule 42")
+def test_a_worker_that_waits_for_the_database_is_no_hanging_one(house, database, proxy):
     house.flow("alpha")
     limits = {"statement_timeout": "1s", "connect_timeout": "1s", "url": proxy.url}
     daemon = house.serve(supervisor={"hang_timeout": "4s"}, database=limits)
@@ -388,8 +395,8 @@ def terminate_all(database, like="t: %"):
         return conn.execute(query, (like,)).rowcount
 
 
-def test_p18_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
-    """Row 68."""
+@covers("P18", "row 68")
+def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -420,7 +427,8 @@ def connected(database):
 # Exit 10 and 78
 
 
-def test_p19_rules_25_and_40_a_deprecated_worker_is_replaced_and_costs_nothing(house, database):
+@covers("P19", "rule 25", "rule 40")
+def test_a_deprecated_worker_is_replaced_and_costs_nothing(house, database):
     house.flow("alpha")
     daemon = house.serve()
     first = daemon.ask()["flows"][0]["worker_id"]
@@ -440,10 +448,8 @@ def test_p19_rules_25_and_40_a_deprecated_worker_is_replaced_and_costs_nothing(h
     assert third["restarts"] == 0
 
 
-def test_p24_rule_24_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(
-    house, database
-):
-    """Row 97."""
+@covers("P24", "rule 24", "row 97")
+def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(house, database):
     house.flow("alpha")
     house.flow("beta")
     first = house.serve()
@@ -463,7 +469,8 @@ def test_p24_rule_24_another_shape_in_the_database_parks_the_flow_and_keeps_its_
     assert daemon.ask()["problems"][0]["next"] == "pgflowd reload"
 
 
-def test_p24_other_options_in_the_database_are_a_warning_and_the_database_rules(house, database):
+@covers("P24")
+def test_other_options_in_the_database_are_a_warning_and_the_database_rules(house, database):
     house.flow("alpha", attempts=3)
     first = house.serve()
     first.send(signal.SIGTERM)
@@ -476,8 +483,8 @@ def test_p24_other_options_in_the_database_are_a_warning_and_the_database_rules(
     assert "W310" in daemon.log.read_text()
 
 
+@covers("row 81")
 def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_database):
-    """Row 81."""
     house.flow("alpha")
     daemon = house.start(database={"url": empty_database.dsn})
 
@@ -488,8 +495,8 @@ def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_da
 # Reload
 
 
-def test_rules_43_and_45_a_reload_replaces_what_changed_and_nothing_else(house, database):
-    """Row 27."""
+@covers("rule 43", "rule 45", "row 27")
+def test_a_reload_replaces_what_changed_and_nothing_else(house, database):
     for slug in ("alpha", "beta", "gamma"):
         house.flow(slug)
     house.module("broken", "import no_such_module\n")
@@ -521,8 +528,8 @@ def test_rules_43_and_45_a_reload_replaces_what_changed_and_nothing_else(house, 
     assert set(after) == {"alpha", "beta", "delta", "mended", "listener", "sweeper"}
 
 
-def test_rule_43_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, database):
-    """Rows 27 and 37."""
+@covers("rule 43", "row 27", "row 37")
+def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -545,7 +552,8 @@ def test_rule_43_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker
     assert daemon.pids() == before
 
 
-def test_rule_43_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, database):
+@covers("rule 43")
+def test_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, database):
     house.flow("alpha")
     daemon = house.serve()
     good = (house.directory / "flow_alpha.py").read_text()
@@ -560,7 +568,8 @@ def test_rule_43_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(hou
     assert "E210" not in [problem["code"] for problem in daemon.ask()["problems"]]
 
 
-def test_rule_44_what_needs_a_restart_is_told(house, database):
+@covers("rule 44")
+def test_what_needs_a_restart_is_told(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -588,7 +597,8 @@ def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(house
     assert daemon.pids()["alpha"] == before["alpha"]
 
 
-def test_rule_43_the_sweeper_alone_is_replaced_when_only_its_settings_change(house, database):
+@covers("rule 43")
+def test_the_sweeper_alone_is_replaced_when_only_its_settings_change(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -606,7 +616,8 @@ def test_rule_43_the_sweeper_alone_is_replaced_when_only_its_settings_change(hou
     assert daemon.events("child.restarted") == []
 
 
-def test_rule_45_many_reloads_at_once_are_done_one_after_another(house, database):
+@covers("rule 45")
+def test_many_reloads_at_once_are_done_one_after_another(house, database):
     house.flow("alpha")
     daemon = house.serve()
 
@@ -617,7 +628,8 @@ def test_rule_45_many_reloads_at_once_are_done_one_after_another(house, database
     assert daemon.ask()["state"] == "healthy"
 
 
-def test_rule_45_a_stop_goes_before_a_reload(house, database):
+@covers("rule 45")
+def test_a_stop_goes_before_a_reload(house, database):
     house.flow("alpha")
     daemon = house.serve()
     house.module("slow", "import time\ntime.sleep(1000)\n")
@@ -655,8 +667,8 @@ def is_in_a_call(pid):
     return any(int(text.split("flags:")[1].split()[0], 8) & os.O_ASYNC for text in flags)
 
 
+@covers("row 26")
 def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
-    """Row 26."""
     house.flow("alpha", attempts=1)
     daemon = house.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
     start_marked(house, database, s=30)
@@ -707,9 +719,9 @@ def test_a_daemon_whose_flows_are_all_disabled_says_so_and_ends(house, database)
 # Pid 1
 
 
+@covers("row 32")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
 def test_as_pid_1_of_a_container_it_reaps_strangers_and_obeys_term(house, database):
-    """Row 32."""
     house.flow("alpha")
     config = house.config()
     log = (house.directory / "one.log").open("wb")
@@ -742,8 +754,9 @@ def zombies_of(pid):
     return [seen for seen in everyone() if seen.parent == pid and seen.is_zombie]
 
 
+@covers("rule 32")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT])
-def test_rule_32_no_signal_at_the_last_moment_spoils_the_exit_code(house, database, number):
+def test_no_signal_at_the_last_moment_spoils_the_exit_code(house, database, number):
     house.flow("alpha")
     daemon = house.serve()
 

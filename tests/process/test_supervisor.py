@@ -1,4 +1,4 @@
-"""The supervisor from outside: start, crashes, budgets. Rules by number; P1 to P5, P15 to P17."""
+"""The supervisor from outside: start, crashes, budgets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import time
 
 from daemon_house import is_gone, marks, passed
+from support.covers import covers
 
 from pgflowd.host.proc import command_line, in_session
 from pgflowd.testing.until import until
@@ -23,7 +24,8 @@ def is_completed(database, run_id):
     return database.client.get_run(run_id).status == "completed"
 
 
-def test_p1_rules_4_and_7_it_is_ready_when_all_are_up_in_this_order(house, database):
+@covers("P1", "rule 4", "rule 7")
+def test_it_is_ready_when_all_are_up_in_this_order(house, database):
     house.flow("alpha")
     house.flow("beta")
     daemon = house.serve()
@@ -42,8 +44,8 @@ def test_p1_rules_4_and_7_it_is_ready_when_all_are_up_in_this_order(house, datab
     assert all(flow["pid"] and flow["worker_id"] for flow in said["flows"])
 
 
-def test_p2_rules_13_to_16_a_dead_listener_takes_all_after_it_along(house, database):
-    """Row 8."""
+@covers("P2", "rule 13", "rule 14", "rule 15", "rule 16", "row 8")
+def test_a_dead_listener_takes_all_after_it_along(house, database):
     house.flow("alpha")
     house.flow("beta")
     daemon = house.serve()
@@ -82,10 +84,8 @@ def attempts(database, run_id):
     return [row[0] for row in database.connect().execute(query, (run_id,))]
 
 
-def test_p3_rules_11_and_12_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(
-    house, database
-):
-    """Rows 3 and 20."""
+@covers("P3", "rule 11", "rule 12", "row 3", "row 20")
+def test_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(house, database):
     for slug in ("alpha", "beta", "gamma"):
         house.flow(slug)
     daemon = house.serve()
@@ -112,7 +112,8 @@ def test_p3_rules_11_and_12_a_dead_worker_alone_is_replaced_and_its_tasks_run_ag
     assert attempts(database, run_id) == [1]
 
 
-def test_p4_rule_14_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, database):
+@covers("P4", "rule 14")
+def test_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -130,7 +131,8 @@ def test_p4_rule_14_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, 
     assert len({pid for _, pid, _ in marks(path)}) == 1
 
 
-def test_rule_12_the_dead_are_remembered_through_a_restart_of_the_sweeper(house, database):
+@covers("rule 12")
+def test_the_dead_are_remembered_through_a_restart_of_the_sweeper(house, database):
     house.flow("alpha")
     daemon = house.serve(recovery={"lease": "1m", "recovery_interval": "1m"})
     path = house.directory / "marks"
@@ -145,8 +147,8 @@ def test_rule_12_the_dead_are_remembered_through_a_restart_of_the_sweeper(house,
     until(lambda: is_completed(database, run_id), 6)
 
 
-def test_p5_rule_35_a_dead_supervisor_leaves_nobody_behind(house, database):
-    """Row 19."""
+@covers("P5", "rule 35", "row 19")
+def test_a_dead_supervisor_leaves_nobody_behind(house, database):
     house.flow("alpha")
     daemon = house.serve()
     path = house.directory / "marks"
@@ -196,8 +198,8 @@ def detached(house, database):
     return [look(int(pid)) for pid in path.read_text().split()[:3]]
 
 
-def test_rules_34_and_35_nothing_that_fled_outlives_a_killed_supervisor(house, database):
-    """Row 19."""
+@covers("rule 34", "rule 35", "row 19")
+def test_nothing_that_fled_outlives_a_killed_supervisor(house, database):
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -208,8 +210,8 @@ def test_rules_34_and_35_nothing_that_fled_outlives_a_killed_supervisor(house, d
     until(lambda: all(is_gone(seen) for seen in [*fled, *family]), 2)
 
 
-def test_rule_11_nothing_that_fled_outlives_a_killed_worker(house, database):
-    """Rows 3 and 20."""
+@covers("rule 11", "row 3", "row 20")
+def test_nothing_that_fled_outlives_a_killed_worker(house, database):
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -219,7 +221,8 @@ def test_rule_11_nothing_that_fled_outlives_a_killed_worker(house, database):
     until(lambda: all(is_gone(seen) for seen in fled), 1)
 
 
-def test_rule_34_nothing_that_fled_outlives_a_stop(house, database):
+@covers("rule 34")
+def test_nothing_that_fled_outlives_a_stop(house, database):
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -232,10 +235,10 @@ def test_rule_34_nothing_that_fled_outlives_a_stop(house, database):
     assert all(is_gone(seen) for seen in [*fled, *family])
 
 
-def test_rule_35_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_start(
+@covers("rule 35", "row 21")
+def test_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_start(
     house, database
 ):
-    """Row 21."""
     house.module("leaver", DETACHING)
     daemon = house.serve()
     fled = detached(house, database)
@@ -253,7 +256,8 @@ def test_rule_35_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the
     assert all(is_gone(seen) for seen in fled)
 
 
-def test_p15_rule_23_a_worker_that_dies_six_times_is_parked_and_tried_again_later(house, database):
+@covers("P15", "rule 23")
+def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(house, database):
     house.flow("alpha")
     house.flow("beta")
     daemon = house.serve(worker={"parked_retry": "1s", "backoff_max": "100ms"})
@@ -270,7 +274,8 @@ def test_p15_rule_23_a_worker_that_dies_six_times_is_parked_and_tried_again_late
     daemon.until("child.ready", child="worker alpha", count=7, within_s=4)
 
 
-def test_p15_rule_26_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(house, database):
+@covers("P15", "rule 26")
+def test_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(house, database):
     house.flow("alpha")
     daemon = house.serve(worker={"backoff_max": "100ms"})
 
@@ -283,10 +288,8 @@ def test_p15_rule_26_the_only_worker_being_parked_for_crashing_the_daemon_gives_
     assert daemon.events("supervisor.gave_up")[0]["child"] == "worker alpha"
 
 
-def test_p15_rules_20_and_27_the_root_gives_up_at_the_21st_restart_in_reverse_order(
-    house, database
-):
-    """Row 30."""
+@covers("P15", "rule 20", "rule 27", "row 30")
+def test_the_root_gives_up_at_the_21st_restart_in_reverse_order(house, database):
     house.flow("alpha")
     daemon = house.serve(
         supervisor={"backoff_min": "1ms", "backoff_max": "1ms", "max_restarts": 20}
@@ -304,7 +307,8 @@ def test_p15_rules_20_and_27_the_root_gives_up_at_the_21st_restart_in_reverse_or
     assert last == ["sweeper", "worker alpha"]
 
 
-def test_p16_rule_21_as_many_kills_over_more_than_the_period_are_forgiven(house, database):
+@covers("P16", "rule 21")
+def test_as_many_kills_over_more_than_the_period_are_forgiven(house, database):
     house.flow("alpha")
     daemon = house.serve(
         worker={"max_restarts": 1, "backoff_max": "100ms"},
@@ -326,8 +330,8 @@ def _age_s(moment):
     return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
 
 
-def test_p17_rules_3_and_24_a_module_that_raises_is_parked_and_the_others_work(house, database):
-    """Row 62."""
+@covers("P17", "rule 3", "rule 24", "row 62")
+def test_a_module_that_raises_is_parked_and_the_others_work(house, database):
     house.flow("alpha")
     house.module("broken", "import no_such_module\n")
     house.flow("beta")
@@ -348,8 +352,8 @@ def is_completed_soon(database, run_id):
     return until(lambda: is_completed(database, run_id), 5)
 
 
-def test_rule_3_modules_that_die_or_hang_at_import_hide_no_other(house, database):
-    """Rows 18 and 62."""
+@covers("rule 3", "row 18", "row 62")
+def test_modules_that_die_or_hang_at_import_hide_no_other(house, database):
     house.module("dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     house.module("hangs", "import time\ntime.sleep(1000)\n")
     house.module("leaves", "raise SystemExit(3)\n")
@@ -366,8 +370,8 @@ def test_rule_3_modules_that_die_or_hang_at_import_hide_no_other(house, database
     assert "garbled.py:1" in flows["garbled"]["error"]["text"]
 
 
-def test_rule_7_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, database):
-    """Row 37."""
+@covers("rule 7", "row 37")
+def test_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, database):
     house.module("empty", "x = 1\n")
     house.module("broken", "import no_such_module\n")
     house.entries.append("not_there:flow")
@@ -379,8 +383,8 @@ def test_rule_7_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(hous
     assert daemon.events("child.started") == []
 
 
-def test_rule_8_a_second_daemon_exits_75_and_starts_nothing(house, database):
-    """Row 33."""
+@covers("rule 8", "row 33")
+def test_a_second_daemon_exits_75_and_starts_nothing(house, database):
     house.flow("alpha")
     first = house.serve()
 
@@ -391,8 +395,8 @@ def test_rule_8_a_second_daemon_exits_75_and_starts_nothing(house, database):
     assert first.ask()["state"] == "healthy"
 
 
-def test_rule_8_with_another_name_both_work_and_a_stale_socket_is_replaced(house, database):
-    """Rows 33 and 34."""
+@covers("rule 8", "row 33", "row 34")
+def test_with_another_name_both_work_and_a_stale_socket_is_replaced(house, database):
     house.flow("alpha")
     first, second = house.serve("one"), house.serve("two")
     ids = {daemon.ask()["flows"][0]["worker_id"] for daemon in (first, second)}
@@ -405,9 +409,8 @@ def test_rule_8_with_another_name_both_work_and_a_stale_socket_is_replaced(house
     assert again.ask()["state"] == "healthy"
 
 
-def test_rule_9_an_exit_nobody_asked_for_is_a_crash_and_rule_10_strangers_are_ignored(
-    house, database
-):
+@covers("rule 9", "rule 10")
+def test_an_exit_nobody_asked_for_is_a_crash_and_strangers_are_ignored(house, database):
     house.flow("alpha")
     daemon = house.serve()
 
@@ -418,7 +421,8 @@ def test_rule_9_an_exit_nobody_asked_for_is_a_crash_and_rule_10_strangers_are_ig
     daemon.until("child.ready", child="sweeper", count=2)
 
 
-def test_rule_31_children_ignore_int_and_term(house, database):
+@covers("rule 31")
+def test_children_ignore_int_and_term(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -432,8 +436,8 @@ def test_rule_31_children_ignore_int_and_term(house, database):
     assert daemon.pids() == before
 
 
-def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
-    """Row 16."""
+@covers("rule 42", "P25", "row 16")
+def test_a_stopped_worker_is_replaced(house, database):
     house.flow("alpha")
     daemon = house.serve(
         supervisor={"hang_timeout": "7s"},
@@ -454,7 +458,8 @@ def test_rule_42_p25_a_stopped_worker_is_replaced(house, database):
     until(lambda: is_completed(database, run_id))
 
 
-def test_rule_49_every_step_of_a_child_is_a_record(house, database):
+@covers("rule 49")
+def test_every_step_of_a_child_is_a_record(house, database):
     house.flow("alpha")
     daemon = house.serve()
     pid = daemon.kill("alpha")

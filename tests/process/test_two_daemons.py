@@ -1,4 +1,4 @@
-"""Two daemons share the work, and one of them is killed. P21."""
+"""Two daemons share the work, and one of them is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 7.2: steps and deps."""
+"""Steps and deps."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Section 6: archiving is harmless however often and for whatever it is asked."""
+"""Archiving is harmless however often and for whatever it is asked."""
 
 import uuid
 

@@ -4,6 +4,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.covers import covers
 
 HOSTILE = [
     'x"; drop table pgflow.runs; --',
@@ -48,10 +49,10 @@ def running(suite):
     return suite
 
 
+@covers("row 107")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_slug_is_a_value_and_nothing_more(running, call, text):
-    """Row 107."""
     before = running.snapshot()
 
     try:

@@ -1,4 +1,4 @@
-"""Section 6: floor(base x 2^attempts), and no failure that cannot be recorded."""
+"""Delays are floor(base x 2^attempts), and no failure that cannot be recorded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 10.1: empty maps, chains of them, and the limit of depth."""
+"""Empty maps, chains of them, and the limit of depth."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Section 9: a step and everything downstream of it is skipped."""
+"""A step and everything downstream of it is skipped."""
 
 import uuid
 

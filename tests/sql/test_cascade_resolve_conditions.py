@@ -1,4 +1,4 @@
-"""Section 9: conditions, and what an unmet one does."""
+"""Conditions, and what an unmet one does."""
 
 import uuid
 

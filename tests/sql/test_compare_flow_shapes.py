@@ -1,4 +1,4 @@
-"""Section 7.3: the differences of two shapes, text by text."""
+"""The differences of two shapes, text by text."""
 
 import pytest
 from psycopg.types.json import Jsonb

@@ -1,4 +1,4 @@
-"""Section 12: a task reported completed."""
+"""A task reported completed."""
 
 import uuid
 

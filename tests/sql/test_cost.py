@@ -1,5 +1,5 @@
 """
-Section 22: what a call may cost, counted in pages and statements; never timed.
+What a call may cost, counted in pages and statements; never timed.
 
 Pages are the shared buffers that EXPLAIN counts for the whole call, warmed up before. A cost
 that does not grow is one that stays within a small factor when the data grow a hundredfold.

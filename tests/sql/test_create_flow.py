@@ -1,4 +1,4 @@
-"""Section 7.1: a flow and its queue."""
+"""A flow and its queue."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Section 7.3: a flow made from a worker's shape."""
+"""A flow made from a worker's shape."""
 
 from psycopg.types.json import Jsonb
 

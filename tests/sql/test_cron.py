@@ -1,4 +1,4 @@
-"""Sections 14 and 15: jobs of pg_cron, where it is."""
+"""Jobs of pg_cron, where it is."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 7.5: a flow goes with all it had."""
+"""A flow goes with all it had."""
 
 
 def test_everything_of_the_flow_goes_and_nothing_else(suite):

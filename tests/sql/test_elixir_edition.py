@@ -1,4 +1,4 @@
-"""Section 25: the functions of the Elixir edition."""
+"""The functions of the Elixir edition."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Section 7.4 and 24: what a worker calls at its start, in both generations."""
+"""What a worker calls at its start, in both generations."""
 
 import psycopg
 import pytest

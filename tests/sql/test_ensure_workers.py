@@ -1,4 +1,4 @@
-"""Section 15: pinging the functions that should be running."""
+"""Pinging the functions that should be running."""
 
 import pytest
 

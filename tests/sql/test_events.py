@@ -1,4 +1,4 @@
-"""Section 17: what followers of a run are told, through realtime.send."""
+"""What followers of a run are told, through realtime.send."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Section 13: a task reported failed; retries, exhaustion, skips."""
+"""A task reported failed; retries, exhaustion, skips."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Section 7.3: a flow in the database as JSON."""
+"""A flow in the database as JSON."""
 
 
 def shape(suite, slug="f"):

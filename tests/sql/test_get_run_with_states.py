@@ -1,4 +1,4 @@
-"""Section 8.2 and 8.3: a run and its step states as one document."""
+"""A run and its step states as one document."""
 
 import json
 import uuid

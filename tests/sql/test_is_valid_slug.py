@@ -1,8 +1,9 @@
-"""Section 2: which texts name flows and steps."""
+"""Which texts name flows and steps."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
 
 def valid(plain, slug):
@@ -17,13 +18,13 @@ def test_letters_digits_and_underscores_are_valid(plain, slug):
     assert valid(plain, slug) is True
 
 
+@covers("row 107")
 @pytest.mark.parametrize(
     "slug",
     ["", "1a", "a-b", "a b", " a", "a ", "a.b", "a/b", "ä", "a\n", "\na", "a\nb", "run", "a'b",
      'a"b', "a;b", "a$b", "日本", "a\tb", "-", "a\u200bb"],
 )  # fmt: skip
 def test_anything_else_is_not(plain, slug):
-    """Row 107."""
     assert valid(plain, slug) is False
 
 

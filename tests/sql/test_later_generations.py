@@ -1,4 +1,4 @@
-"""Section 24 and the setting for older workers: one installation serves 0.8 to 0.17."""
+"""Later releases, and the setting for older workers: one installation serves 0.8 to 0.17."""
 
 import uuid
 

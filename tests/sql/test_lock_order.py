@@ -1,5 +1,5 @@
 """
-Section 18: any two functions at once, over and over: no deadlock, and the invariants hold.
+Any two functions at once, over and over: no deadlock, and the invariants hold.
 
 Each pair meets several times on a run of its own, two sessions leaving a barrier together.
 """

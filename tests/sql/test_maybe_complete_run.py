@@ -1,4 +1,4 @@
-"""Section 10.4: the end of a run, and its output."""
+"""The end of a run, and its output."""
 
 import uuid
 

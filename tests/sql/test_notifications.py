@@ -1,4 +1,4 @@
-"""Section 17 on a plain PostgreSQL: the same events as notifications."""
+"""On a plain PostgreSQL: the same events as notifications."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""Section 20: who may do what, with nothing granted and with what an installation grants."""
+"""Who may do what, with nothing granted and with what an installation grants."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""Section 11.3: deprecated; a notice and no rows."""
+"""poll_for_tasks is deprecated: a notice and no rows."""
 
 
 def test_it_returns_no_rows_and_says_so(suite):

@@ -1,4 +1,4 @@
-"""Section 21, and the Elixir edition's form of it."""
+"""prune_data_older_than, and the Elixir edition's form of it."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 """
-Section 18: who meets whom, brought about with locks held at an exact point; one winner each.
+Who meets whom, brought about with locks held at an exact point; one winner each.
 
 One session does its part and keeps its transaction open; the other starts, and the test waits
 until PostgreSQL shows it waiting (or it is done, because it passes over what is locked).

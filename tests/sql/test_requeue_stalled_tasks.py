@@ -1,4 +1,4 @@
-"""Section 14: recovery."""
+"""requeue_stalled_tasks: recovery of tasks whose worker vanished."""
 
 import pytest
 

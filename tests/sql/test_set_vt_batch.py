@@ -1,4 +1,4 @@
-"""Section 11.2: many visibilities at once."""
+"""Many visibilities at once."""
 
 import psycopg
 import pytest

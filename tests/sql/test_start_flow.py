@@ -1,4 +1,4 @@
-"""Section 8.1: a run, its step states and its first tasks."""
+"""A run, its step states and its first tasks."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Section 10.2 and 10.3: what is ready gets its messages and tasks."""
+"""What is ready gets its messages and tasks."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Section 11.1: the claim, and what a handler gets as its input."""
+"""The claim, and what a handler gets as its input."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Section 3.9: what the upstream suite does to the database around its tests."""
+"""What the upstream suite does to the database around its tests."""
 
 import uuid
 

@@ -1,5 +1,5 @@
 """
-Section 19: times are those of the transaction, and never run backwards between two of them.
+Times are those of the transaction, and never run backwards between two of them.
 
 A transaction that began earlier may come later: it waited for a lock, or a client kept it open.
 Its now() is then before what others have stored meanwhile, and no constraint may break on that.

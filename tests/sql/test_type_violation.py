@@ -1,4 +1,4 @@
-"""Section 12.4: a single step before a map must return an array."""
+"""A single step before a map must return an array."""
 
 import pytest
 

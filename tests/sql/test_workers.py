@@ -1,4 +1,4 @@
-"""Sections 3.7, 3.8, 15: workers, their functions, and whether this is a local database."""
+"""Workers, their functions, and whether this is a local database."""
 
 import uuid
 

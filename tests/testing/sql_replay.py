@@ -15,7 +15,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from pgflowd.core.json.sql_null import SQL_NULL
-from pgflowd.testing.engine import Engine, Key, ClaimedRecord
+from pgflowd.testing.engine import ClaimedRecord, Engine, Key
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 

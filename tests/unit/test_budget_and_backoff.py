@@ -1,4 +1,4 @@
-"""Budgets and delays of restarts: rules 20 to 22."""
+"""Budgets and delays of restarts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.covers import covers
 
 from pgflowd.core.backoff import reconnect_delay_s, restart_delay_s
 from pgflowd.core.supervision.budget import Budget
 
 
-def test_rule_20_the_last_restart_of_the_budget_is_allowed_and_the_next_is_not():
+@covers("rule 20")
+def test_the_last_restart_of_the_budget_is_allowed_and_the_next_is_not():
     budget = Budget(20, 60)
     answers = []
 
@@ -23,35 +25,41 @@ def test_rule_20_the_last_restart_of_the_budget_is_allowed_and_the_next_is_not()
     assert answers == [True] * 20 + [False]
 
 
-def test_rule_20_with_a_budget_of_none_the_first_crash_ends_it():
+@covers("rule 20")
+def test_with_a_budget_of_none_the_first_crash_ends_it():
     assert Budget(0, 60).spend(0)[1] is False
 
 
+@covers("rule 21")
 @pytest.mark.parametrize(("now", "allowed"), [(60.0, False), (60.001, True)])
-def test_rule_21_a_restart_exactly_one_period_old_counts(now, allowed):
+def test_a_restart_exactly_one_period_old_counts(now, allowed):
     budget, _ = Budget(1, 60).spend(0.0)
 
     assert budget.spend(now)[1] is allowed
 
 
-def test_rule_1_a_negative_budget_is_refused():
+@covers("rule 1")
+def test_a_negative_budget_is_refused():
     with pytest.raises(ValueError, match="negative"):
         Budget(-1, 60)
 
 
-def test_rule_22_the_first_restart_is_immediate_and_the_delays_double_up_to_the_most():
+@covers("rule 22")
+def test_the_first_restart_is_immediate_and_the_delays_double_up_to_the_most():
     delays = [restart_delay_s(n, 0.1, 2.0) for n in range(8)]
 
     assert delays == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
+@covers("rule 22")
 @given(some.integers(0, 10**9))
-def test_rule_22_no_delay_is_longer_than_the_most(earlier):
+def test_no_delay_is_longer_than_the_most(earlier):
     assert 0 <= restart_delay_s(earlier, 0.1, 30.0) <= 30.0
 
 
+@covers("rule 21")
 @given(some.lists(some.floats(0, 1000), max_size=60), some.integers(0, 10), some.floats(0.1, 100))
-def test_rule_21_no_window_ever_holds_more_allowed_restarts_than_the_budget(steps, most, period):
+def test_no_window_ever_holds_more_allowed_restarts_than_the_budget(steps, most, period):
     budget, allowed, now = Budget(most, period), [], 0.0
     for step in steps:
         now += step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.covers import covers
 
 from pgflowd.core.worker import actions, events, state
 from pgflowd.core.worker.decide import decide
@@ -135,7 +136,8 @@ def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
     assert len(play.did(actions.ReportAndClaim)) == 1
 
 
-def test_rule_36_the_last_used_runner_goes_first():
+@covers("rule 36")
+def test_the_last_used_runner_goes_first():
     play = Play()
     play.busy(1, 2)
     play.done(1)
@@ -147,7 +149,8 @@ def test_rule_36_the_last_used_runner_goes_first():
     assert send.id == 2
 
 
-def test_rule_37_an_outcome_in_the_socket_wins_over_the_deadline():
+@covers("rule 37")
+def test_an_outcome_in_the_socket_wins_over_the_deadline():
     play = Play()
     play.busy(1, timeout_s=1.0)
 
@@ -159,7 +162,8 @@ def test_rule_37_an_outcome_in_the_socket_wins_over_the_deadline():
     assert not play.tell(events.NoResultYet(1, 1))
 
 
-def test_rule_37_term_grace_kill_reap_and_only_then_the_report():
+@covers("rule 37")
+def test_term_grace_kill_reap_and_only_then_the_report():
     play = Play()
     play.busy(1, timeout_s=1.0)
     play.tell(events.Tick(), after_s=1.0)
@@ -187,8 +191,8 @@ def test_after_sigterm_an_outcome_only_shortens_the_wait():
     assert play.did(actions.KillRunner) == [actions.KillRunner(1)]
 
 
-def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
-    """Row 43."""
+@covers("row 43")
+def test_an_outcome_with_children_is_reported_when_they_are_dead():
     play = Play()
     play.busy(1)
 
@@ -200,8 +204,8 @@ def test_row_43_an_outcome_with_children_is_reported_when_they_are_dead():
     assert play.state.reports[0].outcome == "completed"
 
 
-def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
-    """Row 17."""
+@covers("row 17")
+def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
     play = Play(max_concurrency=1)
     play.busy(1, timeout_s=1.0)
     play.tell(events.Tick(), after_s=1.0)
@@ -217,8 +221,8 @@ def test_row_17_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost
     assert play.phases() == [RunnerPhase.STUCK]
 
 
-def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
-    """Row 10."""
+@covers("row 10")
+def test_a_silent_zygote_is_killed_after_five_seconds():
     play = Play()
     play.claim(1)
 
@@ -229,8 +233,8 @@ def test_row_10_a_silent_zygote_is_killed_after_five_seconds():
     assert play.did(actions.KillZygote)
 
 
-def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
-    """Row 36."""
+@covers("row 36")
+def test_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
     play = Play(backoff_min_s=0.1, max_concurrency=1)
     pauses = []
     for token in range(1, 5):
@@ -246,7 +250,8 @@ def test_row_36_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time()
     assert pauses == [0.1, 0.2, 0.4, 0.8]
 
 
-def test_rule_39_three_unready_deaths_in_a_row_are_a_bug():
+@covers("rule 39")
+def test_three_unready_deaths_in_a_row_are_a_bug():
     play = Play(max_concurrency=1)
     for token in (1, 2, 3):
         play.claim(token)
@@ -259,7 +264,8 @@ def test_rule_39_three_unready_deaths_in_a_row_are_a_bug():
     assert play.state.mode is WorkerMode.DRAINING
 
 
-def test_rule_41_outcomes_stay_in_order_while_the_database_is_away():
+@covers("rule 41")
+def test_outcomes_stay_in_order_while_the_database_is_away():
     play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
     play.busy(1, 2, 3)
     play.done(2)
@@ -294,7 +300,8 @@ def test_a_call_over_its_limit_has_its_socket_shut_down():
     assert actions.CutConnection("main") in play.actions
 
 
-def test_row_74_a_report_whose_run_is_locked_is_sent_again():
+@covers("row 74")
+def test_a_report_whose_run_is_locked_is_sent_again():
     play = Play(reconnect_min_s=0.1)
     play.busy(1)
     play.done(1)
@@ -306,7 +313,8 @@ def test_row_74_a_report_whose_run_is_locked_is_sent_again():
     assert play.did(actions.ReportAndClaim)[0].reports[0].outcome == "completed"
 
 
-def test_g3_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
+@covers("G3")
+def test_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     play = Play()
     play.busy(1)
     play.tell(events.WokenUp())
@@ -321,7 +329,8 @@ def test_g3_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     assert given_back.fields["delay_s"] > KNOBS.kill_grace_s
 
 
-def test_g3_a_task_that_still_waits_here_waits_once():
+@covers("G3")
+def test_a_task_that_still_waits_here_waits_once():
     play = Play()
     play.claim(1)
 
@@ -330,7 +339,8 @@ def test_g3_a_task_that_still_waits_here_waits_once():
     assert [held.task.token for held in play.state.held] == [2]
 
 
-def test_rule_41_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
+@covers("rule 41")
+def test_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play = Play()
     play.busy(1)
     play.done(1)
@@ -447,7 +457,8 @@ def test_a_held_task_waits_a_second_at_most():
     assert [(r.task.token, r.outcome) for r in play.state.sending] == [(2, "released")]
 
 
-def test_rule_33_a_drain_claims_nothing_and_waits_for_what_runs():
+@covers("rule 33")
+def test_a_drain_claims_nothing_and_waits_for_what_runs():
     play = Play()
     play.busy(1, 2)
 
@@ -466,7 +477,8 @@ def test_rule_33_a_drain_claims_nothing_and_waits_for_what_runs():
     assert play.state.nap_s(play.now) is None and play.state.alarm == NEVER
 
 
-def test_rule_32_a_drain_becomes_a_quick_stop_when_its_time_is_over():
+@covers("rule 32")
+def test_a_drain_becomes_a_quick_stop_when_its_time_is_over():
     play = Play()
     play.busy(1)
     play.tell(events.DrainAsked(3.0))
@@ -489,8 +501,8 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
     assert [(r.task.token, r.outcome) for r in told] == [(1, "completed"), (2, "released")]
 
 
-def test_row_26_a_quick_stop_ends_even_if_nobody_answers():
-    """Row 26."""
+@covers("row 26")
+def test_a_quick_stop_ends_even_if_nobody_answers():
     play = Play(kill_grace_s=0.5)
     play.busy(1)
     play.tell(events.StopAsked())
@@ -503,8 +515,9 @@ def test_row_26_a_quick_stop_ends_even_if_nobody_answers():
     assert play.did(actions.Leave)
 
 
+@covers("rule 40")
 @pytest.mark.parametrize("standing", ["deprecated", "gone"])
-def test_rule_40_a_deprecated_worker_drains_and_exits_10(standing):
+def test_a_deprecated_worker_drains_and_exits_10(standing):
     play = Play()
     play.claim()
 
@@ -524,7 +537,8 @@ def test_tasks_that_come_after_a_drain_began_are_given_back():
     assert [report.outcome for report in play.state.sending] == ["released"] * 2
 
 
-def test_rule_d3_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
+@covers("D3")
+def test_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
     play = Play(reconnect_max_s=30.0)
     play.busy(1)
     play.done(1)

@@ -12,6 +12,7 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
@@ -336,9 +337,10 @@ pauses = st.sampled_from([0.0, 0.001, 0.1, 0.6, 2.0])
 steps = st.tuples(st.integers(0, 200), pauses, st.booleans())  # what, when, whether it waits
 
 
+@covers("rule 36", "rule 37", "rule 38", "rule 39", "rule 40", "rule 41")
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(steps, min_size=30, max_size=120), st.sampled_from([1.0, 0.001]))
-def test_rules_36_to_41_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float):
+def test_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float):
     world = World(pace_s)
 
     for choice, pause_s, waits in life:

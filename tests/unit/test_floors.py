@@ -3,7 +3,8 @@ The house keeps its floors: who may import whom, read from the imports themselve
 
     cli, client, testing  →  processes, embedded  →  db, host  →  core  →  errors, resources
 
-`db` and `host` do not know each other. `embedded` is a PostgreSQL of our own. `flow`, what users write, stands on `core` alone.
+`db` and `host` do not know each other. `embedded` is a PostgreSQL of our own. `flow`, which users
+import, stands on `core` alone.
 `core` decides and touches nothing: no clock, no chance, no sockets, no files.
 """
 

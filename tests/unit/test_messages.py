@@ -1,4 +1,4 @@
-"""Messages between supervisor and children: whole, or garbage, never an exception. Rule 47."""
+"""Messages between supervisor and children: whole, or garbage, never an exception."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.covers import covers
 
 from pgflowd.core.messages import (
     KINDS,
@@ -56,6 +57,7 @@ def test_every_kind_is_tried_here():
     assert {type(message).__name__ for message in ALL} == set(KINDS)
 
 
+@covers("rule 47")
 @pytest.mark.parametrize(
     "data",
     [
@@ -76,12 +78,13 @@ def test_every_kind_is_tried_here():
         b"[" * 10_000,
     ],
 )
-def test_rule_47_what_is_no_message_is_garbage(data):
+def test_what_is_no_message_is_garbage(data):
     assert isinstance(decode(data), UnreadableMessage)
 
 
+@covers("rule 47")
 @given(some.binary(max_size=200))
-def test_rule_47_no_bytes_at_all_raise(data):
+def test_no_bytes_at_all_raise(data):
     decode(data)
 
 
@@ -92,6 +95,7 @@ json_values = some.recursive(
 )
 
 
+@covers("rule 47")
 @given(some.sampled_from(sorted(KINDS)), some.dictionaries(some.text(), json_values))
-def test_rule_47_no_json_at_all_raises(kind, fields):
+def test_no_json_at_all_raises(kind, fields):
     decode(json.dumps({"say": kind, **fields}).encode())

@@ -1,4 +1,4 @@
-"""Row 108 and trap 7: between processes there are JSON and descriptors only, no shared locks."""
+"""Between processes there are JSON and descriptors only, and no shared locks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 import pgflowd
 
@@ -18,7 +19,7 @@ FORBIDDEN = re.compile(
 )
 
 
+@covers("row 108")
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_no_module_unpickles_or_shares_a_lock(source):
-    """Row 108."""
     assert not FORBIDDEN.search(source.read_text())

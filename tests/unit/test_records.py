@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.covers import covers
 
 from pgflowd.core.logrecord import LONGEST, LogRecord, as_journal, as_json, as_text, cleaned
 
@@ -77,10 +78,10 @@ def test_empty_fields_are_left_out():
     assert b"flow" not in as_text(cleaned(record(flow=None)))
 
 
+@covers("row 105")
 @pytest.mark.parametrize("render", [as_text, as_json])
 @given(some.dictionaries(some.sampled_from(["error", "flow", "run"]), some.text(max_size=9000)))
 def test_one_record_is_one_line_of_limited_length(render, fields):
-    """Row 105."""
     line = render(cleaned(record(**fields)))
 
     assert line.endswith(b"\n")

@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd.core.redact import one_line, redact, secrets_in
 from pgflowd.core.settings.refs import Ref
@@ -151,9 +152,9 @@ def test_what_speaks_to_a_terminal_is_escaped(text: str, line: str) -> None:
     assert one_line(text) == line
 
 
+@covers("row 105")
 @given(st.text(st.characters()), st.integers(1, 50))
 def test_any_text_becomes_one_harmless_line(text: str, limit: int) -> None:
-    """Row 105."""
     line = one_line(text, limit)
 
     assert len(line) <= limit

@@ -1,9 +1,10 @@
-"""Reload, decided without a process: rules 43 to 45."""
+"""Reload, decided without a process."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from support.covers import covers
 from trees import CANNOT, CRASH, ended, ready, running, told, worker
 
 from pgflowd.core.settings.refs import Ref
@@ -32,7 +33,8 @@ def answer(actions):
     return next(action for action in actions if isinstance(action, Reloaded))
 
 
-def test_rule_43_an_unchanged_flow_is_kept():
+@covers("rule 43")
+def test_an_unchanged_flow_is_kept():
     tree = running("a")
 
     after, actions = reloaded(tree, worker("a"))
@@ -41,7 +43,8 @@ def test_rule_43_an_unchanged_flow_is_kept():
     assert after == tree
 
 
-def test_rule_43_a_changed_flow_is_drained_and_started_anew():
+@covers("rule 43")
+def test_a_changed_flow_is_drained_and_started_anew():
     tree, first = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("b"))
     tree, second = ended(tree, "worker a")
 
@@ -51,7 +54,8 @@ def test_rule_43_a_changed_flow_is_drained_and_started_anew():
     assert tree.child("worker a").spec.fingerprint == "2"
 
 
-def test_rule_43_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed():
+@covers("rule 43")
+def test_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed():
     tree, first = reloaded(running("a"), worker("b"))
     tree, second = ended(tree, "worker a")
 
@@ -61,7 +65,8 @@ def test_rule_43_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed
     assert tree.child("worker a") is None
 
 
-def test_rule_43_a_parked_worker_is_tried_again_with_a_full_budget():
+@covers("rule 43")
+def test_a_parked_worker_is_tried_again_with_a_full_budget():
     tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
 
     tree, actions = reloaded(tree, worker("a"), worker("b"))
@@ -71,7 +76,8 @@ def test_rule_43_a_parked_worker_is_tried_again_with_a_full_budget():
     assert tree.child("worker a").budget.count(1.0) == 0
 
 
-def test_rule_43_a_broken_entry_keeps_its_running_worker():
+@covers("rule 43")
+def test_a_broken_entry_keeps_its_running_worker():
     tree, actions = reloaded(
         running("a", "b"), worker("b"), broken=[BrokenEntry("flows.a", "E210", "")]
     )
@@ -81,7 +87,8 @@ def test_rule_43_a_broken_entry_keeps_its_running_worker():
     assert tree.child("worker a").state is ChildState.UP
 
 
-def test_rule_43_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended():
+@covers("rule 43")
+def test_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended():
     tree, actions = reloaded(
         running("a"), worker("a"), broken=[BrokenEntry("shop", "E210", "no pandas")]
     )
@@ -94,7 +101,8 @@ def test_rule_43_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended(
     assert tree.child("worker shop") is None
 
 
-def test_rule_43_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
+@covers("rule 43")
+def test_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
     tree, _ = reloaded(running("a", "b"), worker("a", enabled=False), worker("b"))
     tree, actions = ended(tree, "worker a")
 
@@ -102,7 +110,8 @@ def test_rule_43_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
     assert tree.child("worker a").state is ChildState.DISABLED
 
 
-def test_rule_43_an_error_in_the_file_changes_nothing():
+@covers("rule 43")
+def test_an_error_in_the_file_changes_nothing():
     tree, _ = on_reload(running("a"), 1.0)
 
     tree, actions = on_reload_refused(tree, 1.0)
@@ -111,7 +120,8 @@ def test_rule_43_an_error_in_the_file_changes_nothing():
     assert tree == running("a")
 
 
-def test_rule_45_a_second_reload_waits_for_the_first():
+@covers("rule 45")
+def test_a_second_reload_waits_for_the_first():
     tree, _ = reloaded(running("a"), worker("a", fingerprint="2"))
 
     tree, second = on_reload(tree, 2.0)
@@ -121,7 +131,8 @@ def test_rule_45_a_second_reload_waits_for_the_first():
     assert actions == [*actions[:-1], Discover()]
 
 
-def test_rule_45_a_stop_during_a_reload_goes_first():
+@covers("rule 45")
+def test_a_stop_during_a_reload_goes_first():
     tree, _ = on_reload(running("a"), 1.0)
     tree, _ = on_stop(tree, 1.0, drain=False)
 
@@ -133,7 +144,8 @@ def test_rule_45_a_stop_during_a_reload_goes_first():
     assert rest[-1] == End(0)
 
 
-def test_rule_45_a_stop_while_a_changed_worker_drains_does_not_start_it_anew():
+@covers("rule 45")
+def test_a_stop_while_a_changed_worker_drains_does_not_start_it_anew():
     tree, _ = reloaded(running("a"), worker("a", fingerprint="2"))
     tree, _ = on_stop(tree, 1.0, drain=False)
 
@@ -153,7 +165,8 @@ def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
     assert tree.phase is DaemonPhase.STARTING
 
 
-def test_rule_43_a_listener_with_other_settings_is_replaced_alone():
+@covers("rule 43")
+def test_a_listener_with_other_settings_is_replaced_alone():
     tree, first = reloaded(
         running("a"), ChildSpec("listener", "listener", fingerprint="2"), worker("a")
     )
@@ -165,7 +178,8 @@ def test_rule_43_a_listener_with_other_settings_is_replaced_alone():
     assert tree.child("worker a").state is ChildState.UP
 
 
-def test_rule_43_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
+@covers("rule 43")
+def test_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
     tree, _ = on_exit(running("a"), "sweeper", CRASH, 0.0)
 
     tree = with_policy(tree, Policy(max_restarts=1, max_period_s=60))
@@ -175,7 +189,8 @@ def test_rule_43_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
     assert any(isinstance(action, GaveUp) for action in actions)
 
 
-def test_rule_44_database_name_and_control_need_a_restart():
+@covers("rule 44")
+def test_database_name_and_control_need_a_restart():
     old = Settings()
     new = replace(
         old,

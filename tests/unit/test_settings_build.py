@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
 from pgflowd.core.settings.keys import keys_of
 from pgflowd.core.settings.load import build
@@ -264,9 +265,9 @@ MISTAKES = [
 ]
 
 
+@covers("row 101")
 @pytest.mark.parametrize(("text", "code", "part"), MISTAKES)
 def test_each_mistake_has_its_code_and_its_line(text: str, code: str, part: str) -> None:
-    """Row 101."""
     problem = only(text)
 
     assert problem.code == code
@@ -337,8 +338,8 @@ def test_a_value_and_its_file_at_once_contradict_each_other() -> None:
     assert only(environ=environ).code == "E106"
 
 
+@covers("row 101")
 def test_all_mistakes_of_all_sources_are_reported_at_once() -> None:
-    """Row 101."""
     text = "[worker]\nmax_concurency = 5\nkill_grace = 2"
 
     _, problems = read(text, {"PGFLOWD__WORKER__POLL_MIN": "1", "PGFLOWD__X__Y": ""})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 from pgflowd.core.settings.load import MOST_HINTS
 from pgflowd.core.settings.refs import Ref
@@ -298,11 +299,11 @@ def test_without_any_file_the_message_tells_where_we_looked(place: Place) -> Non
     assert "pyproject.toml" in (place.problems(serving=True)[0].place or "")
 
 
+@covers("row 102")
 @pytest.mark.parametrize(
     "url", ["postgresql://u:pw@h/d", "host=h password=pw", "postgresql://h/d?password=pw"]
 )
 def test_a_password_in_a_file_that_others_can_read_is_warned_about(place: Place, url: str) -> None:
-    """Row 102."""
     path = place.write(f'[database]\nurl = "{url}"')
     assert place.load().warnings == ()
 
@@ -313,8 +314,8 @@ def test_a_password_in_a_file_that_others_can_read_is_warned_about(place: Place,
     assert "pw" not in str(warning)
 
 
+@covers("row 102")
 def test_a_secret_file_that_others_can_read_is_warned_about(place: Place) -> None:
-    """Row 102."""
     secret = place.write("postgresql://h/d", "secret")
     place.write('[database]\nurl = "file:secret"').chmod(0o644)
     assert place.load().warnings == ()

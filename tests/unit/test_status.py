@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.covers import covers
 from trees import CANNOT, CRASH, before, ended, ready, running, starting
 
 from pgflowd.core.documents import Fact, Facts, document, state_of
@@ -102,6 +103,7 @@ def test_a_worker_that_restarted_is_worth_a_look():
     assert problem["text"] == "restarted once: killed by SIGKILL"
 
 
+@covers("row 17")
 @pytest.mark.parametrize(
     ("count", "text"),
     [
@@ -110,7 +112,6 @@ def test_a_worker_that_restarted_is_worth_a_look():
     ],
 )
 def test_runners_that_cannot_be_killed_are_worth_a_look(count, text):
-    """Row 17."""
     worker = Fact(820, 30.0, numbers={"stuck": count})
 
     problem = document(running("a"), facts(worker__a=worker))["problems"][0]

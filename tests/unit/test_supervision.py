@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 from trees import (
     CANNOT,
     CRASH,
@@ -40,20 +41,23 @@ from pgflowd.errors import Bug
 # Start
 
 
-def test_rule_1_two_children_with_one_id_are_refused():
+@covers("rule 1")
+def test_two_children_with_one_id_are_refused():
     with pytest.raises(ValueError, match="two children worker a"):
         new_tree(Policy(), [worker("a"), worker("a")])
 
 
+@covers("rule 1")
 @pytest.mark.parametrize(
     "key", ["max_restarts", "max_period_s", "backoff_min_s", "drain_timeout_s"]
 )
-def test_rule_1_a_negative_policy_is_refused(key):
+def test_a_negative_policy_is_refused(key):
     with pytest.raises(ValueError, match="negative"):
         Policy(**{key: -1})
 
 
-def test_rule_1_a_negative_grace_and_an_unknown_strategy_are_refused():
+@covers("rule 1")
+def test_a_negative_grace_and_an_unknown_strategy_are_refused():
     with pytest.raises(ValueError, match="kill_grace_s is negative"):
         worker("a", kill_grace_s=-1.0)
     with pytest.raises(ValueError, match="no strategy"):
@@ -62,7 +66,8 @@ def test_rule_1_a_negative_grace_and_an_unknown_strategy_are_refused():
         ChildSpec("x", "web")
 
 
-def test_rule_4_each_child_starts_after_the_one_before_is_ready_and_the_group_together():
+@covers("rule 4")
+def test_each_child_starts_after_the_one_before_is_ready_and_the_group_together():
     tree, first = on_discovered(before(), [worker("a"), worker("b")], [], 0)
     tree, second = ready(tree, "listener")
     tree, third = ready(tree, "worker a")
@@ -74,7 +79,8 @@ def test_rule_4_each_child_starts_after_the_one_before_is_ready_and_the_group_to
     assert told(fourth) == ["start sweeper"]
 
 
-def test_rule_4_the_group_is_up_when_a_worker_failed_its_first_start():
+@covers("rule 4")
+def test_the_group_is_up_when_a_worker_failed_its_first_start():
     tree, _ = ready(starting("a", "b"), "listener", "worker a")
 
     _, actions = on_exit(tree, "worker b", CRASH, 1.0)
@@ -82,7 +88,8 @@ def test_rule_4_the_group_is_up_when_a_worker_failed_its_first_start():
     assert "start sweeper" in told(actions)
 
 
-def test_rule_5_a_child_that_is_not_ready_in_time_is_killed_once():
+@covers("rule 5")
+def test_a_child_that_is_not_ready_in_time_is_killed_once():
     tree = starting("a", start_timeout_s=60)
 
     tree, actions = on_tick(tree, 60.0)
@@ -92,7 +99,8 @@ def test_rule_5_a_child_that_is_not_ready_in_time_is_killed_once():
     assert again == []
 
 
-def test_rule_5_waiting_for_the_database_stops_the_clock():
+@covers("rule 5")
+def test_waiting_for_the_database_stops_the_clock():
     tree = starting("a", start_timeout_s=60, startup_wait_s=1000, hang_timeout_s=200)
 
     tree, _ = on_waiting(tree, "listener", "database", 50.0)
@@ -104,7 +112,8 @@ def test_rule_5_waiting_for_the_database_stops_the_clock():
     assert kinds(late) == ["KillChild"]
 
 
-def test_rule_5_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
+@covers("rule 5")
+def test_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
     tree, _ = on_waiting(starting("a", startup_wait_s=300), "listener", "database", 10.0)
     assert next_due(tree) == 70.0  # its silence; the wait ends at 310
     tree, _ = on_heard(tree, "listener", 300.0)
@@ -116,7 +125,8 @@ def test_rule_5_the_first_start_waits_for_the_database_only_so_long_and_exits_69
     assert last == [End(69)]
 
 
-def test_rule_5_a_stop_while_the_database_is_waited_for_leaves_nothing_due_again_and_again():
+@covers("rule 5")
+def test_a_stop_while_the_database_is_waited_for_leaves_nothing_due_again_and_again():
     tree, _ = on_waiting(starting("a", startup_wait_s=5), "listener", "database", 0.0)
     tree, _ = on_stop(tree, 1.0, drain=True, within_s=60)
 
@@ -125,14 +135,16 @@ def test_rule_5_a_stop_while_the_database_is_waited_for_leaves_nothing_due_again
     assert next_due(tree) > 5.0
 
 
-def test_rule_5_with_no_startup_wait_the_daemon_fails_at_once():
+@covers("rule 5")
+def test_with_no_startup_wait_the_daemon_fails_at_once():
     _, actions = on_waiting(starting("a", startup_wait_s=0), "listener", "database", 1.0)
 
     assert told(actions) == ["stop listener"]
 
 
+@covers("rule 6")
 @pytest.mark.parametrize(("exit", "code"), [(CANNOT, 78), (CRASH, 1)])
-def test_rule_6_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
+def test_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
     tree, _ = ready(starting("a"), "listener", "worker a")
 
     tree, first = on_exit(tree, "sweeper", exit, 1.0)
@@ -146,7 +158,8 @@ def test_rule_6_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code)
     assert said == ([f"before the daemon was ready: {exit.reason}"] if code == 1 else [])
 
 
-def test_rule_7_the_daemon_is_ready_when_its_last_child_is():
+@covers("rule 7")
+def test_the_daemon_is_ready_when_its_last_child_is():
     tree, actions = ready(starting("a"), "listener", "worker a")
     assert Announce("ready") not in actions
 
@@ -154,7 +167,8 @@ def test_rule_7_the_daemon_is_ready_when_its_last_child_is():
     assert actions == [Announce("ready")]
 
 
-def test_rule_7_it_is_not_ready_before_a_worker_is_up():
+@covers("rule 7")
+def test_it_is_not_ready_before_a_worker_is_up():
     tree, _ = ready(starting("a"), "listener")
     tree, _ = on_exit(tree, "worker a", CRASH, 0.0)
 
@@ -165,8 +179,9 @@ def test_rule_7_it_is_not_ready_before_a_worker_is_up():
     assert after_worker == [Announce("ready")]
 
 
+@covers("rule 7")
 @pytest.mark.parametrize(("last", "code"), [(CANNOT, 78), (CRASH, 1)])
-def test_rule_7_a_first_start_that_ends_with_every_worker_parked_is_final(last, code):
+def test_a_first_start_that_ends_with_every_worker_parked_is_final(last, code):
     tree = on_discovered(before(), [worker("a"), worker("b", max_restarts=0)], [], 0)[0]
     tree, _ = ready(tree, "listener")
     tree, _ = on_exit(tree, "worker a", CANNOT, 0)
@@ -178,7 +193,8 @@ def test_rule_7_a_first_start_that_ends_with_every_worker_parked_is_final(last, 
     assert actions == [End(code)]
 
 
-def test_rule_7_nothing_is_started_when_no_entry_can_be_served():
+@covers("rule 7")
+def test_nothing_is_started_when_no_entry_can_be_served():
     _, actions = on_discovered(before(), [], [BrokenEntry("shop", "E210", "no pandas")], 0)
 
     assert told(actions) == []
@@ -188,10 +204,12 @@ def test_rule_7_nothing_is_started_when_no_entry_can_be_served():
 # Exits
 
 
-def test_rule_9_an_exit_with_0_that_nobody_asked_for_is_a_crash():
+@covers("rule 9")
+def test_an_exit_with_0_that_nobody_asked_for_is_a_crash():
     assert classify_exit(0, None).kind is ExitKind.CRASH
 
 
+@covers("rule 9")
 @pytest.mark.parametrize(
     ("status", "said", "kind"),
     [
@@ -205,7 +223,7 @@ def test_rule_9_an_exit_with_0_that_nobody_asked_for_is_a_crash():
         (1, None, ExitKind.CRASH),
     ],
 )
-def test_rule_9_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
+def test_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
     assert classify_exit(status, said).kind is kind
 
 
@@ -215,13 +233,15 @@ def test_a_crash_is_told_in_words():
     assert classify_exit(-9, None, killed="said nothing for 60 s").reason == "said nothing for 60 s"
 
 
-def test_rule_10_the_exit_of_an_unknown_child_is_ignored():
+@covers("rule 10")
+def test_the_exit_of_an_unknown_child_is_ignored():
     tree = running("a")
 
     assert on_exit(tree, "worker z", CRASH, 1.0) == (tree, [])
 
 
-def test_rule_13_a_crash_restarts_the_child_and_everything_started_after_it():
+@covers("rule 13")
+def test_a_crash_restarts_the_child_and_everything_started_after_it():
     tree = running("a", "b")
 
     tree, down = on_exit(tree, "listener", CRASH, 100.0)
@@ -238,15 +258,17 @@ def test_rule_13_a_crash_restarts_the_child_and_everything_started_after_it():
     assert told(up) == ["start sweeper"]
 
 
+@covers("rule 14")
 @pytest.mark.parametrize("id", ["sweeper", "worker a"])
-def test_rule_14_sweeper_and_worker_restart_alone(id):
+def test_sweeper_and_worker_restart_alone(id):
     tree, actions = on_exit(running("a", "b"), id, CRASH, 1.0)
 
     assert told(actions) == [f"start {id}"]
     assert sum(child.state is ChildState.UP for child in tree.children) == 3
 
 
-def test_rule_15_a_stop_for_a_restart_is_quick_and_limited():
+@covers("rule 15")
+def test_a_stop_for_a_restart_is_quick_and_limited():
     tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
     tree, _ = ended(tree, "sweeper")
 
@@ -257,7 +279,8 @@ def test_rule_15_a_stop_for_a_restart_is_quick_and_limited():
     assert late == [KillChild("worker a", "did not end when asked")]
 
 
-def test_rule_16_a_restart_of_many_counts_once_for_the_root_and_never_for_a_worker():
+@covers("rule 16")
+def test_a_restart_of_many_counts_once_for_the_root_and_never_for_a_worker():
     tree, _ = on_exit(running("a", "b"), "listener", CRASH, 0.0)
     tree, _ = ended(tree, "sweeper", "worker a", "worker b")
 
@@ -265,7 +288,8 @@ def test_rule_16_a_restart_of_many_counts_once_for_the_root_and_never_for_a_work
     assert all(child.budget.count(0) == 0 for child in tree.workers)
 
 
-def test_rule_16_an_exit_that_was_asked_for_is_not_why_a_worker_was_restarted():
+@covers("rule 16")
+def test_an_exit_that_was_asked_for_is_not_why_a_worker_was_restarted():
     tree, _ = on_exit(running("a"), "worker a", CRASH, 0.0)
     tree, _ = ready(tree, "worker a", now=0.1)
     tree, _ = on_exit(tree, "listener", CRASH, 0.2)
@@ -274,14 +298,16 @@ def test_rule_16_an_exit_that_was_asked_for_is_not_why_a_worker_was_restarted():
     assert tree.child("worker a").exits == ("killed by SIGKILL",)
 
 
-def test_rule_17_the_earlier_handled_first_takes_the_later_along():
+@covers("rule 17")
+def test_the_earlier_handled_first_takes_the_later_along():
     tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
     tree, _ = on_exit(tree, "sweeper", CRASH, 0.0)
 
     assert tree.budget.count(0) == 1
 
 
-def test_rule_17_the_later_handled_first_counts_two_and_each_ends_with_one_process():
+@covers("rule 17")
+def test_the_later_handled_first_counts_two_and_each_ends_with_one_process():
     tree, one = on_exit(running("a"), "sweeper", CRASH, 0.0)
     tree, two = on_exit(tree, "listener", CRASH, 0.0)
     tree, three = ended(tree, "sweeper")
@@ -300,7 +326,8 @@ def test_rule_17_the_later_handled_first_counts_two_and_each_ends_with_one_proce
     ]
 
 
-def test_rule_18_only_the_child_that_fails_to_come_back_is_tried_again():
+@covers("rule 18")
+def test_only_the_child_that_fails_to_come_back_is_tried_again():
     tree, _ = on_exit(running("a"), "listener", CRASH, 0.0)
     tree, _ = ended(tree, "sweeper", "worker a")
     tree, _ = ready(tree, "listener", "worker a")
@@ -312,7 +339,8 @@ def test_rule_18_only_the_child_that_fails_to_come_back_is_tried_again():
     assert tree.child("worker a").state is ChildState.UP
 
 
-def test_rule_19_parked_workers_stay_parked_through_a_restart_of_the_group():
+@covers("rule 19")
+def test_parked_workers_stay_parked_through_a_restart_of_the_group():
     tree, _ = on_exit(running("a", "b"), "worker b", CANNOT, 0.0)
     tree, _ = on_exit(tree, "listener", CRASH, 0.0)
     tree, _ = ended(tree, "sweeper", "worker a")
@@ -337,21 +365,24 @@ def crash_until_it_ends(tree, id, times, step):
     return tree, done
 
 
-def test_rule_20_the_21st_restart_of_the_root_within_the_period_gives_up():
+@covers("rule 20")
+def test_the_21st_restart_of_the_root_within_the_period_gives_up():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 21, 0.1)
 
     assert sum(isinstance(action, Restarting) for action in actions) == 20
     assert tree.phase is DaemonPhase.STOPPING
 
 
-def test_rule_21_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
+@covers("rule 21")
+def test_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 60, 3.1)
 
     assert sum(isinstance(action, Restarting) for action in actions) == 60
     assert tree.phase is DaemonPhase.RUNNING
 
 
-def test_rule_22_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
+@covers("rule 22")
+def test_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
     tree, now, delays = running("a", hang_timeout_s=1e9), 0.0, []
     for lived in (1, 1, 1, 61, 1):
         now += lived
@@ -364,7 +395,8 @@ def test_rule_22_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew
     assert delays == [0.0, 0.1, 0.2, 0.0, 0.1]
 
 
-def test_rule_22_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_the_wait():
+@covers("rule 22")
+def test_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_the_wait():
     tree, _ = on_exit(running("a"), "sweeper", CRASH, 0.0)
     tree, _ = ready(tree, "sweeper")
     tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
@@ -378,7 +410,8 @@ def test_rule_22_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_th
     assert told(actions + rest) == ["drain worker a", "stop listener"]
 
 
-def test_rule_23_the_sixth_crash_parks_a_worker_with_its_last_exits():
+@covers("rule 23")
+def test_the_sixth_crash_parks_a_worker_with_its_last_exits():
     tree = running("a", "b")
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
 
@@ -388,7 +421,8 @@ def test_rule_23_the_sixth_crash_parks_a_worker_with_its_last_exits():
     assert actions[-1] == Parked("worker a", "E412", "killed by SIGKILL")
 
 
-def test_rule_23_a_parked_worker_is_tried_once_each_parked_retry():
+@covers("rule 23")
+def test_a_parked_worker_is_tried_once_each_parked_retry():
     tree, _ = crash_until_it_ends(running("a", "b", hang_timeout_s=1e6), "worker a", 6, 0.1)
     due = tree.child("worker a").due
 
@@ -402,7 +436,8 @@ def test_rule_23_a_parked_worker_is_tried_once_each_parked_retry():
     assert tree.child("worker a").due == due + 1 + 300
 
 
-def test_rule_24_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
+@covers("rule 24")
+def test_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
     tree, actions = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
 
     assert actions == [Parked("worker a", "E306", "no step 'refund'")]
@@ -410,14 +445,16 @@ def test_rule_24_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
     assert tree.child("worker b").state is ChildState.UP
 
 
-def test_rule_25_a_worker_that_asks_to_be_replaced_costs_nothing():
+@covers("rule 25")
+def test_a_worker_that_asks_to_be_replaced_costs_nothing():
     tree, actions = on_exit(running("a"), "worker a", REPLACE, 0.0)
 
     assert actions == [StartChild("worker a")]
     assert tree.child("worker a").budget.count(0) == 0
 
 
-def test_rule_25_one_that_leaves_before_it_was_ready_is_a_crash():
+@covers("rule 25")
+def test_one_that_leaves_before_it_was_ready_is_a_crash():
     tree, _ = ready(starting("a", "b"), "listener")
 
     tree, _ = on_exit(tree, "worker a", REPLACE, 0.0)
@@ -425,7 +462,8 @@ def test_rule_25_one_that_leaves_before_it_was_ready_is_a_crash():
     assert tree.child("worker a").budget.count(0) == 1
 
 
-def test_rule_26_with_no_worker_left_and_one_parked_for_crashing_the_daemon_gives_up():
+@covers("rule 26")
+def test_with_no_worker_left_and_one_parked_for_crashing_the_daemon_gives_up():
     tree, _ = on_exit(running("a", "b"), "worker b", CANNOT, 0.0)
 
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
@@ -435,13 +473,15 @@ def test_rule_26_with_no_worker_left_and_one_parked_for_crashing_the_daemon_give
     assert rest[-1] == End(1)
 
 
-def test_rule_26_with_all_parked_for_their_definition_it_stays():
+@covers("rule 26")
+def test_with_all_parked_for_their_definition_it_stays():
     tree, _ = on_exit(running("a"), "worker a", CANNOT, 0.0)
 
     assert tree.phase is DaemonPhase.RUNNING
 
 
-def test_rule_27_giving_up_stops_the_others_in_reverse_and_exits_1():
+@covers("rule 27")
+def test_giving_up_stops_the_others_in_reverse_and_exits_1():
     tree, actions = on_exit(running("a", max_restarts=0), "listener", CRASH, 5.0)
     tree, two = ended(tree, "sweeper")
     tree, three = ended(tree, "worker a")
@@ -454,7 +494,8 @@ def test_rule_27_giving_up_stops_the_others_in_reverse_and_exits_1():
 # Stop
 
 
-def test_rule_28_a_stop_goes_in_reverse_order_and_the_group_together():
+@covers("rule 28")
+def test_a_stop_goes_in_reverse_order_and_the_group_together():
     tree, one = on_stop(running("a", "b"), 0.0, drain=True, within_s=60)
     tree, two = ended(tree, "sweeper")
     tree, none = ended(tree, "worker b")
@@ -468,7 +509,8 @@ def test_rule_28_a_stop_goes_in_reverse_order_and_the_group_together():
     assert four == [End(0)]
 
 
-def test_rule_29_a_drain_is_limited_by_drain_timeout_and_kill_grace():
+@covers("rule 29")
+def test_a_drain_is_limited_by_drain_timeout_and_kill_grace():
     tree, _ = on_stop(running("a", hang_timeout_s=1e6), 0.0, drain=True, within_s=60)
     tree, _ = ended(tree, "sweeper")
 
@@ -476,7 +518,8 @@ def test_rule_29_a_drain_is_limited_by_drain_timeout_and_kill_grace():
     assert kinds(on_tick(tree, 67.0)[1]) == ["KillChild"]
 
 
-def test_rule_30_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
+@covers("rule 30")
+def test_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
     tree, _ = on_stop(running("a", "b"), 0.0, drain=True, within_s=60)
 
     tree, dies = on_exit(tree, "worker a", CRASH, 0.1)
@@ -486,7 +529,8 @@ def test_rule_30_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
     assert told(rest) == ["drain worker b", "stop listener"]
 
 
-def test_rule_32_a_quick_stop_overtakes_a_drain():
+@covers("rule 32")
+def test_a_quick_stop_overtakes_a_drain():
     tree, _ = on_stop(running("a"), 0.0, drain=True, within_s=60)
     tree, _ = ended(tree, "sweeper")
 
@@ -496,13 +540,15 @@ def test_rule_32_a_quick_stop_overtakes_a_drain():
     assert kinds(on_tick(tree, 8.0)[1]) == ["KillChild"]
 
 
-def test_rule_32_a_drain_does_not_slow_down_a_quick_stop():
+@covers("rule 32")
+def test_a_drain_does_not_slow_down_a_quick_stop():
     tree, _ = on_stop(running("a"), 0.0, drain=False)
 
     assert on_stop(tree, 1.0, drain=True, within_s=60) == (tree, [])
 
 
-def test_rule_32_a_drain_by_command_has_no_limit_until_a_signal_gives_it_one():
+@covers("rule 32")
+def test_a_drain_by_command_has_no_limit_until_a_signal_gives_it_one():
     tree, _ = on_stop(running("a", hang_timeout_s=1e6), 0.0, drain=True)
     tree, _ = ended(tree, "sweeper")
     assert on_tick(tree, 5000.0)[1] == []
@@ -512,7 +558,8 @@ def test_rule_32_a_drain_by_command_has_no_limit_until_a_signal_gives_it_one():
     assert actions == [SendToChild("worker a", Drain(60))]
 
 
-def test_rule_2_a_stop_during_the_start_starts_nothing_more():
+@covers("rule 2")
+def test_a_stop_during_the_start_starts_nothing_more():
     tree, actions = on_stop(starting("a", startup_wait_s=100), 0.0, drain=True, within_s=60)
     tree, rest = ended(tree, "listener")
 
@@ -521,11 +568,13 @@ def test_rule_2_a_stop_during_the_start_starts_nothing_more():
     assert next_due(on_stop(starting("a"), 0.0, drain=True)[0]) <= 1.0
 
 
-def test_rule_2_a_stop_during_discovery_ends_at_once():
+@covers("rule 2")
+def test_a_stop_during_discovery_ends_at_once():
     assert on_stop(before(), 0.0, drain=True)[1][-1] == End(0)
 
 
-def test_rule_42_a_silent_child_is_killed():
+@covers("rule 42")
+def test_a_silent_child_is_killed():
     tree = running("a", hang_timeout_s=60)
     for id in ("listener", "sweeper"):
         tree, _ = on_heard(tree, id, 59.0)

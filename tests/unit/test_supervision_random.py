@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from support.covers import covers
 from trees import CANNOT, CRASH, REPLACE, before, worker
 
 from pgflowd.core.messages import Drain
@@ -242,9 +243,10 @@ def test_no_sequence_of_events_breaks_the_rules_and_all_end_up_or_ended(policy, 
         assert world.end in {0, 1, 69, 78}
 
 
+@covers("rule 45")
 @settings(max_examples=500, deadline=None)
 @given(policies, flows, events)
-def test_rule_45_after_a_stop_everything_ends_whatever_happens(policy, first, happened):
+def test_after_a_stop_everything_ends_whatever_happens(policy, first, happened):
     world = World(policy)
     world.found(first)
     world.handle("stop", (False, None))

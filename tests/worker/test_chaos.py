@@ -8,6 +8,7 @@ import signal
 
 import pytest
 from running_worker import start_run
+from support.covers import covers
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -32,8 +33,8 @@ MAP = """
 R_S = 3.5  # the bound after a machine's death
 
 
-def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_worker):
-    """Row 60."""
+@covers("P10", "row 60")
+def test_tasks_that_end_at_their_deadline_get_one_verdict_each(start_worker):
     body = "time.sleep(0.995 + item * 0.00005)"
     module = MAP.format(timeout=1, body=body).replace("max_attempts=3", "max_attempts=1")
     module = module.replace("@flow.map", "@flow.map(when_exhausted='skip')")
@@ -47,7 +48,8 @@ def test_p10_row_60_tasks_that_end_at_their_deadline_get_one_verdict_each(start_
     assert {each for (each,) in verdicts} == {"completed", "timed_out"}
 
 
-def test_p21_two_workers_and_one_is_killed_halfway(start_worker):
+@covers("P21")
+def test_two_workers_and_one_is_killed_halfway(start_worker):
     module = MAP.format(timeout=20, body="time.sleep(0.01); return item")
     first, second = start_worker(module), start_worker(module)
     runs = [first.start_run(list(range(10))) for _ in range(50)]
@@ -65,8 +67,8 @@ def test_p21_two_workers_and_one_is_killed_halfway(start_worker):
     assert second.value(twice) <= 30
 
 
-def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker, tmp_path):
-    """Row 14."""
+@covers("row 14")
+def test_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker, tmp_path):
     gate = tmp_path / "gate"
     body = f"open({str(tmp_path)!r} + f'/{{ctx.token}}', 'w').close()\n        " + (
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
@@ -91,8 +93,9 @@ def test_row_14_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_
     assert worker.completed(worker.start_run([1]))
 
 
-def test_row_44_a_fork_bomb_is_frozen_and_killed_and_other_flows_go_on(start_worker, tmp_path):
-    """Row 44. It is cancelled when it has grown: that takes as long as it takes."""
+@covers("row 44")
+def test_a_fork_bomb_is_frozen_and_killed_and_other_flows_go_on(start_worker, tmp_path):
+    """It is cancelled when it has grown: that takes as long as it takes."""
     grown = tmp_path / "grown"
     body = f"""for _ in range(200):
             if not os.fork(): break
@@ -125,9 +128,8 @@ OTHER = """
 """
 
 
-def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
-    """Row 35."""
-
+@covers("row 35")
+def test_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
     def poor() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
@@ -141,8 +143,8 @@ def test_row_35_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
     assert any("could not be started" in r["error"] for r in worker.records("worker.error"))
 
 
-def test_row_95_the_message_of_a_long_task_is_not_read_again_and_again(start_worker, tmp_path):
-    """Row 95."""
+@covers("row 95")
+def test_the_message_of_a_long_task_is_not_read_again_and_again(start_worker, tmp_path):
     gate = tmp_path / "gate"
     body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
     worker = start_worker(MAP.format(timeout=20, body=body))
@@ -157,8 +159,8 @@ def test_row_95_the_message_of_a_long_task_is_not_read_again_and_again(start_wor
     assert worker.completed(run)
 
 
-def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
-    """Row 94."""
+@covers("row 94")
+def test_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     worker.conn.execute(
         "select pgmq.send_batch('flow', array(select '{}'::jsonb from generate_series(1, 5000)))"
@@ -170,8 +172,8 @@ def test_row_94_thousands_of_foreign_messages_do_not_hold_up_work(start_worker):
     until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 30)
 
 
-def test_row_96_odd_inputs_are_plain_data(start_worker):
-    """Row 96."""
+@covers("row 96")
+def test_odd_inputs_are_plain_data(start_worker):
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     deep: list[object] = []
     for _ in range(300):
@@ -190,9 +192,9 @@ def killed_and_swept(worker) -> None:
     worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
 
 
+@covers("row 1")
 @pytest.mark.parametrize("commits", [True, False], ids=["it commits", "it is rolled back"])
-def test_row_1_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commits):
-    """Row 1."""
+def test_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commits):
     module = MAP.format(timeout=20, body="return item")
     worker = start_worker(module)
     run = start_run(worker.conn, "flow", [1])
@@ -218,8 +220,8 @@ def test_row_1_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commit
     assert before in ([], ["stalled"] if commits else [])  # [], if the server was quicker
 
 
-def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
-    """Row 2."""
+@covers("row 2")
+def test_a_worker_killed_after_its_claim_loses_nothing(start_worker):
     worker = start_worker(MAP.format(timeout=20, body="return item"))
     os.kill(worker.zygote, signal.SIGSTOP)
     run = worker.start_run([1])
@@ -232,8 +234,8 @@ def test_row_2_a_worker_killed_after_its_claim_loses_nothing(start_worker):
     assert other.outcomes(run) == ["stalled", "completed"]
 
 
-def test_row_4_a_worker_killed_in_a_report_loses_nothing(start_worker):
-    """Row 4."""
+@covers("row 4")
+def test_a_worker_killed_in_a_report_loses_nothing(start_worker):
     module = MAP.format(timeout=20, body="return item")
     worker = start_worker(module)
     run = start_run(worker.conn, "flow", [1])

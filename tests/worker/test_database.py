@@ -1,4 +1,4 @@
-"""A worker whose database is slow, away, or wrong (failures.md, A, E and G). Rule 41."""
+"""A worker whose database is slow, away, or wrong (docs/design/failures.md, A, E and G)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from running_worker import start_run
+from support.covers import covers
 
 from pgflowd.core.messages import Failed, Heartbeat, QuickStop, Ready, Waiting
 from pgflowd.testing.until import until
@@ -37,10 +38,8 @@ MODULE = """
 FLOW = MODULE.format(timeout=20)
 
 
-def test_row_66_rule_41_outcomes_wait_in_order_while_the_database_is_away(
-    start_worker, proxy, tmp_path
-):
-    """Row 66."""
+@covers("row 66", "rule 41")
+def test_outcomes_wait_in_order_while_the_database_is_away(start_worker, proxy, tmp_path):
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gates = tmp_path / "begun", [tmp_path / f"gate{number}" for number in range(3)]
     runs = [worker.start_run({"begun": str(begun), "until": str(gate)}) for gate in gates]
@@ -61,8 +60,8 @@ def test_row_66_rule_41_outcomes_wait_in_order_while_the_database_is_away(
     assert told == [runs[1], runs[2], runs[0]]
 
 
-def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_worker):
-    """Row 68."""
+@covers("row 68")
+def test_all_sessions_terminated_many_times_and_nothing_is_lost(start_worker):
     worker = start_worker(FLOW)
     others = """
         select pg_terminate_backend(pid) from pg_stat_activity
@@ -77,8 +76,8 @@ def test_row_68_all_sessions_terminated_many_times_and_nothing_is_lost(start_wor
     assert not worker.child.has_ended()
 
 
-def test_row_70_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tmp_path):
-    """Row 70."""
+@covers("row 70")
+def test_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tmp_path):
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -93,8 +92,8 @@ def test_row_70_a_half_open_line_is_cut_by_our_own_limit(start_worker, proxy, tm
     assert worker.outcomes(run) == ["completed"] * 2
 
 
-def test_row_70_a_deadline_holds_while_the_database_hangs(start_worker, proxy, tmp_path):
-    """Row 70."""
+@covers("row 70")
+def test_a_deadline_holds_while_the_database_hangs(start_worker, proxy, tmp_path):
     worker = start_worker(MODULE.format(timeout=1), dsn=proxy.dsn)
     begun = tmp_path / "begun"
     worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -105,8 +104,8 @@ def test_row_70_a_deadline_holds_while_the_database_hangs(start_worker, proxy, t
     until(lambda: not worker.runners, 1 + 0.5 + 1)
 
 
-def test_row_5_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy, tmp_path):
-    """Row 5."""
+@covers("row 5")
+def test_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy, tmp_path):
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -123,8 +122,8 @@ def test_row_5_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, 
     assert "repeated" in verdicts
 
 
-def test_row_74_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_path):
-    """Row 74."""
+@covers("row 74")
+def test_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_path):
     worker = start_worker(FLOW)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -156,9 +155,10 @@ REFUSING_TRIGGER = """
 """
 
 
+@covers("row 76", "row 77", "row 78", "row 79")
 @pytest.mark.parametrize("state", ["40001", "40P01", "53200", "58030", "XX000", "57014"])
-def test_rows_76_to_79_a_report_that_failed_is_sent_again(start_worker, state):
-    """Rows 76, 77 and 79."""
+def test_a_report_that_failed_is_sent_again(start_worker, state):
+    """77 and 79."""
     worker = start_worker(FLOW)
     no = f"raise exception 'no' using errcode = '{state}'"
     what = f"if nextval('public.tries') <= 2 then {no}; end if;"
@@ -188,8 +188,8 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
     assert "the database refused the report: too large (54000)" in worker.attempts(run)[0][2]
 
 
-def test_row_81_rule_24_an_empty_database_is_told_with_the_command(start_worker, empty_database):
-    """Row 81."""
+@covers("row 81", "rule 24")
+def test_an_empty_database_is_told_with_the_command(start_worker, empty_database):
     worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)
 
     assert worker.ended() == 78
@@ -197,8 +197,8 @@ def test_row_81_rule_24_an_empty_database_is_told_with_the_command(start_worker,
     assert "pgflowd db migrate" in worker.heard_of(Failed).text
 
 
-def test_row_65_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy):
-    """Row 65."""
+@covers("row 65")
+def test_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy):
     proxy.do("refuse")
     worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
     until(lambda: worker.heard_of(Waiting))
@@ -209,10 +209,9 @@ def test_row_65_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy)
     worker.completed(worker.start_run(), 3)
 
 
+@covers("P14", "rule 2")
 @pytest.mark.parametrize("mode", ["refuse", "hold"])
-def test_p14_rule_2_a_stop_is_obeyed_while_the_database_cannot_be_reached(
-    start_worker, proxy, mode
-):
+def test_a_stop_is_obeyed_while_the_database_cannot_be_reached(start_worker, proxy, mode):
     proxy.do(mode)
     worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
     if mode == "refuse":
@@ -225,8 +224,8 @@ def test_p14_rule_2_a_stop_is_obeyed_while_the_database_cannot_be_reached(
     assert worker.ended(within_s=0.5 + 2) == 0
 
 
-def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, tmp_path):
-    """Row 26."""
+@covers("row 26")
+def test_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, tmp_path):
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun = tmp_path / "begun"
     worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -241,8 +240,8 @@ def test_row_26_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, p
     assert "run again" in told["error"]
 
 
-def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
-    """Row 85."""
+@covers("row 85")
+def test_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
     worker = start_worker(FLOW)
     begun = tmp_path / "begun"
     run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -257,7 +256,8 @@ def test_row_85_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worke
     until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
 
 
-def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
+@covers("rule 37")
+def test_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
     worker = start_worker(FLOW)
     begun = tmp_path / "begun"
     run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -269,8 +269,8 @@ def test_rule_37_a_cancelled_run_ends_its_handlers(start_worker, tmp_path):
     until(lambda: worker.outcomes(run) == ["late"])
 
 
-def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
-    """Row 13."""
+@covers("row 13")
+def test_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
     worker = start_worker(FLOW)
     worker.was_frozen = True
     begun, gate = tmp_path / "begun", tmp_path / "gate"
@@ -295,6 +295,7 @@ def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
     assert worker.completed(worker.start_run())
 
 
+@covers("row 93")
 @pytest.mark.parametrize(
     "message",
     [
@@ -303,8 +304,7 @@ def test_row_13_a_report_after_a_take_over_is_dropped(start_worker, tmp_path):
     ],
     ids=["empty", "null", "text", "no run", "list", "huge", "unknown run"],
 )
-def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
-    """Row 93."""
+def test_a_foreign_message_goes_and_work_flows(start_worker, message):
     worker = start_worker(FLOW)
     worker.conn.execute("select pgmq.send('flow', %s::jsonb)", (message,))
 
@@ -314,8 +314,8 @@ def test_row_93_a_foreign_message_goes_and_work_flows(start_worker, message):
     assert worker.value("select count(*) from pgmq.a_flow where msg_id = 1") == 1
 
 
-def test_row_93_foreign_messages_are_told_once_in_a_while(start_worker):
-    """Row 93."""
+@covers("row 93")
+def test_foreign_messages_are_told_once_in_a_while(start_worker):
     worker = start_worker(FLOW)
 
     for _ in range(5):
@@ -328,8 +328,8 @@ def test_row_93_foreign_messages_are_told_once_in_a_while(start_worker):
     assert told["error"] == "1 messages that belong to no open task were archived"
 
 
-def test_row_97_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):
-    """Row 97."""
+@covers("row 97")
+def test_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):
     first = start_worker(FLOW)
     first.completed(first.start_run())
 
@@ -341,7 +341,8 @@ def test_row_97_another_shape_in_the_database_is_told_and_nothing_is_deleted(sta
     assert first.value("select count(*) from pgflow.runs") == 1
 
 
-def test_p24_other_options_are_warned_about(start_worker):
+@covers("P24")
+def test_other_options_are_warned_about(start_worker):
     first = start_worker(FLOW)
     assert first.drain() == 0
 
@@ -370,8 +371,8 @@ def test_recreate_deletes_a_changed_flow_with_its_runs(start_worker):
     assert second.completed(second.start_run())
 
 
-def test_row_98_a_step_that_the_code_does_not_know_is_given_back(start_worker):
-    """Row 98."""
+@covers("row 98")
+def test_a_step_that_the_code_does_not_know_is_given_back(start_worker):
     worker = start_worker(FLOW)
     worker.conn.execute("select pgflow.add_step('flow', 'unknown')")
 
@@ -383,8 +384,8 @@ def test_row_98_a_step_that_the_code_does_not_know_is_given_back(start_worker):
     until(lambda: worker.value(query) is True)
 
 
-def test_row_92_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
-    """Row 92."""
+@covers("row 92")
+def test_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
     module = """
         from pgflowd import Flow, RetryAfter
         flow = Flow("flow", max_attempts=2)
@@ -402,8 +403,8 @@ def test_row_92_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
     assert worker.value(query)
 
 
-def test_row_6_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
-    """Row 6."""
+@covers("row 6")
+def test_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
     module = """
         import os, signal
         from pgflowd import Flow

@@ -1,4 +1,4 @@
-"""Handlers that go wrong, in every way they can (failures.md, part D). Rules 36 to 38."""
+"""Handlers that go wrong, in every way they can (docs/design/failures.md, part D)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 from running_worker import is_gone
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -38,8 +39,8 @@ def failure(worker, run, within_s: float = 12.0):
     return outcome, text
 
 
-def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_worker):
-    """Row 39."""
+@covers("row 39")
+def test_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_worker):
     worker = start_worker(one_step("time.sleep(600)", timeout=1))
 
     run = worker.start_run()
@@ -51,8 +52,8 @@ def test_row_39_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_w
     assert "in work" in worker.value("select traceback from pgflowd.attempts")
 
 
-def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, tmp_path):
-    """Row 39."""
+@covers("P7", "rule 37", "row 39")
+def test_an_endless_loop_is_dead_before_it_is_reported(start_worker, tmp_path):
     body = """
         open(run["pid"], "w").write(str(os.getpid()))
         while True: pass
@@ -67,8 +68,8 @@ def test_p7_rule_37_an_endless_loop_is_dead_before_it_is_reported(start_worker, 
     assert worker.outcomes(run) == ["timed_out"]
 
 
-def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
-    """Row 40."""
+@covers("row 40")
+def test_a_computation_in_c_leaves_its_stack(start_worker):
     worker = start_worker(one_step("import re; re.match(r'(a+)+$', 'a' * 40 + 'b')", timeout=1))
 
     run = worker.start_run()
@@ -77,10 +78,8 @@ def test_row_40_a_computation_in_c_leaves_its_stack(start_worker):
     assert "Current thread" in worker.value("select traceback from pgflowd.attempts")
 
 
-def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
-    start_worker, tmp_path
-):
-    """Rows 41 and 42."""
+@covers("row 41", "P8", "row 42")
+def test_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(start_worker, tmp_path):
     body = """
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             try: signal.signal(number, signal.SIG_IGN)
@@ -104,8 +103,8 @@ def test_row_41_p8_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(
     assert not worker.processes("sleep")
 
 
-def test_row_43_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(start_worker):
-    """Row 43."""
+@covers("row 43")
+def test_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(start_worker):
     body = """
         daemon = subprocess.Popen(["setsid", "sh", "-c", "sleep 600 & sleep 600"])
         return daemon.pid
@@ -131,6 +130,7 @@ STACK_OVERFLOW = """
 """
 
 
+@covers("row 45", "P9", "rule 38")
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -144,8 +144,7 @@ STACK_OVERFLOW = """
         ("os.closerange(3, 100); time.sleep(60)", "E903 the runner's socket was closed"),
     ],
 )
-def test_row_45_p9_rule_38_a_crash_says_how(start_worker, body, text):
-    """Row 45."""
+def test_a_crash_says_how(start_worker, body, text):
     worker = start_worker(one_step(body))
 
     outcome, message = failure(worker, worker.start_run())
@@ -160,8 +159,8 @@ def test_a_segfault_leaves_the_line_it_happened_in(start_worker):
     assert failure(worker, worker.start_run())[1].endswith(" in work")
 
 
-def test_row_11_p6_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
-    """Row 11."""
+@covers("row 11", "P6")
+def test_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
     worker = start_worker(one_step("ctx.attempt == 1 and os.kill(os.getpid(), 9)", attempts=2))
     zygote = worker.zygote
 
@@ -184,6 +183,7 @@ RUDE_ERRORS = """
 """
 
 
+@covers("row 46", "row 45")
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -198,8 +198,8 @@ RUDE_ERRORS = """
         ("Fail('never')", "never"),
     ],
 )
-def test_row_46_whatever_is_raised_is_reported_cleaned_and_cut(start_worker, error, text):
-    """Row 46. And of 45: `sys.exit` is a failure like any other."""
+def test_whatever_is_raised_is_reported_cleaned_and_cut(start_worker, error, text):
+    """`sys.exit` is a failure like any other."""
     worker = start_worker(one_step(RUDE_ERRORS.format(error=error)))
 
     outcome, message = failure(worker, worker.start_run())
@@ -228,6 +228,7 @@ def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay)
     assert worker.attempts(run)[0][2].startswith("to be retried in ")
 
 
+@covers("row 53", "row 54")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -245,8 +246,7 @@ def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay)
         ("'x' * 300_000_000", "E404 output has 286.1 MiB"),
     ],
 )
-def test_rows_53_54_an_output_that_is_no_json_is_told_with_its_place(start_worker, value, text):
-    """Rows 53 and 54."""
+def test_an_output_that_is_no_json_is_told_with_its_place(start_worker, value, text):
     worker = start_worker(one_step(f"return {value}", timeout=30))
 
     outcome, message = failure(worker, worker.start_run(), 40)
@@ -254,9 +254,9 @@ def test_rows_53_54_an_output_that_is_no_json_is_told_with_its_place(start_worke
     assert (outcome, message[: len(text)]) == ("failed", text)
 
 
+@covers("row 55")
 @pytest.mark.parametrize("value", ["None", "[]", "0", "''", "'\\u2028</script>'"])
-def test_row_55_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
-    """Row 55."""
+def test_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
     worker = start_worker(one_step(f"return {value}"))
 
     run = worker.start_run()
@@ -264,8 +264,8 @@ def test_row_55_odd_and_large_outputs_arrive_as_they_are(start_worker, value):
     assert worker.output(run) == {"after": eval(value)}
 
 
-def test_row_55_large_outputs_arrive_as_they_are(start_worker):
-    """Row 55."""
+@covers("row 55")
+def test_large_outputs_arrive_as_they_are(start_worker):
     module = """
         import hashlib
         from pgflowd import Flow
@@ -288,6 +288,7 @@ def test_row_55_large_outputs_arrive_as_they_are(start_worker):
         assert worker.output(run, 20) == {"after": hashlib.sha256(whole).hexdigest()}
 
 
+@covers("row 48")
 @pytest.mark.parametrize(
     "write",
     [
@@ -297,8 +298,7 @@ def test_row_55_large_outputs_arrive_as_they_are(start_worker):
         'b\'\\0\\0\\0\\x0f\\0\\0\\0\\0{"say":"dance"}\'',
     ],
 )
-def test_row_48_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worker, write):
-    """Row 48."""
+def test_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worker, write):
     body = f"""
         import socket
         names = [int(name) for name in sorted(os.listdir("/proc/self/fd"))[:-1] if int(name) > 2]
@@ -317,8 +317,8 @@ def test_row_48_rubbish_in_the_socket_is_the_end_of_this_runner_only(start_worke
     assert not is_gone(worker.zygote)
 
 
-def test_row_58_handlers_may_use_threads_processes_and_loops(start_worker):
-    """Row 58."""
+@covers("row 58")
+def test_handlers_may_use_threads_processes_and_loops(start_worker):
     body = """
         import asyncio, multiprocessing, threading
         async def two(): return 2
@@ -350,8 +350,8 @@ def test_a_process_that_a_handler_forks_is_terminated_as_any_other(start_worker)
     assert worker.output(run) == {"after": -15}
 
 
-def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
-    """Row 59."""
+@covers("row 59")
+def test_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
     body = """
         found = {}
         for name in os.listdir("/proc/self/fd"):
@@ -366,8 +366,8 @@ def test_row_59_a_runner_has_four_descriptors_and_one_is_a_socket(start_worker):
     assert worker.output(run) == {"after": ["/dev/null", "pipe", "pipe", "socket"]}
 
 
+@covers("row 59")
 def test_what_a_handler_starts_has_not_our_socket(start_worker):
-    """Row 59."""
     body = """
         import subprocess
         command = ["ls", "-l", "/proc/self/fd"]
@@ -396,7 +396,8 @@ def test_a_copy_of_the_runner_made_by_fork_says_nothing(start_worker):
     assert worker.outcomes(run) == ["completed"] * 2
 
 
-def test_trap_13_a_descriptor_that_the_module_opened_stays_what_it_is(start_worker, tmp_path):
+@covers("trap 13")
+def test_a_descriptor_that_the_module_opened_stays_what_it_is(start_worker, tmp_path):
     module = """
         import os
         from pgflowd import Flow

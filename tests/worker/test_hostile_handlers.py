@@ -7,6 +7,7 @@ from typing import Any
 
 from hostile import ATTACKS, Unharmed, values
 from hypothesis import HealthCheck, given, settings
+from support.covers import covers
 
 ECHO = """
     import hashlib, json
@@ -58,8 +59,8 @@ PICKLES = """
 FORGED = '{"time":"2026-01-01T00:00:00Z","level":"error","event":"forged"}'
 
 
-def test_row_96_hostile_values_come_through_a_worker_unchanged(start_worker):
-    """Rows 96 and 107."""
+@covers("row 96", "row 107")
+def test_hostile_values_come_through_a_worker_unchanged(start_worker):
     worker = start_worker(ECHO)
     unharmed = Unharmed(worker.conn)
 
@@ -74,8 +75,8 @@ def test_row_96_hostile_values_come_through_a_worker_unchanged(start_worker):
     assert unharmed.is_it()
 
 
-def test_row_105_whatever_a_handler_says_is_one_record_on_one_line(start_worker, tmp_path):
-    """Row 105."""
+@covers("row 105")
+def test_whatever_a_handler_says_is_one_record_on_one_line(start_worker, tmp_path):
     worker = start_worker(SAYS)
     texts = [*ATTACKS, f"x\n{FORGED}\n", f"x\r{FORGED}", f"x\x85{FORGED}", f"x\u2028{FORGED}"]
 
@@ -93,8 +94,8 @@ def test_row_105_whatever_a_handler_says_is_one_record_on_one_line(start_worker,
         assert not {char for char in line if ord(char) < 32 or char in "\x7f\x85\u2028\u202e"}
 
 
-def test_row_108_a_pickle_that_a_handler_sends_is_never_unpickled(start_worker, tmp_path):
-    """Row 108."""
+@covers("row 108")
+def test_a_pickle_that_a_handler_sends_is_never_unpickled(start_worker, tmp_path):
     place = tmp_path / "made-by-a-pickle"
     worker = start_worker(PICKLES.replace("PLACE", str(place)))
 
@@ -106,8 +107,8 @@ def test_row_108_a_pickle_that_a_handler_sends_is_never_unpickled(start_worker, 
     assert not worker.child.has_ended()
 
 
+@covers("row 49")
 def test_a_flood_of_empty_lines_is_no_flood_of_records(start_worker):
-    """Row 49."""
     flood = """
         import os, time
         from pgflowd import Flow

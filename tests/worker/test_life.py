@@ -1,4 +1,4 @@
-"""Runners and workers from birth to end: reuse, limits, drains, stops. Rules 33, 36, 39, 40."""
+"""Runners and workers from birth to end: reuse, limits, drains, stops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from running_worker import is_gone
+from support.covers import covers
 
 from pgflowd.core.messages import Drain, Failed, Leaving, QuickStop, Ready
 from pgflowd.host.proc import in_session
@@ -37,8 +38,8 @@ TASKS = MODULE.format(attempts=3)
 ONCE = MODULE.format(attempts=1)
 
 
-def test_row_64_rule_36_a_runner_is_replaced_after_so_many_tasks(start_worker):
-    """Row 64."""
+@covers("row 64", "rule 36")
+def test_a_runner_is_replaced_after_so_many_tasks(start_worker):
     worker = start_worker(TASKS, max_concurrency=1, max_tasks_per_runner=5)
 
     run = worker.start_run([{}] * 23)
@@ -48,8 +49,8 @@ def test_row_64_rule_36_a_runner_is_replaced_after_so_many_tasks(start_worker):
     assert len({*pids}) == 5
 
 
-def test_row_64_rule_36_an_idle_runner_ends(start_worker):
-    """Row 64."""
+@covers("row 64", "rule 36")
+def test_an_idle_runner_ends(start_worker):
     worker = start_worker(TASKS, runner_idle_s=0.3)
 
     worker.output(worker.start_run([{}]))
@@ -57,7 +58,8 @@ def test_row_64_rule_36_an_idle_runner_ends(start_worker):
     until(lambda: not worker.runners, 3)
 
 
-def test_rule_36_with_isolation_task_each_task_has_a_runner_of_its_own(start_worker):
+@covers("rule 36")
+def test_with_isolation_task_each_task_has_a_runner_of_its_own(start_worker):
     worker = start_worker(TASKS, max_concurrency=2, isolation="task")
 
     pids = worker.output(worker.start_run([{}] * 10))["work"]
@@ -65,9 +67,8 @@ def test_rule_36_with_isolation_task_each_task_has_a_runner_of_its_own(start_wor
     assert len({*pids}) == 10
 
 
-def test_p22_rule_36_never_more_runners_than_allowed_and_short_tasks_pass_a_long_one(
-    start_worker, tmp_path
-):
+@covers("P22", "rule 36")
+def test_never_more_runners_than_allowed_and_short_tasks_pass_a_long_one(start_worker, tmp_path):
     worker = start_worker(TASKS, max_concurrency=4)
     gate = tmp_path / "gate"
     most = 0
@@ -87,7 +88,8 @@ def test_p22_rule_36_never_more_runners_than_allowed_and_short_tasks_pass_a_long
     worker.completed(long)
 
 
-def test_p22_a_map_of_200_fills_runners_as_they_become_free(start_worker):
+@covers("P22")
+def test_a_map_of_200_fills_runners_as_they_become_free(start_worker):
     worker = start_worker(TASKS, max_concurrency=4, batch_size=10)
 
     run = worker.start_run([{"sleep": 0.001}] * 200)
@@ -113,6 +115,7 @@ RUDE = """
 """
 
 
+@covers("row 50")
 @pytest.mark.parametrize(
     "do",
     [
@@ -123,8 +126,7 @@ RUDE = """
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
     ],
 )
-def test_row_50_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
-    """Row 50."""
+def test_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
     worker = start_worker(RUDE, max_concurrency=1)
 
     run = worker.start_run({"do": do})
@@ -132,8 +134,8 @@ def test_row_50_the_next_task_sees_nothing_of_a_rude_one(start_worker, do):
     assert worker.output(run)["look"] == [True, False, False, False, False]
 
 
-def test_row_51_a_runner_that_grows_is_retired(start_worker):
-    """Row 51."""
+@covers("row 51")
+def test_a_runner_that_grows_is_retired(start_worker):
     module = """
         import os
         from pgflowd import Flow
@@ -157,8 +159,8 @@ def test_row_51_a_runner_that_grows_is_retired(start_worker):
     assert max(grown_kb) < 10 * 1024
 
 
-def test_row_52_the_kernel_chooses_runners_first(start_worker):
-    """Row 52."""
+@covers("row 52")
+def test_the_kernel_chooses_runners_first(start_worker):
     worker = start_worker(TASKS, oom_score_adj=321)
     worker.output(worker.start_run([{}]))
 
@@ -182,8 +184,8 @@ def test_titles_tell_what_each_process_does(start_worker, tmp_path):
     until(lambda: worker.processes("pgflowd: runner flow idle"))
 
 
-def test_row_12_an_idle_runner_that_dies_is_replaced_without_a_report(start_worker):
-    """Row 12."""
+@covers("row 12")
+def test_an_idle_runner_that_dies_is_replaced_without_a_report(start_worker):
     worker = start_worker(TASKS)
     worker.output(worker.start_run([{}]))
 
@@ -195,7 +197,8 @@ def test_row_12_an_idle_runner_that_dies_is_replaced_without_a_report(start_work
     assert worker.outcomes(run) == ["completed"]
 
 
-def test_p11_rule_33_a_drain_lets_running_tasks_finish_and_claims_nothing(start_worker, tmp_path):
+@covers("P11", "rule 33")
+def test_a_drain_lets_running_tasks_finish_and_claims_nothing(start_worker, tmp_path):
     worker = start_worker(TASKS, max_concurrency=2)
     gate, begun = tmp_path / "gate", [tmp_path / "one", tmp_path / "two"]
     running = worker.start_run([{"until": str(gate), "touch": str(each)} for each in begun])
@@ -223,8 +226,8 @@ def test_ctx_stopping_is_set_when_the_daemon_drains(start_worker, tmp_path):
     assert worker.output(run) == {"work": ["stopped gently"]}
 
 
-def test_p12_row_24_a_task_longer_than_the_drain_is_released_unspent(start_worker, tmp_path):
-    """Row 24."""
+@covers("P12", "row 24")
+def test_a_task_longer_than_the_drain_is_released_unspent(start_worker, tmp_path):
     begun = tmp_path / "begun"
     worker = start_worker(ONCE)
     run = worker.start_run([{"sleep": 60, "touch": str(begun)}])
@@ -239,7 +242,8 @@ def test_p12_row_24_a_task_longer_than_the_drain_is_released_unspent(start_worke
     assert worker.value("select count(*) from pgmq.q_flow where vt <= now()") == 1
 
 
-def test_p13_rule_32_a_quick_stop_in_a_drain_is_quick(start_worker, tmp_path):
+@covers("P13", "rule 32")
+def test_a_quick_stop_in_a_drain_is_quick(start_worker, tmp_path):
     begun = tmp_path / "begun"
     worker = start_worker(ONCE)
     run = worker.start_run([{"sleep": 60, "touch": str(begun)}] * 3)
@@ -265,10 +269,10 @@ def test_tasks_that_wait_for_a_runner_are_given_back_at_a_stop(start_worker, tmp
     assert worker.value("select count(*) from pgflow.step_tasks where status = 'started'") == 0
 
 
-def test_row_9_rule_39_when_the_zygote_dies_its_runners_do_and_their_tasks_are_reported(
+@covers("row 9", "rule 39")
+def test_when_the_zygote_dies_its_runners_do_and_their_tasks_are_reported(
     start_worker,
 ):
-    """Row 9."""
     worker = start_worker(TASKS)
     run = worker.start_run([{"sleep": 30}] * 4)
     until(lambda: len(worker.processes("#")) == 4)
@@ -282,8 +286,8 @@ def test_row_9_rule_39_when_the_zygote_dies_its_runners_do_and_their_tasks_are_r
     assert not in_session(worker.pid)
 
 
-def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
-    """Row 10."""
+@covers("row 10", "rule 39")
+def test_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
     worker = start_worker(TASKS)
     worker.output(worker.start_run([{}]))
 
@@ -296,8 +300,8 @@ def test_row_10_rule_39_a_zygote_that_hangs_is_killed(start_worker, tmp_path):
     assert "it did not answer for 5 s" in text
 
 
-def test_row_3_a_killed_worker_takes_everything_along(start_worker, tmp_path):
-    """Row 3."""
+@covers("row 3")
+def test_a_killed_worker_takes_everything_along(start_worker, tmp_path):
     worker = start_worker(TASKS)
     worker.start_run([{"sleep": 30}] * 3)
     until(lambda: len(worker.processes("#")) == 3)
@@ -308,7 +312,8 @@ def test_row_3_a_killed_worker_takes_everything_along(start_worker, tmp_path):
     until(lambda: all(is_gone(pid) for pid in pids), 1)
 
 
-def test_rule_35_a_worker_whose_channel_ends_kills_its_runners_and_ends(start_worker):
+@covers("rule 35")
+def test_a_worker_whose_channel_ends_kills_its_runners_and_ends(start_worker):
     worker = start_worker(TASKS)
     worker.start_run([{"sleep": 30}] * 3)
     until(lambda: len(worker.processes("#")) == 3)
@@ -319,7 +324,8 @@ def test_rule_35_a_worker_whose_channel_ends_kills_its_runners_and_ends(start_wo
     assert not in_session(worker.pid)
 
 
-def test_rule_31_a_worker_ignores_sigterm_and_sigint(start_worker):
+@covers("rule 31")
+def test_a_worker_ignores_sigterm_and_sigint(start_worker):
     worker = start_worker(TASKS)
 
     os.kill(worker.pid, signal.SIGTERM)
@@ -328,7 +334,8 @@ def test_rule_31_a_worker_ignores_sigterm_and_sigint(start_worker):
     assert worker.output(worker.start_run([{}]))
 
 
-def test_p19_rule_40_a_deprecated_worker_drains_with_beats_and_exits_10(start_worker, tmp_path):
+@covers("P19", "rule 40")
+def test_a_deprecated_worker_drains_with_beats_and_exits_10(start_worker, tmp_path):
     gate, begun = tmp_path / "gate", tmp_path / "begun"
     worker = start_worker(TASKS)
     run = worker.start_run([{"until": str(gate), "touch": str(begun)}])
@@ -345,7 +352,8 @@ def test_p19_rule_40_a_deprecated_worker_drains_with_beats_and_exits_10(start_wo
     assert worker.status(run) == "completed"
 
 
-def test_p19_rule_40_a_worker_whose_row_is_gone_exits_10(start_worker):
+@covers("P19", "rule 40")
+def test_a_worker_whose_row_is_gone_exits_10(start_worker):
     worker = start_worker(TASKS)
 
     worker.conn.execute("delete from pgflow.workers")
@@ -354,7 +362,8 @@ def test_p19_rule_40_a_worker_whose_row_is_gone_exits_10(start_worker):
     assert isinstance(worker.heard[-1], Leaving)
 
 
-def test_rule_39_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worker):
+@covers("rule 39")
+def test_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worker):
     module = """
         import os, threading, time
         from pgflowd import Flow
@@ -378,8 +387,8 @@ def test_rule_39_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worke
     assert isinstance(worker.heard[-1], Failed)
 
 
-def test_row_61_a_module_with_threads_is_imported_in_each_runner(start_worker):
-    """Row 61."""
+@covers("row 61")
+def test_a_module_with_threads_is_imported_in_each_runner(start_worker):
     module = """
         import os, threading, time
         from pgflowd import Flow
@@ -396,8 +405,8 @@ def test_row_61_a_module_with_threads_is_imported_in_each_runner(start_worker):
     assert "pinger" in worker.records("worker.warning")[0]["text"]
 
 
-def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
-    """Row 61."""
+@covers("row 61")
+def test_sockets_left_by_the_import_are_warned_about(start_worker):
     module = """
         import socket
         from pgflowd import Flow
@@ -413,6 +422,7 @@ def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
     assert worker.output(worker.start_run()) == {"work": 1}
 
 
+@covers("row 62", "rule 24")
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -424,10 +434,7 @@ def test_row_61_sockets_left_by_the_import_are_warned_about(start_worker):
         ("pass", "no flow"),
     ],
 )
-def test_row_62_rule_24_a_module_that_cannot_be_imported_is_told_and_exits_78(
-    start_worker, line, text
-):
-    """Row 62."""
+def test_a_module_that_cannot_be_imported_is_told_and_exits_78(start_worker, line, text):
     worker = start_worker(line, ready=False)
 
     assert worker.ended() == 78
@@ -435,7 +442,8 @@ def test_row_62_rule_24_a_module_that_cannot_be_imported_is_told_and_exits_78(
     assert text in worker.heard_of(Failed).text
 
 
-def test_rule_2_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
+@covers("rule 2")
+def test_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
     worker = start_worker("import time; time.sleep(60)", ready=False)
 
     worker.send(QuickStop())
@@ -444,8 +452,8 @@ def test_rule_2_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
     assert worker.heard_of(Ready) is None
 
 
-def test_row_49_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_worker):
-    """Row 49."""
+@covers("row 49")
+def test_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_worker):
     module = """
         import os
         from pgflowd import Flow
@@ -525,8 +533,8 @@ def test_a_handler_has_a_connection_of_its_own(start_worker, database):
     assert worker.conn.execute("select attempt from seen").fetchall() == [(2,)]
 
 
-def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
-    """Row 50."""
+@covers("row 50")
+def test_with_isolation_task_not_even_module_state_is_seen(start_worker):
     module = """
         import locale, string, sys
         from pgflowd import Flow
@@ -551,8 +559,8 @@ def test_row_50_with_isolation_task_not_even_module_state_is_seen(start_worker):
     assert worker.output(worker.start_run()) == {"look": [[], "0123456789", False, True]}
 
 
-def test_row_47_an_exception_that_cannot_be_pickled_is_reported_like_any_other(start_worker):
-    """Row 47."""
+@covers("row 47")
+def test_an_exception_that_cannot_be_pickled_is_reported_like_any_other(start_worker):
     module = """
         from pgflowd import Flow
         flow = Flow("flow", max_attempts=1)

@@ -1,4 +1,4 @@
-"""A worker at the limits of its machine: no process more, no memory more (failures.md, D)."""
+"""A worker at the limits of its machine: no process more, no memory more."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -51,8 +52,8 @@ def as_somebody_who_has_limits() -> None:
         assert libc.capset(header, struct.pack("6I", low, low, 0, *high)) == 0
 
 
-def test_row_36_a_refused_fork_gives_the_task_back_and_claims_pause_until_forks_work(start_worker):
-    """Row 36."""
+@covers("row 36")
+def test_a_refused_fork_gives_the_task_back_and_claims_pause_until_forks_work(start_worker):
     worker = start_worker(MODULE, max_concurrency=2, before=as_somebody_who_has_limits)
     zygote = worker.zygote
 
@@ -111,10 +112,9 @@ def narrow_group() -> Iterator[Path]:
     file.parent.rmdir()
 
 
+@covers("row 52")
 @pytest.mark.skipif(limit_file() is None, reason="a memory limit takes root, and cgroups to write")
-def test_row_52_the_oom_killer_takes_a_runner_and_the_next_task_runs(narrow_group, start_worker):
-    """Row 52."""
-
+def test_the_oom_killer_takes_a_runner_and_the_next_task_runs(narrow_group, start_worker):
     def enter() -> None:
         (narrow_group / "cgroup.procs").write_text(str(os.getpid()))
 

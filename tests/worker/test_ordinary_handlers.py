@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from running_worker import RunningWorker, is_gone
+from support.covers import covers
 from test_handlers import failure, one_step
 
 from pgflowd.testing.until import until
@@ -26,6 +27,7 @@ def said_by(worker: RunningWorker, event: str) -> list[str]:
     return [record["text"] for record in worker.records(event)]
 
 
+@covers("row 39")
 @pytest.mark.parametrize(
     ("body", "line"),
     [
@@ -36,7 +38,6 @@ def said_by(worker: RunningWorker, event: str) -> list[str]:
     ],
 )
 def test_an_async_handler_that_hangs_is_told_with_the_line_it_waits_at(start_worker, body, line):
-    """Row 39."""
     inner = "\n\n    async def inner():\n        await asyncio.sleep(600)\n"
     module = ASYNC.format(timeout=1, body=body).replace("attempts=3", "attempts=1") + inner
     worker = start_worker(module)

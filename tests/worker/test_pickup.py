@@ -1,10 +1,15 @@
-"""How an idle worker comes by new work (failures.md, P23). Counted in looks, not in seconds."""
+"""
+How an idle worker finds new work (docs/design/failures.md, P23).
+
+Counted in claims, not in seconds.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from running_worker import PROFILE_T, start_run
+from support.covers import covers
 
 from pgflowd.core.messages import Heartbeat
 from pgflowd.core.settings.sections import SupervisorSettings
@@ -33,7 +38,8 @@ def is_idle(worker):
     return looks(worker) and looks(worker)[-1]["claimed"] == 0 and worker.title().endswith("0/10")
 
 
-def test_p23_one_wake_is_enough_for_an_idle_worker(start_worker):
+@covers("P23")
+def test_one_wake_is_enough_for_an_idle_worker(start_worker):
     module = FLOW.partition("@flow.step(")[0]
     worker = start_worker(module, **DEAF)
     until(lambda: is_idle(worker))
@@ -52,8 +58,8 @@ def test_p23_one_wake_is_enough_for_an_idle_worker(start_worker):
     assert len(found) <= 3 * RUNS  # the wake's, the report's, and a stray one
 
 
-def test_p23_without_a_notification_the_fallback_finds_it(start_worker):
-    """Row 88."""
+@covers("P23", "row 88")
+def test_without_a_notification_the_fallback_finds_it(start_worker):
     worker = start_worker(FLOW, heartbeat_interval_s=60.0, notify_fallback_s=0.3)
     until(lambda: is_idle(worker))
 
@@ -62,8 +68,8 @@ def test_p23_without_a_notification_the_fallback_finds_it(start_worker):
     assert worker.completed(run)
 
 
-def test_p23_what_is_delayed_is_claimed_when_it_is_due(start_worker):
-    """Row 92."""
+@covers("P23", "row 92")
+def test_what_is_delayed_is_claimed_when_it_is_due(start_worker):
     worker = start_worker(FLOW, **DEAF)
 
     run = worker.start_run()

@@ -1,4 +1,4 @@
-"""A worker that logs in with the least rights (failures.md, section 5; rows 78 and 109)."""
+"""A worker that logs in with the least rights (docs/design/failures.md, section 5)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import psycopg
 import pytest
 from psycopg import conninfo
+from support.covers import covers
 
 from pgflowd.core.messages import Failed, Heartbeat, Ready
 from pgflowd.db import schema
@@ -57,8 +58,8 @@ def humble(start_worker, database, server):
     admin.close()
 
 
-def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
-    """Row 109."""
+@covers("row 109")
+def test_the_role_pgflow_worker_is_enough(start_worker, humble):
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
 
     run = worker.start_run([1, 2])
@@ -71,6 +72,7 @@ def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
     assert worker.value("select count(*) from pgflow.workers where stopped_at is null") == 0
 
 
+@covers("row 109")
 @pytest.mark.parametrize(
     ("right", "named"),
     [
@@ -81,8 +83,7 @@ def test_row_109_the_role_pgflow_worker_is_enough(start_worker, humble):
         ("select on pgflowd.schema_history", "schema_history"),
     ],
 )
-def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble, right, named):
-    """Row 109."""
+def test_a_missing_right_is_told_with_the_grant(start_worker, humble, right, named):
     worker = start_worker(MODULE)
     worker.conn.execute(f"revoke {right} from pgflow_worker")
     worker.drain()
@@ -94,8 +95,8 @@ def test_row_109_a_missing_right_is_told_with_the_grant(start_worker, humble, ri
     assert re.search(rf"; grant .* {named} to humble_", refused.heard_of(Failed).text)
 
 
-def test_row_109_a_right_that_goes_missing_is_told_and_waited_for(start_worker, humble):
-    """Row 109."""
+@covers("row 109")
+def test_a_right_that_goes_missing_is_told_and_waited_for(start_worker, humble):
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
     worker.conn.execute("revoke execute on function pgflowd.claim from pgflow_worker")
 
@@ -107,8 +108,8 @@ def test_row_109_a_right_that_goes_missing_is_told_and_waited_for(start_worker, 
     assert worker.output(run) == {"third": [1]}
 
 
-def test_row_78_too_many_connections_are_waited_out(start_worker, humble, database):
-    """Row 78."""
+@covers("row 78")
+def test_too_many_connections_are_waited_out(start_worker, humble, database):
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
     conn = database.connect()
 
@@ -145,10 +146,9 @@ def test_what_the_server_refuses_a_handler_is_told_to_it_and_costs_no_line(
     assert worker.records("worker.error") == []
 
 
-def test_row_78_a_start_that_gets_one_connection_of_two_is_tried_again(
-    start_worker, humble, database
-):
-    """Row 78. The row of the worker is in the database by then."""
+@covers("row 78")
+def test_a_start_that_gets_one_connection_of_two_is_tried_again(start_worker, humble, database):
+    """The row of the worker is in the database by then."""
     role = conninfo.conninfo_to_dict(humble)["user"]
     conn = database.connect()
     conn.execute(f"alter role {role} connection limit 1")

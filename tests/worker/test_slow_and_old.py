@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from running_worker import PROFILE_T, start_run
+from support.covers import covers
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -33,8 +34,8 @@ FLOW = """
 """
 
 
+@covers("row 73")
 def test_on_a_slow_line_a_worker_is_slower_and_right(start_worker, proxy):
-    """Row 73."""
     proxy.do("slow")
     worker = start_worker(FLOW, dsn=proxy.dsn)
 
@@ -57,8 +58,8 @@ ONCE_TOO_LONG = """
 """
 
 
+@covers("row 77")
 def test_a_report_that_takes_longer_than_statement_timeout_is_sent_again(start_worker):
-    """Row 77."""
     hasty = replace(PROFILE_T, database=replace(PROFILE_T.database, statement_timeout_s=1.0))
     worker = start_worker(FLOW, settings=hasty)
     worker.conn.execute(ONCE_TOO_LONG)
@@ -70,8 +71,8 @@ def test_a_report_that_takes_longer_than_statement_timeout_is_sent_again(start_w
     assert any("statement timeout" in r["error"] for r in worker.records("worker.error"))
 
 
+@covers("row 74")
 def test_locks_on_all_tables_are_waited_out_call_by_call(start_worker, database, tmp_path):
-    """Row 74."""
     long = replace(PROFILE_T, recovery=replace(PROFILE_T.recovery, lease_s=30.0))
     worker = start_worker(FLOW, settings=long)  # beats have to wait as well, longer than 2 s
     begun, gate = tmp_path / "begun", tmp_path / "gate"
@@ -89,8 +90,8 @@ def test_locks_on_all_tables_are_waited_out_call_by_call(start_worker, database,
     assert not worker.child.has_ended()
 
 
+@covers("row 84")
 def test_a_clock_that_jumps_by_an_hour_changes_nothing(start_worker, tmp_path):
-    """Row 84."""
     jumped = tmp_path / "jumped"
 
     def wind() -> None:
@@ -122,8 +123,8 @@ CLAIMS = "select sum(total_time) / sum(calls) from pg_stat_user_functions where 
 DEADLOCKS = "select deadlocks from pg_stat_database where datname = current_database()"
 
 
+@covers("row 100")
 def test_many_workers_at_one_queue_neither_deadlock_nor_stampede(start_worker, database):
-    """Row 100."""
     database.connect().execute(f"alter database {database.name} set track_functions = 'pl'")
     workers = [start_worker(FLOW, ready=False, max_concurrency=2) for _ in range(WORKERS)]
     conn = workers[0].conn

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from support.covers import covers
+
 from pgflowd.testing.until import until
 
 DIAMOND = """
@@ -82,8 +84,8 @@ MAPS = """
 """
 
 
-def test_row_57_a_map_of_nothing_completes(start_worker):
-    """Row 57."""
+@covers("row 57")
+def test_a_map_of_nothing_completes(start_worker):
     worker = start_worker(MAPS)
 
     run = worker.start_run({"items": []})
@@ -91,8 +93,8 @@ def test_row_57_a_map_of_nothing_completes(start_worker):
     assert worker.output(run) == {"total": 0}
 
 
-def test_row_57_a_map_of_thousands_costs_per_element_what_a_small_one_costs(start_worker):
-    """Row 57."""
+@covers("row 57")
+def test_a_map_of_thousands_costs_per_element_what_a_small_one_costs(start_worker):
     worker = start_worker(MAPS)
     worker.output(worker.start_run({"items": list(range(100))}))
 
@@ -112,8 +114,8 @@ def test_row_57_a_map_of_thousands_costs_per_element_what_a_small_one_costs(star
     assert large_s < 2 * max(before_s, after_s)  # the machine may be busier now than then
 
 
-def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker):
-    """Row 56."""
+@covers("row 56")
+def test_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker):
     worker = start_worker(MAPS)
 
     wrong = worker.start_run({"items": {"not": "an array"}})
@@ -122,8 +124,8 @@ def test_row_56_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start
     assert worker.output(worker.start_run({"items": [1]})) == {"total": 2}
 
 
-def test_row_75_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, database):
-    """Row 75."""
+@covers("row 75")
+def test_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, database):
     worker = start_worker(DIAMOND)
     idle = database.connect(autocommit=False)
     idle.execute("select pgflow.start_flow('flow', '{\"url\": \"y\"}')")
@@ -134,7 +136,8 @@ def test_row_75_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker
     idle.rollback()
 
 
-def test_g2_a_repeated_run_of_chains_tells_each_outcome_once(start_worker):
+@covers("G2")
+def test_a_repeated_run_of_chains_tells_each_outcome_once(start_worker):
     module = """
         from pgflowd import Flow
         flow = Flow("flow", timeout=5)

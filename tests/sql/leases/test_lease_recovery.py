@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lease_house import Connection, House
+from support.covers import covers
 
 
 def test_a_release_gives_the_attempt_back(house: House) -> None:
@@ -80,8 +81,8 @@ def test_a_dead_worker_that_held_nothing_gives_nothing_back(any_core: House) -> 
     assert any_core.crashed(any_core.worker(flow)) == 0
 
 
+@covers("row 7")
 def test_several_sweeps_give_each_lost_task_back_once(any_core: House) -> None:
-    """Row 7."""
     house = any_core
     flow = house.flow("m*")
     house.start(flow, list(range(200)))
@@ -343,8 +344,8 @@ def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
     assert house.run_status(run) == "failed"
 
 
+@covers("row 86")
 def test_upstreams_recovery_takes_nothing_that_we_beat_for(any_core: House) -> None:
-    """Row 86."""
     house = any_core
     if house.core == "0.8":
         return  # it recovers nothing

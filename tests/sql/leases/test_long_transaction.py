@@ -6,14 +6,15 @@ import time
 from statistics import median
 
 from lease_house import House, element
+from support.covers import covers
 
 TASKS = 20_000
 AT_ONCE = 200
 SAMPLE = 20
 
 
+@covers("row 83")
 def test_a_long_foreign_transaction_slows_claims_down_less_than_tenfold(own: House) -> None:
-    """Row 83."""
     flow = own.flow()
     worker = own.worker(flow)
     foreign = own.connect()

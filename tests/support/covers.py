@@ -1,0 +1,13 @@
+"""
+The marker that says what a test shows: `@covers("rule 35", "row 19", "P5")`.
+
+`rule` is one of docs/design/supervision.md; `row`, `P` and `D` stand in docs/design/failures.md,
+`trap` in docs/design/runners.md, `G` in GUARANTEES.md. tests/docs/test_covers.py holds that each
+of them is covered by a test, and that no marker names what is not there.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+covers = pytest.mark.covers
