@@ -1,8 +1,8 @@
 """
 Random flows for property tests: shapes, inputs, and what each handler does.
 
-A shape is that of pgflow.get_flow_shape with options. What a handler returns is a value drawn with the
-flow, so that two drivers which run the tasks in another order do the same to each of them.
+A shape is that of pgflow.get_flow_shape with options. What a handler returns is a value drawn
+with the flow, so that two drivers which run the tasks in another order do the same to each of them.
 """
 
 from __future__ import annotations

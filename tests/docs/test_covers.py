@@ -1,0 +1,89 @@
+"""Each rule, row and property of docs/design is covered by a test, and each marker names one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "rule": "docs/design/supervision.md",
+    "row": "docs/design/failures.md",
+    "P": "docs/design/failures.md",
+    "D": "docs/design/failures.md",
+    "trap": "docs/design/runners.md",
+    "G": "GUARANTEES.md",
+}
+COVERED = ("rule", "row", "P")  # each of these has a test; the others may be named by one
+NOT_COVERED: dict[str, str] = {}  # a reference, and why no test can show it
+
+
+def anchors_of(kind: str) -> list[str]:
+    """The references of a kind that its page explains."""
+    text = (ROOT / PAGES[kind]).read_text("utf-8")
+    if kind == "G":
+        return re.findall(r"^\*\*(G\d+) ", text, re.MULTILINE)
+    separator = "-" if len(kind) > 1 else ""
+    found = re.findall(rf'<a id="{kind.lower()}{separator}(\d+)"></a>', text)
+    return [f"{kind}{' ' if separator else ''}{number}" for number in found]
+
+
+ALL = {kind: set(anchors_of(kind)) for kind in PAGES}
+KNOWN = set().union(*ALL.values())
+
+
+def references_in(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of each argument of a marker `covers`."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "covers":
+            for argument in node.args:
+                assert isinstance(argument, ast.Constant)
+                yield node.lineno, str(argument.value)
+
+
+MARKED = [
+    (path, line, reference)
+    for path in sorted((ROOT / "tests").rglob("test_*.py"))
+    if "node_modules" not in path.parts
+    for line, reference in references_in(path)
+]
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_no_number_of_a_page_is_used_twice(kind: str) -> None:
+    anchors = anchors_of(kind)
+
+    assert anchors
+    assert sorted(anchors) == sorted(set(anchors))
+
+
+def test_each_marker_names_something_that_its_page_explains() -> None:
+    unknown = [
+        f"{path.relative_to(ROOT)}:{line} covers {reference!r}"
+        for path, line, reference in MARKED
+        if reference not in KNOWN
+    ]
+
+    assert unknown == []
+
+
+@pytest.mark.parametrize("kind", COVERED)
+def test_each_rule_row_and_property_is_covered_by_a_test(kind: str) -> None:
+    missing = ALL[kind] - {reference for _, _, reference in MARKED}
+
+    assert sorted(missing - NOT_COVERED.keys()) == []
+
+
+def test_what_is_listed_as_not_covered_is_known_and_has_no_test() -> None:
+    assert NOT_COVERED.keys() <= KNOWN - {reference for _, _, reference in MARKED}
+
+
+def test_no_test_has_a_number_of_the_design_in_its_name() -> None:
+    number = re.compile(r"def test_(?:(?:rule|row|trap)s?_\d|[pgd]\d+_)\w*")
+    texts = {path: path.read_text("utf-8") for path, _, _ in MARKED}
+
+    assert [name for text in texts.values() for name in number.findall(text)] == []
