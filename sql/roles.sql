@@ -1,15 +1,15 @@
--- The roles of pgflowd, each with the least it needs. Printed by `pgflowd db sql roles`.
--- Run it in one transaction as a superuser, or as an owner of database and schemas who may
--- create roles, before or after `pgflowd db migrate`; running it again changes nothing. None of
--- them can log in: grant one to the user that shall have it.
+-- The roles of pgflowd, each with the least rights it needs. Printed by `pgflowd db sql roles`.
+-- Execute it in one transaction as a superuser, or as an owner of database and schemas who may
+-- create roles, before or after `pgflowd db migrate`; a second time it changes nothing. None of
+-- the roles can log in: grant one to the user that needs it.
 --
 --   pgflow_owner    owns schemas and queues; migrates, deploys and deletes flows
---   pgflow_worker   all a daemon does: claims, reports, beats and recovers; and no more
+--   pgflow_worker   all that a daemon does: claims, reports, heartbeats, recovery; and no more
 --   pgflow_starter  starts runs and follows them, by two functions; reads no table
 --   pgflow_viewer   reads everything, for dashboards; changes nothing
 --
--- Execute is taken from PUBLIC on all functions of pgflow, pgflowd and pgmq. Once this script
--- was run in a database, each `pgflowd db migrate` there gives new objects the same rights.
+-- PUBLIC loses execute on all functions of pgflow, pgflowd and pgmq. After this script was executed
+-- in a database, each `pgflowd db migrate` there gives new objects the same rights.
 set local search_path = '';
 set local client_min_messages = warning;
 
@@ -23,18 +23,18 @@ begin
         execute format('create role %I nologin', role);
       end if;
     exception when duplicate_object or unique_violation then
-      null;  -- made at this moment, for another database
+      null;  -- created at this moment, for another database
     end;
   end loop;
-  if not pg_has_role('pgflow_owner', 'usage') then  -- no superuser: be one of the owners
+  if not pg_has_role('pgflow_owner', 'usage') then  -- not a superuser: become one of the owners
     execute format('grant pgflow_owner to %I', current_user);
   end if;
   execute format('grant create on database %I to pgflow_owner', current_database());
 end
 $$;
 
--- Schemas that are ours or will be, and a pgmq that we installed, belong to pgflow_owner; a
--- schema pgflow of somebody else keeps its owner.
+-- Our schemas, and a pgmq that pgflowd installed, belong to pgflow_owner; a foreign schema pgflow
+-- keeps its owner.
 do $$
 declare
   schema text;
@@ -59,7 +59,7 @@ begin
         from pg_catalog.pg_class as class
        where relnamespace = to_regnamespace(schema)
          and relkind in ('r', 'p', 'v', 'c', 'S')
-         and not exists (select from pg_catalog.pg_depend   -- an identity's sequence, a member
+         and not exists (select from pg_catalog.pg_depend   -- the sequence of an identity, a member
                           where classid = 'pg_class'::regclass and objid = class.oid
                             and deptype in ('a', 'i', 'e'))
       union all
@@ -76,7 +76,7 @@ begin
 end
 $$;
 
--- What is not ours is granted instead: the owner deploys flows there all the same.
+-- Rights on schemas that are not ours are granted instead: pgflow_owner deploys flows there too.
 do $$
 declare
   schema text;
@@ -96,7 +96,7 @@ begin
 end
 $$;
 
--- From here on these roles are in use in this database: this right is the sign.
+-- This right marks a database in which the roles are in use.
 grant usage on schema pgflowd to pgflow_worker;
 
 <grants>

@@ -1,5 +1,5 @@
--- The server, its pgmq, and whether we were here before. One row. The version of a pgmq that
--- is no extension stands in the schema's comment, if it was us who installed it.
+-- One row: the server, its pgmq, and whether pgflowd was installed before. The version of a pgmq
+-- that is not an extension is in its schema's comment, if pgflowd installed it.
 select split_part(current_setting('server_version'), ' ', 1) as server,
        coalesce((select extversion from pg_catalog.pg_extension where extname = 'pgmq'),
                 substring(obj_description(namespace.oid, 'pg_namespace') from '^pgmq ([0-9.]+),'),

@@ -1,6 +1,6 @@
--- What is there before anything is applied, kept in a setting until the end of this transaction:
--- `known`: what the last migrate recorded; `present`: every object; `functions`: where each
--- function's row lies. A row that lies elsewhere in the end was applied again.
+-- The objects before anything is applied, kept in a setting until the end of this transaction:
+-- `known`: those that the last migrate recorded; `present`: all; `functions`: the place of each
+-- function's row. A function whose row has another place in the end was applied again.
 do $$
 declare
   known jsonb;

@@ -1,6 +1,6 @@
--- Whose schema pgflow is this? One row: the core, and what an unknown one lacks.
--- `none`: absent or still empty; `own`: bears our mark; `0.8` to `0.17`, `elixir`: installed by
--- somebody else, told by what their releases brought; `unknown`: has not what all of these have.
+-- One row: which core schema pgflow is, and what an unknown one lacks.
+-- `none`: absent or still empty; `own`: has our mark; `0.8` to `0.17`, `elixir`: a foreign core,
+-- known by what these releases added; `unknown`: lacks something that all of these have.
 with schema as (
   select namespace.oid, pg_catalog.obj_description(namespace.oid, 'pg_namespace') as mark
     from pg_catalog.pg_namespace as namespace

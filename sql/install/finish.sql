@@ -1,4 +1,4 @@
--- After everything is applied: the queues of flows that were there already notify us too.
+-- After everything is applied: puts the notify trigger on the queues of existing flows.
 -- A queue of another owner is left as it is; its worker polls (W311).
 do $$
 declare
@@ -12,7 +12,7 @@ begin
     begin
       perform pgflowd.watch_queue(queue);
     exception when insufficient_privilege then
-      raise warning 'queue % belongs to another role, so it cannot notify us', queue;
+      raise warning 'queue % belongs to another role: no notify trigger, its worker polls', queue;
     end;
   end loop;
 end

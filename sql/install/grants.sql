@@ -1,9 +1,9 @@
--- The rights of the roles, wherever sql/roles.sql was run before; elsewhere nothing happens.
+-- The rights of the roles, in databases where sql/roles.sql was run; elsewhere nothing happens.
 -- A function that runs with its caller's rights can do no more than its caller, so the rights
 -- on tables decide what a worker can do: it cannot define or delete flows, purge queues,
--- delete runs or change options. Functions that run with their owner's rights are named.
+-- delete runs or change options. Functions that run with their owner's rights are listed by name.
 -- Functions that are not volatile cannot write; viewers may call those.
--- Only what belongs to a role of ours is touched.
+-- Only objects whose owner this role may act as are changed.
 do $$
 declare
   is_own constant boolean :=

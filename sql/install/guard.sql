@@ -1,4 +1,4 @@
--- Stops this script where it does not belong: it knows one starting point only.
+-- Raises unless the database is at the one version that this script starts from.
 do $$
 declare
   present int;
@@ -16,7 +16,7 @@ begin
      and coalesce(obj_description(to_regnamespace('pgflow'), 'pg_namespace'), '') not like 'pgflowd:%'
      and exists (select from pg_catalog.pg_class where relnamespace = to_regnamespace('pgflow'))
   then
-    raise exception 'schema pgflow was installed by somebody else'
+    raise exception 'schema pgflow was installed by another program'
       using errcode = 'PF030', hint = 'pgflowd db migrate works beside it';
   end if;
 end

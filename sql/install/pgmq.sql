@@ -1,7 +1,7 @@
--- pgmq: the queues that pgflow stands on, version 1.5 or later.
--- What is there already is only looked at. Otherwise the server's extension is created, and
--- where it offers none, or does not let us, the SQL of the Python package `pgmq` is run.
--- The text between the inner quotes is put there by pgflowd/db/schema/pgmq.py.
+-- pgmq: the queues under pgflow, version 1.5 or later.
+-- A pgmq that is there already is only checked. Otherwise the server's extension is created. Where
+-- the server has none, or denies it, the SQL of the Python package `pgmq` is executed;
+-- pgflowd/db/schema/pgmq.py puts it between the inner quotes.
 do $pgflowd$
 declare
   offered text;

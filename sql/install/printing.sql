@@ -1,4 +1,4 @@
--- How definitions are printed, so that equal ones have equal fingerprints in every session.
+-- Settings for printing definitions, so that equal ones have equal fingerprints in every session.
 set local search_path = '';
 set local quote_all_identifiers = off;
 set local standard_conforming_strings = on;

@@ -1,6 +1,6 @@
--- What was applied, and what the catalog looks like now, so that db verify can tell what
--- changed since. Objects that others added are left out; of a schema pgflow that is not ours
--- everything counts, since a core that changed underneath must be noticed.
+-- Records what was applied and the catalog as it is now, so that db verify finds what changed
+-- since. Objects that others added are left out. Of a foreign schema pgflow everything is
+-- recorded, since a change of that core must be noticed.
 insert into pgflowd.schema_history (version, name, checksum, core, release)
 select step.version, step.name, step.checksum, <core>, <release>
   from jsonb_to_recordset(<steps>) as step (version int, name text, checksum text);

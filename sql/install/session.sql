@@ -1,7 +1,7 @@
--- Settings of the one transaction that migrates, and the lock that keeps a second one waiting.
--- Read committed, so that who waited for the lock sees what was done meanwhile. Bodies are
--- checked when they run, since functions call each other in any order; statement_timeout is
--- off, as a migration may take its time.
+-- Settings of the one transaction that migrates, and the lock that makes a second one wait.
+-- Read committed, so that a migrate that waited for the lock sees what was done meanwhile. Bodies
+-- are checked at their first call, since functions call each other in any order; statement_timeout
+-- is off, since a migration may take long.
 set transaction isolation level read committed;
 set local client_encoding = 'UTF8';
 set local check_function_bodies = off;

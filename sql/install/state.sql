@@ -1,4 +1,4 @@
--- How far this database is: its version, and what the last migrate wrote down. One row.
+-- One row: the version of this database, and what the last migrate recorded.
 select (select max(migration.version) from pgflowd.schema_history as migration
          where migration.name <> 'functions') as version,
        last.core, last.checksum, last.release, last.server, last.applied_at, last.applied_by

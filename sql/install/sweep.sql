@@ -1,6 +1,6 @@
--- Functions that an earlier pgflowd brought and this one no longer has are dropped.
--- Those are recorded as ours and were not applied again. What others added to our schemas
--- stays, and so does everything of a schema pgflow that is not ours.
+-- Drops the functions that an earlier pgflowd installed and this one no longer has: they are
+-- recorded as ours and were not applied again. What others added to our schemas stays, and so
+-- does everything of a foreign schema pgflow.
 do $$
 declare
   before jsonb := current_setting('pgflowd.before');

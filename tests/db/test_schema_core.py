@@ -62,7 +62,7 @@ def test_a_queue_of_another_owner_is_left_and_told(upstream: Connection) -> None
     upstream.execute("set role pgflow_owner")
     schema.migrate(upstream)
 
-    assert "queue theirs belongs to another role, so it cannot notify us" in said
+    assert "queue theirs belongs to another role: no notify trigger, its worker polls" in said
 
 
 def test_a_worker_works_there_under_its_role(upstream: Connection) -> None:
@@ -145,7 +145,7 @@ def test_an_empty_schema_pgflow_is_filled(empty: Connection) -> None:
 def test_the_printed_script_refuses_to_touch_upstreams_schema(upstream: Connection) -> None:
     before = catalog(upstream)
 
-    with pytest.raises(Exception, match="installed by somebody else"), upstream.transaction():
+    with pytest.raises(Exception, match="installed by another program"), upstream.transaction():
         upstream.execute(schema.sql().encode())
 
     assert catalog(upstream) == before

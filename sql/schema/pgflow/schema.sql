@@ -4,4 +4,4 @@
 create schema if not exists pgflow;
 revoke usage on schema pgflow from public;
 comment on schema pgflow is
-  'pgflowd: the SQL core; pgflowd db migrate changes it, and nobody should by hand';
+  'pgflowd: the SQL core; change it with pgflowd db migrate only';

@@ -1,5 +1,6 @@
--- _complete_maps(run_ids, step_slugs): completes the maps among these steps, whose last tasks are
--- done. The output is the array of the tasks' outputs in the order of the index, SQL null as null.
+-- _complete_maps(run_ids, step_slugs): completes the maps among these steps, whose last tasks
+-- are done. The output is the array of the tasks' outputs in the order of the index, SQL null as
+-- null.
 -- Called by: _complete_tasks.   Locks: the states (runs are locked already).
 create or replace function pgflow._complete_maps(run_ids uuid[], step_slugs text[])
 returns void language sql set search_path = '', pg_temp as $$

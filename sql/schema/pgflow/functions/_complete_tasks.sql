@@ -45,7 +45,7 @@ begin
      where reported.verdict = 'act' and not reported.violates
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
-       and task.status = 'started'  -- again, under the lock: a recovery may have been quicker
+       and task.status = 'started'  -- tested again under the lock: a recovery may have come first
     returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type,
               reported.ord
   ), per_step as (

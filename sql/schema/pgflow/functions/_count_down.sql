@@ -1,9 +1,9 @@
 -- _count_down(run_ids, step_slugs): counts down the dependents of steps that have just completed
--- or been skipped. Each dependent loses one remaining_deps per such step. A dependent map gets its
--- number of tasks: the length of its parent's output, or 0 after a parent that was skipped or had
--- no tasks itself.
--- Returns the dependents that may start at once, and the runs in which a ready step has a condition
--- or no task: there conditions and empty maps must be settled first.
+-- or been skipped. Each dependent loses one remaining_deps per such step. A dependent map gets
+-- its number of tasks: the length of its parent's output, or 0 after a parent that was skipped
+-- or had no tasks itself.
+-- Returns the dependents that may start at once, and the runs in which a ready step has a
+-- condition or no task: there conditions and empty maps must be settled first.
 -- Called by: _advance, cascade_complete_taskless_steps, cascade_resolve_conditions.
 -- Locks: the dependents by slug (runs are locked already).
 create or replace function pgflow._count_down(

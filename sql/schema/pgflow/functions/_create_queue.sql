@@ -6,7 +6,7 @@ declare
   queue constant text := pgflow._queue_name(flow_slug);
 begin
   if length(queue) > 47 then
-    raise exception 'flow slug % has % characters; a flow has a queue, whose name may have 47',
+    raise exception 'flow slug % has % characters, and the name of its queue may have 47',
                     flow_slug, length(queue)
       using errcode = 'name_too_long', hint = 'Choose a slug of at most 47 characters.';
   end if;

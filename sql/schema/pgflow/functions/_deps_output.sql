@@ -1,5 +1,5 @@
--- _deps_output(flow_slug, run_id, step_slug): returns {slug: output} of the step's completed deps.
--- A skipped dep has no key; a completed one with SQL null has JSON null; no dep gives {}.
+-- _deps_output(flow_slug, run_id, step_slug): returns {slug: output} of the step's completed
+-- deps. A skipped dep has no key; a completed one with SQL null has JSON null; no dep gives {}.
 -- Called by: _unmet_steps, _start_tasks.   Locks: nothing.
 create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
 returns jsonb language sql stable set search_path = '', pg_temp as $$

@@ -1,6 +1,7 @@
--- _exhaust_step(run_id, step_slug, error_message): applies the step's when_exhausted, since a task
--- of it has no attempt left: the run fails, or the step is skipped and the rest goes on, with or
--- without the steps downstream. A step ends once, however many of its tasks have no attempt left.
+-- _exhaust_step(run_id, step_slug, error_message): applies the step's when_exhausted, since a
+-- task of it has no attempt left: the run fails, or the step is skipped and the rest goes on,
+-- with or without the steps downstream. A step ends once, however many of its tasks have no
+-- attempt left.
 -- Called by: _fail_tasks.   Locks: states, tasks, messages (the run is locked already).
 create or replace function pgflow._exhaust_step(run_id uuid, step_slug text, error_message text)
 returns void language plpgsql set search_path = '', pg_temp as $$

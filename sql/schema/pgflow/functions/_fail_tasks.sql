@@ -1,8 +1,8 @@
 -- _fail_tasks(run_ids, step_slugs, task_indexes, error_messages): records failed attempts of
 -- distinct tasks, of any runs and flows. Tasks with attempts left are queued again, in a fixed
--- number of statements; each step that has a task without one ends by itself. A task that recovery
--- gave up has no attempt left, and no message by which it could be claimed.
--- Returns each task's status by position.
+-- number of statements; each step that has a task without one ends by itself. A task that
+-- recovery gave up has no attempt left, and no message by which it could be claimed. Returns
+-- each task's status by position.
 -- Called by: fail_task, pgflowd.report.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._fail_tasks(
@@ -39,7 +39,7 @@ begin
             or (reported.verdict = 'run_failed' and reported.task_status = 'started'))
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
-       and task.status = 'started'  -- again, under the lock: a recovery may have been quicker
+       and task.status = 'started'  -- tested again under the lock: a recovery may have come first
     returning task.flow_slug, task.message_id, task.status, task.attempts_count,
               reported.ord, reported.verdict, reported.base_delay
   ), gone as (

@@ -1,7 +1,7 @@
--- _send_step_events(run_ids, step_slugs): sends the event of each step's present status.
--- The event of a step that completed without a task has its start too, since no other event has
--- it. That of a skipped step has the error when attempts ran out, and the flow when a condition or
--- a cascade skipped it.
+-- _send_step_events(run_ids, step_slugs): sends the event of each step's present status. The
+-- event of a step that completed without a task has its start too, since no other event has it.
+-- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
+-- cascade skipped it.
 -- Called by: everything that moves a step.   Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp

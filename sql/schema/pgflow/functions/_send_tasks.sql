@@ -1,6 +1,6 @@
--- _send_tasks(flow_slug, delay_s, run_ids, step_slugs, task_indexes): sends the messages and inserts
--- the rows of new tasks of a flow. A queue numbers messages in the order of sending, which is the
--- order of the tasks.
+-- _send_tasks(flow_slug, delay_s, run_ids, step_slugs, task_indexes): sends the messages and
+-- inserts the rows of new tasks of a flow. A queue numbers messages in the order of sending,
+-- which is the order of the tasks.
 -- Called by: _create_tasks, start_flows.   Locks: the new rows.
 create or replace function pgflow._send_tasks(
   flow_slug text, delay_s int, run_ids uuid[], step_slugs text[], task_indexes int[])

@@ -1,5 +1,5 @@
--- _settle_steps(run_id): resolves conditions and completes empty maps in turn, until neither changes
--- anything: an empty map may make a step ready that has a condition.
+-- _settle_steps(run_id): resolves conditions and completes empty maps in turn, until neither
+-- changes anything: an empty map may make a step ready that has a condition.
 -- False when a condition has failed the run.
 -- Called by: start_flows, _advance.   Locks: see the two functions.
 create or replace function pgflow._settle_steps(run_id uuid)

@@ -1,5 +1,5 @@
--- _skip_steps(run_id, step_slugs, skip_reasons, error_message): marks steps as skipped, with their
--- open tasks, and sends the events. The caller counts down the dependents.
+-- _skip_steps(run_id, step_slugs, skip_reasons, error_message): marks steps as skipped, with
+-- their open tasks, and sends the events. The caller counts down the dependents.
 -- Called by: cascade_resolve_conditions, _cascade_force_skip_steps, _exhaust_step.
 -- Locks: states, tasks, messages (the run is locked already).
 create or replace function pgflow._skip_steps(

@@ -107,7 +107,7 @@ begin
       raise exception 'flow %: % tasks were claimed, but % of their messages are missing',
         _start_tasks.flow_slug, started, started - hidden
         using errcode = 'object_not_in_prerequisite_state',
-              hint = 'Somebody deletes from the queue; only pgflow may.';
+              hint = 'Another program deletes from the queue; only pgflow may.';
     end if;
   end if;
 end $$;

@@ -1,8 +1,8 @@
--- _started_tasks(flow_slug): returns the started tasks of a flow. They are found through the queue,
--- which holds open work only, and not by a scan of all tasks there ever were. In a long queue only
--- messages that were read or moved are looked up, and the first thousand in any case, because a task
--- may have been started by hand. Tasks without a message have an index, together with those that
--- recovery gave up, whose messages are archived.
+-- _started_tasks(flow_slug): returns the started tasks of a flow. They are found through the
+-- queue, which holds open work only, and not by a scan of all tasks there ever were. In a long
+-- queue only messages that were read or moved are looked up, and the first thousand in any case,
+-- because a task may have been started by hand. Tasks without a message have an index, together
+-- with those that recovery gave up, whose messages are archived.
 -- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
 returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp set jit = off as $$

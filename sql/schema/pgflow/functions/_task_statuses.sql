@@ -1,5 +1,5 @@
--- _task_statuses(run_ids, step_slugs, task_indexes): returns the status of each task, by position;
--- no row where there is no such task.
+-- _task_statuses(run_ids, step_slugs, task_indexes): returns the status of each task, by
+-- position; no row where there is no such task.
 -- Called by: _complete_tasks, _fail_tasks.   Locks: nothing.
 create or replace function pgflow._task_statuses(
   run_ids uuid[], step_slugs text[], task_indexes int[])

@@ -1,5 +1,6 @@
--- _violate_type(run_id, step_slug, task_index, output): fails the run of a task whose output is not
--- an array, which a dependent map needs, whatever attempts are left and whatever the step allows.
+-- _violate_type(run_id, step_slug, task_index, output): fails the run of a task whose output is
+-- not an array, which a dependent map needs, whatever attempts are left and whatever the step
+-- allows.
 -- Called by: _complete_tasks.   Locks: task, state, messages (the run is locked already).
 create or replace function pgflow._violate_type(
   run_id uuid, step_slug text, task_index int, output jsonb)

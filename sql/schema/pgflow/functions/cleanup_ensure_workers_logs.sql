@@ -1,4 +1,5 @@
--- cleanup_ensure_workers_logs(retention_hours): deletes cron's log of job runs that ended longer ago.
+-- cleanup_ensure_workers_logs(retention_hours): deletes cron's log of job runs that ended longer
+-- ago.
 -- Called by: cron.   Locks: cron's rows.
 create or replace function pgflow.cleanup_ensure_workers_logs(retention_hours int default 24)
 returns table (cron_deleted bigint) language plpgsql security definer set search_path = '', pg_temp as $$

@@ -1,5 +1,5 @@
--- complete_task(run_id, step_slug, task_index, output): records a result. Returns the task as it is
--- afterwards; no row when there is no such task.
+-- complete_task(run_id, step_slug, task_index, output): records a result. Returns the task as it
+-- is afterwards; no row when there is no such task.
 -- Called by: workers of every runtime.   Locks: run, states, tasks, messages.
 create or replace function pgflow.complete_task(
   run_id uuid, step_slug text, task_index int, output jsonb)

@@ -1,6 +1,6 @@
--- ensure_flow_compiled(flow_slug, shape, …): compares the flow in the database with the one in the
--- code. Creates a missing flow; recreates a different one where its data may be lost, that is in a
--- local database or with allow_data_loss; else returns `mismatch`, and the worker stops.
+-- ensure_flow_compiled(flow_slug, shape, …): compares the flow in the database with the one in
+-- the code. Creates a missing flow; recreates a different one where its data may be lost, that
+-- is in a local database or with allow_data_loss; else returns `mismatch`, and the worker stops.
 -- Two forms, for workers before 0.16 and since; a worker of 0.17 names the queue mode and reads
 -- mismatchKind as well. Queues per step are refused: our tasks share their flow's queue.
 -- Called by: workers at start.   Locks: the flow's definition (_lock_flow).

@@ -1,6 +1,6 @@
--- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with all
--- their rows and messages, old archive rows, and workers whose last heartbeat is older.
--- Runs that have not ended stay, however old. The form with an interval alone is the recipe of
+-- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
+-- all their rows and messages, old archive rows, and workers whose last heartbeat is older. Runs
+-- that have not ended stay, however old. The form with an interval alone is the recipe of
 -- upstream's users; the other, for some flows or all (null), returns what it deleted. It has no
 -- default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.

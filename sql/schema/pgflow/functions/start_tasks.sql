@@ -1,6 +1,6 @@
--- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after they
--- have read the messages. The second form is that of 0.17. It names the queue, and the step where a
--- flow has a queue per step, which ours never have.
+-- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after
+-- they have read the messages. The second form is that of 0.17. It names the queue, and the step
+-- where a flow has a queue per step, which ours never have.
 -- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns setof pgflow.step_task_record language sql set search_path = '', pg_temp as $$
@@ -19,7 +19,7 @@ begin
   elsif not pgflow.flow_exists(start_tasks.flow_slug) then
     return;
   elsif step_slug is not null then
-    raise exception 'flow % has one queue for all its steps, so a claim names no step',
+    raise exception 'flow % has one queue for all its steps, so step_slug must be null',
                     start_tasks.flow_slug using errcode = 'invalid_parameter_value';
   elsif queue_name <> pgflow._queue_name(start_tasks.flow_slug) then
     raise exception 'queue % is not the queue of flow %', queue_name, start_tasks.flow_slug

@@ -1,5 +1,5 @@
--- track_worker_function(function_name, start_mode): registers an HTTP function. For a known one it
--- sets how it is started, and keeps when it was last called.
+-- track_worker_function(function_name, start_mode): registers an HTTP function. For a known one
+-- it sets how it is started, and keeps when it was last called.
 -- Called by: HTTP workers at start.   Locks: the function's row.
 create or replace function pgflow.track_worker_function(
   function_name text, start_mode text default 'http')

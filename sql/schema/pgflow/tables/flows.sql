@@ -1,5 +1,5 @@
 -- flows: a flow and its default options, which may be changed by a plain UPDATE at any time.
--- flow_type tells a job (one step) from a flow. Two slugs that differ in case only would
+-- flow_type is `job` (one step) or `flow`. Two slugs that differ in case only would
 -- share one queue, hence the second index.
 create table if not exists pgflow.flows (
   flow_slug text not null,

@@ -1,5 +1,5 @@
 -- step_states: one row per run and step, made with the run. Counts down to readiness
--- (remaining_deps) and to completion (remaining_tasks). The key serves every lookup of the
+-- (remaining_deps) and to completion (remaining_tasks). The key serves every look-up of the
 -- engine; the index serves the deletion of a flow. Neither has a column that changes, so
 -- that every update is HOT.
 create table if not exists pgflow.step_states (

@@ -1,8 +1,8 @@
 -- step_tasks: units of work; one for a single step, one per element for a map. Each has a
 -- message in the flow's queue. A task of a skipped step is skipped.
--- No index mentions a column that a claim or a report changes, so that both are HOT. Started tasks
--- are found through their messages. The few without one, and those whose message was archived when
--- recovery gave them up, are found through the last index.
+-- No index mentions a column that a claim or a report changes, so that both are HOT. Started
+-- tasks are found through their messages. The few without one, and those whose message was
+-- archived when recovery gave them up, are found through the last index.
 create table if not exists pgflow.step_tasks (
   flow_slug text not null,
   run_id uuid not null,

@@ -1,5 +1,5 @@
--- _advance(run_id): what the core does after a step has ended: conditions, empty maps, ready
--- steps, the end of the run. A core without conditions has no function for them.
+-- _advance(run_id): lets the core do what follows when a step has ended: conditions, empty maps,
+-- ready steps, the end of the run. A core without conditions has no function for them.
 -- Called by: retry.   Locks: see the core; the caller holds run and steps.
 create or replace function pgflowd._advance(run_id uuid)
 returns void language plpgsql set search_path = '' as $$

@@ -1,5 +1,5 @@
--- _become(task, attempt, live, outcome, output, error_text, retry, delay): let the core do what
--- a report says; returns what the task became, and its error. A core may return no task.
+-- _become(task, attempt, live, outcome, output, error_text, retry, delay): lets the core do what a
+-- report says; returns the task's status afterwards, and its error. A core may return no task.
 -- Called by: _report_one.   Locks: messages; see the core. The caller holds run, state and task.
 create or replace function pgflowd._become(
   task pgflow.step_tasks, attempt int, live boolean, outcome text, output jsonb,

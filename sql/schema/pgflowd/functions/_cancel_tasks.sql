@@ -1,4 +1,4 @@
--- _cancel_tasks(run_id, error_message): end a run's open tasks, archive their messages, and tell
+-- _cancel_tasks(run_id, error_message): ends a run's open tasks, archives their messages, and wakes
 -- the workers of their queues.
 -- Called by: cancel.   Locks: messages; the caller holds run, steps and tasks.
 create or replace function pgflowd._cancel_tasks(run_id uuid, error_message text)

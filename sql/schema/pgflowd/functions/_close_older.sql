@@ -1,7 +1,7 @@
--- _close_older(flow_slug, msg_ids, worker_id): of tasks that were begun again, close as lost
--- what older attempts somebody left open, as upstream's recovery does. The newest stays.
--- The caller has just begun them in this transaction, and holds their locks; tasks of these
--- messages that others hold are left alone.
+-- _close_older(flow_slug, msg_ids, worker_id): closes older attempts that are still open, as lost,
+-- of tasks that this transaction has just started. Upstream's recovery leaves such attempts.
+-- The newest attempt stays open. The caller holds the locks of the tasks that it started; other
+-- tasks of these messages are left alone.
 -- Called by: claim, for messages that were read before.   Locks: attempts.
 create or replace function pgflowd._close_older(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns void language plpgsql set search_path = '' set enable_seqscan = off as $$

@@ -1,4 +1,4 @@
--- _count_attempts(task, attempts): set how many attempts a task counts as having had.
+-- _count_attempts(task, attempts): sets a task's number of attempts.
 -- Called by: _fail.   Locks: nothing new; the caller holds the task.
 create or replace function pgflowd._count_attempts(task pgflow.step_tasks, attempts int)
 returns void language plpgsql set search_path = '' as $$

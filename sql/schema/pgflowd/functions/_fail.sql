@@ -1,7 +1,7 @@
--- _fail(task, error_message, retry, delay, attempt, live): report a failure to the core.
--- Without `retry` the attempts are spent first. `delay` moves the message of a task that is
--- tried again. Upstream's delay overflows after some thirty attempts, and then no failure can
--- be recorded: the count is lowered for the call.
+-- _fail(task, error_message, retry, delay, attempt, live): reports a failure to the core.
+-- Without `retry` the attempts are spent first. `delay` moves the message of a task that is tried
+-- again. Upstream's delay overflows after some thirty attempts, and then no failure could be
+-- recorded, so the count is lowered for the call.
 -- Called by: _report_one.   Locks: the message; the caller holds run, step state and task.
 create or replace function pgflowd._fail(
   task pgflow.step_tasks, error_message text, retry boolean, delay interval, attempt int,

@@ -1,12 +1,12 @@
--- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queue started tasks
--- again whose worker vanished. The attempt is not spent: it closes as stalled, and the count
--- goes back. With `only_lapsed` a lease that lives is left alone; it is tested here, under the
--- lock, and so is one whose run or step has ended. A task whose attempts stalled `crash_limit`
--- times in a row is left as well, and so is one that the core's recovery gave up, for it has no
--- message any more: giving it up needs the lock of its run, see _give_up. With
--- `show` the messages become visible and the workers are told; who is about to claim them
--- himself keeps them hidden.
--- The caller holds the locks of the tasks. Returns those given back.
+-- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started tasks
+-- again whose worker vanished, and returns them. The attempt is not spent: it closes as stalled,
+-- and the count goes back. With `only_lapsed` a live lease is left alone; that is tested here,
+-- under the lock. Left alone are also tasks whose run or step has ended, and those that have to
+-- be given up, which needs the lock of the run (see _give_up): tasks whose attempts stalled
+-- `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no
+-- message any more. With `show` the messages become visible and the workers are woken; a claim
+-- that is about to start the tasks itself keeps the messages hidden. The caller holds the locks
+-- of the tasks.
 -- Called by: claim, _sweep_leased.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._give_back(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,

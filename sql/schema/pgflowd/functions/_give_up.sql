@@ -1,7 +1,7 @@
--- _give_up(run_id, step_slug, task_index, error_message): fail a started task for good, as if
--- its last attempt had failed, and close its attempt as stalled (E408). False, and nothing
--- done, when the run or one of its tasks is locked by somebody: the next sweep comes by.
--- The caller holds the lock of the task. If the run has failed by it, a notice, PF011, says which:
+-- _give_up(run_id, step_slug, task_index, error_message): fails a started task for good, as if its
+-- last attempt had failed, and closes its attempt as stalled (E408). False, and nothing is done,
+-- while another transaction has locked the run or one of its tasks: the next sweep tries again.
+-- The caller holds the lock of the task. If that has failed the run, a notice, PF011, says so:
 -- its detail is an object with run, flow, step and error.
 -- Called by: _sweep_leased, _sweep_one.   Locks: see _hold_run and fail_task.
 create or replace function pgflowd._give_up(

@@ -1,5 +1,5 @@
--- _hold(task, attempt): make the task look as its attempt left it, so that the core accepts
--- the report: started by this worker, at the attempt's time.
+-- _hold(task, attempt): makes the task look as its attempt left it, so that the core accepts the
+-- report: started by this worker, at the attempt's time.
 -- Called by: _report_one.   Locks: nothing new; the caller holds the task.
 create or replace function pgflowd._hold(task pgflow.step_tasks, attempt pgflowd.attempts)
 returns void language plpgsql set search_path = '' as $$

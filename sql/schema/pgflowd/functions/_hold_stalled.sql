@@ -1,6 +1,6 @@
--- _hold_stalled(run_id, step_slug, task_index, stale_threshold): lock a stalled task with its run
--- and step, and return it; nothing but nulls if it is not stalled once it is locked.
--- PF002 for a task there is not.
+-- _hold_stalled(run_id, step_slug, task_index, stale_threshold): locks a stalled task with its run
+-- and step, and returns it; only nulls if it is not stalled once it is locked.
+-- PF002 for an unknown task.
 -- Called by: requeue_task, give_up_task.   Locks: the run, the step, the task.
 create or replace function pgflowd._hold_stalled(
   run_id uuid, step_slug text, task_index int, stale_threshold interval)

@@ -1,4 +1,4 @@
--- _is_leased(run_id, step_slug, task_index): does an open attempt hold this started task?
+-- _is_leased(run_id, step_slug, task_index): whether an open attempt holds this started task.
 -- Called by: recoveries.   Locks: nothing.
 create or replace function pgflowd._is_leased(run_id uuid, step_slug text, task_index int)
 returns boolean language plpgsql stable set search_path = '' set enable_seqscan = off as $$

@@ -1,12 +1,12 @@
--- _judge(task, attempt, run_status, step_status, cancelled): what a report with this attempt's
--- token may do.
+-- _judge(task, attempt, run_status, step_status, cancelled): returns what a report with this
+-- attempt's token may do.
 --   live   it may report: the row is open and the task still names it
---   late   its run or step ended before the report; the result is kept, nothing moves
---   lost   somebody else took, reported or retried the task; `closed` when the row says so itself
--- No clock decides: a lapsed lease that nobody took is live. A task that ended while its row is
--- open was ended by somebody else, by a cancel if it failed in a cancelled run.
--- The caller holds the locks of run and task, and read the attempt after it had them. Without
--- a query of its own, so that callers' queries take it in.
+--   late   its run or step ended before the report; the result is kept, nothing else changes
+--   lost   the task was claimed, reported or retried since; `closed` when its row is closed
+-- No clock decides: a lapsed lease of a task that no worker took is live. A task that ended while
+-- its row is open was not ended by its report: if it failed in a cancelled run, by the cancel.
+-- The caller holds the locks of run and task, and read the attempt after it had them. It has no
+-- query of its own, so that the callers' queries inline it.
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._judge(
   task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,

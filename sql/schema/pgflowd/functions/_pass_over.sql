@@ -1,11 +1,11 @@
--- _pass_over(flow_slug, queue_name, msg_ids): look after messages that were read but
--- whose tasks did not start, so that none is in the way of the next claim.
---   lease lapsed                      task given back; the claim may start it now
---   no open task of any flow          archived: it came from somewhere else, or too late; a
---                                     notice, PF010, has their number as its detail
---   queued after now()                `young`: the claim shows it again when it is done
---   locked by somebody                readable again in a second
---   lease alive                       hidden until it ends
+-- _pass_over(flow_slug, queue_name, msg_ids): deals with messages that were read but whose tasks
+-- did not start, so that none is in the way of the next claim.
+--   lease lapsed                      the task is queued again; the claim may start it now
+--   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
+--                                     PF010, has their number as its detail
+--   queued after now()                returned as `young`: the claim makes it visible at its end
+--   locked by another transaction     visible again in a second
+--   lease alive                       hidden until the lease ends
 --   crash_limit reached, or upstream's    hidden for the flow's longest timeout; sweeps decide
 -- Flows whose slugs differ only in case share a queue, so tasks of all of them count.
 -- Called by: claim.   Locks: tasks, skipping locked ones; their attempts; queue rows it read.

@@ -1,4 +1,5 @@
--- _pattern(pattern): a condition's pattern as a shape has it; null, in SQL or JSON, is none.
+-- _pattern(pattern): returns a condition's pattern as a shape has it; null, in SQL or JSON, is
+-- none.
 -- Called by: flow_shape.   Locks: nothing.
 create or replace function pgflowd._pattern(pattern jsonb)
 returns jsonb language sql immutable set search_path = '' as $$

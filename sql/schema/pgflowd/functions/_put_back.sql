@@ -1,5 +1,5 @@
--- _put_back(task, attempt, delay): queue a task again as if it had not been claimed: visible
--- after `delay`, the attempt not spent.
+-- _put_back(task, attempt, delay): queues a task again as if it had not been claimed: visible after
+-- `delay`, the attempt not spent.
 -- Called by: _report_one.   Locks: the message; the caller holds the task.
 create or replace function pgflowd._put_back(task pgflow.step_tasks, attempt int, delay interval)
 returns void language plpgsql set search_path = '' as $$

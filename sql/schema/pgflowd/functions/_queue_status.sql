@@ -1,6 +1,6 @@
--- _queue_status(queue_name): how many messages can be read now, how many are hidden, because
--- their tasks are at work or wait for a delay, and for how long the oldest has been readable.
--- No row where there is no such queue.
+-- _queue_status(queue_name): returns how many messages are visible now, how many are hidden,
+-- because their tasks are at work or wait for a delay, and for how long the oldest has been
+-- visible. No row where there is no such queue.
 -- Called by: view flow_status.   Locks: nothing.
 create or replace function pgflowd._queue_status(queue_name text)
 returns table (ready bigint, hidden bigint, oldest_ready_s double precision)

@@ -1,5 +1,5 @@
--- _queue_violations(flow_slug, queue_name, queue, since, max_rows): I5, I6 and I7 of one queue of
--- one flow; `queue` is its table, null when that is missing.
+-- _queue_violations(flow_slug, queue_name, queue, since, max_rows): returns I5, I6 and I7 of one
+-- queue of one flow; `queue` is its table, null when that is missing.
 -- Called by: violations.   Locks: nothing.
 create or replace function pgflowd._queue_violations(
   flow_slug text, queue_name text, queue regclass, since interval, max_rows int)

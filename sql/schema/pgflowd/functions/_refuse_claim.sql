@@ -1,4 +1,4 @@
--- _refuse_claim(flow_slug, worker_id): say which of the two there is not (PF002).
+-- _refuse_claim(flow_slug, worker_id): raises PF002 for the one of the two that is unknown.
 -- Called by: claim.   Locks: nothing.
 create or replace function pgflowd._refuse_claim(flow_slug text, worker_id uuid)
 returns void language plpgsql set search_path = '' as $$

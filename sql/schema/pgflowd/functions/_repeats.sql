@@ -1,4 +1,4 @@
--- _repeats(attempt, outcome): is this the report that closed the attempt?
+-- _repeats(attempt, outcome): whether this is the report that closed the attempt.
 -- A completion may have become late, or failed by its type; any other report late.
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._repeats(attempt pgflowd.attempts, outcome text)

@@ -1,4 +1,4 @@
--- _report_element(report, output, ord): record one element of a report.
+-- _report_element(report, output, ord): records one element of a report.
 -- Called by: _report_all on foreign cores, _report_singly.   Locks: see _report_one.
 create or replace function pgflowd._report_element(report jsonb, output text, ord int)
 returns pgflowd.answer language plpgsql set search_path = ''

@@ -1,10 +1,10 @@
--- _report_one(task, token, outcome, …): record one report, tell what became of it.
--- The verdict: what the task became (`completed`, `queued`, `failed`); `repeated`: this very
--- report was recorded before; `late`: run or step had ended; `lost`, with PF001, or PF002 when
--- there is no such task. An attempt that lost its task is closed as such.
--- Beats move started_at, and a completion in an older transaction would then break
--- completed_at >= started_at; so the attempt's is restored. A task put back to the queue and
--- not claimed since is started again. Everything else is the core's.
+-- _report_one(task, token, outcome, …): records one report and returns its verdict:
+-- what the task became (`completed`, `queued`, `failed`); `repeated`: this very report was recorded
+-- before; `late`: run or step had ended; `lost`, with PF001, or PF002 when there is no such task.
+-- An attempt that lost its task is closed as such.
+-- Heartbeats move started_at, and a completion in an older transaction would then break
+-- completed_at >= started_at; so the attempt's is restored. A task that was queued again and not
+-- claimed since is started again. Everything else is the core's.
 -- Called by: complete, fail, release, report.   Locks: the run, its step state, the task, its
 -- attempt, its message, in this order.
 create or replace function pgflowd._report_one(
@@ -31,8 +31,9 @@ declare
 begin
   if _report_one.outcome is null or _report_one.outcome not in
      ('completed', 'failed', 'timed_out', 'crashed', 'released') then
-    raise exception 'a report has no outcome %', coalesce(_report_one.outcome, 'null')
-      using errcode = '22023';
+    raise exception 'a report cannot have outcome %', coalesce(_report_one.outcome, 'null')
+      using errcode = '22023',
+            hint = 'outcomes are completed, failed, timed_out, crashed, released';
   end if;
   select run.status as run_status, state.status as step_status, known as task into locked
     from pgflow.runs as run

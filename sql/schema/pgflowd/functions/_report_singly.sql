@@ -1,7 +1,8 @@
--- _report_singly(reports, outputs, patient_until): the same as _report_all, each element in
--- a subtransaction of its own, so that the one that raises is found and the others are recorded.
--- All runs are locked first here too: who waits for a run while holding the throttle row of a
--- queue, which pgmq's insert trigger takes, deadlocks. After `patient_until` it waits no more.
+-- _report_singly(reports, outputs, patient_until): the same as _report_all, each element in a
+-- subtransaction of its own, so that the one that raises is found and the others are recorded.
+-- Here too all runs are locked first: pgmq's insert trigger takes the throttle row of a queue,
+-- and a transaction that holds it and waits for a run could deadlock. After `patient_until` it
+-- no longer waits.
 -- Called by: report.   Locks: as report.
 create or replace function pgflowd._report_singly(
   reports jsonb, outputs text[], patient_until timestamptz)
@@ -22,7 +23,7 @@ begin
       perform from pgflow.runs as known where known.run_id = run.id::uuid for update;
     exception
       when lock_not_available then busy := busy || run.id;
-      when invalid_text_representation then null;  -- its elements will say so
+      when invalid_text_representation then null;  -- its elements raise it again
     end;
   end loop;
   perform set_config('lock_timeout', '5s', true);
@@ -36,7 +37,7 @@ begin
   loop
     begin
       if lower(element.report ->> 'run_id') = any(busy) then
-        raise exception 'run % is locked by somebody else', element.report ->> 'run_id'
+        raise exception 'run % is locked by another transaction', element.report ->> 'run_id'
           using errcode = 'lock_not_available';
       end if;
       answer := pgflowd._report_element(element.report, element.output, element.ord);

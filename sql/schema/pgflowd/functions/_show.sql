@@ -1,6 +1,6 @@
--- _show(queue_name, msg_ids, at, extend): from this moment on the messages can be read again.
--- With `extend` a message never becomes visible earlier than it would anyhow. One that
--- somebody else has locked is passed over, so nobody who holds tasks waits for a queue.
+-- _show(queue_name, msg_ids, at, extend): makes messages visible from that moment on.
+-- With `extend` no message becomes visible earlier than it would anyhow. A message that another
+-- transaction has locked is skipped, so a caller that holds tasks never waits for a queue.
 -- Called by: claim, heartbeat, recoveries.   Locks: queue rows, skipping locked ones.
 create or replace function pgflowd._show(
   queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)

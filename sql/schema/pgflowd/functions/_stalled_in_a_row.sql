@@ -1,6 +1,6 @@
--- _stalled_in_a_row(run_id, step_slug, task_index): how many of a task's last attempts
--- stalled. Attempts that were released or lost say nothing about the task and do not count;
--- what was given up once (E408) counts from the beginning when it is tried again.
+-- _stalled_in_a_row(run_id, step_slug, task_index): returns how many of a task's last attempts
+-- stalled. Attempts that were released or lost prove nothing about the task and do not count. After
+-- it was given up once (E408), a task that is tried again counts from zero.
 -- Called by: recoveries.   Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
 returns int language plpgsql stable set search_path = '' set enable_seqscan = off as $$

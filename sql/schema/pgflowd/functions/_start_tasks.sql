@@ -1,7 +1,7 @@
--- _start_tasks(flow_slug, queue_name, only_step, msg_ids, worker_id): let the core start the
--- queued tasks of these messages, and return them with the number of the attempt.
--- Upstream's claim would wait for a locked task, and abort the batch for one that was queued
--- after this transaction began; so only free and older ones are handed to it.
+-- _start_tasks(flow_slug, queue_name, only_step, msg_ids, worker_id): lets the core start the
+-- queued tasks of these messages, and returns them with the number of the attempt.
+-- Upstream's claim would wait for a locked task, and would fail the batch for one that was queued
+-- after this transaction began; so it gets only free and older tasks.
 -- Upstream's forms of `start_tasks`: four or five arguments since 0.17, three before; before
 -- 0.12 the record has no `flow_input`, and the run's input is a key of the input.
 -- PF030 when there is none of these.

@@ -1,6 +1,6 @@
--- _sweep_leased(run_ids, step_slugs, task_indexes, reason, only_lapsed): give back started tasks
--- whose attempts stalled, give up those at `crash_limit`, and close the attempts of those whose
--- run or step has ended. Returns how many were given back, and how many given up. The caller
+-- _sweep_leased(run_ids, step_slugs, task_indexes, reason, only_lapsed): queues started tasks again
+-- whose attempts stalled, gives up those at `crash_limit`, and closes the attempts of those whose
+-- run or step has ended. Returns how many were queued again, and how many given up. The caller
 -- holds the locks of the tasks.
 -- Called by: sweep, sweep_dead.   Locks: see _give_back and _give_up.
 create or replace function pgflowd._sweep_leased(

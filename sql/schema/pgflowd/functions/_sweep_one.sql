@@ -1,9 +1,9 @@
--- _sweep_one(run_id, step_slug, task_index, started_at, run_failed): give back a task that no
+-- _sweep_one(run_id, step_slug, task_index, started_at, run_failed): queues a task again that no
 -- lease holds, started at that time and not since. Returns `recovered`, `given_up`, or null when
 -- it was neither.
--- It leaves a stalled attempt behind. A task that was given back three times, by us or by
--- upstream's own recovery, is failed: there it would hang for ever. One whose run has failed is
--- told so.
+-- It inserts a stalled attempt. A task that was queued again three times, by us or by upstream's
+-- own recovery, is failed instead: upstream's recovery would leave it started for ever. For a
+-- task of a failed run it calls fail_task.
 -- Called by: _sweep_unleased.   Locks: the task, unless it is locked; its message, likewise;
 -- see _give_up.
 create or replace function pgflowd._sweep_one(

@@ -1,6 +1,6 @@
--- _sweep_unleased(stale_threshold, max_tasks): give back started tasks that no lease of ours
--- holds, because a worker of upstream's claimed them, `stale_threshold` after their timeout.
--- Returns how many were given back, and how many given up.
+-- _sweep_unleased(stale_threshold, max_tasks): queues started tasks again that have no lease of
+-- ours, because a worker of upstream's claimed them, `stale_threshold` after their timeout.
+-- Returns how many were queued again, and how many given up.
 -- Called by: sweep.   Locks: see _sweep_one.
 create or replace function pgflowd._sweep_unleased(
   stale_threshold interval, max_tasks int, out recovered int, out given_up int)
@@ -37,7 +37,7 @@ begin
     case became
       when 'recovered' then recovered := recovered + 1;
       when 'given_up' then given_up := given_up + 1;
-      else null;  -- locked, or taken meanwhile, or its run has failed
+      else null;  -- locked, or claimed meanwhile, or its run has failed
     end case;
   end loop;
 end $$;

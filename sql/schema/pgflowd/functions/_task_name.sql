@@ -1,4 +1,4 @@
--- _task_name(run_id, step_slug, task_index): how texts speak of a task.
+-- _task_name(run_id, step_slug, task_index): returns what error messages call a task.
 -- Called by: whatever raises.   Locks: nothing.
 create or replace function pgflowd._task_name(run_id uuid, step_slug text, task_index int)
 returns text language sql immutable set search_path = '' as $$

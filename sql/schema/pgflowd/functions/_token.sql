@@ -1,5 +1,5 @@
--- _token(report): the token of an element of a report, null when it has none that is a number.
--- Queries take it in, so it has no settings of its own.
+-- _token(report): returns the token of an element of a report, null when it is not a number.
+-- Queries inline it, so it has no settings of its own.
 -- Called by: reports.   Locks: nothing.
 create or replace function pgflowd._token(report jsonb)
 returns bigint language sql immutable as $$

@@ -1,5 +1,5 @@
--- _visible_at(queue_name, msg_ids): when each of these messages can be read next; those that are
--- no more in the queue are left out. No queue, no rows.
+-- _visible_at(queue_name, msg_ids): returns when each of these messages becomes visible; no row for
+-- those that are no longer in the queue. No queue, no rows.
 -- Called by: run_steps, run_troubles.   Locks: nothing.
 create or replace function pgflowd._visible_at(queue_name text, msg_ids bigint[])
 returns table (msg_id bigint, visible_at timestamptz)

@@ -1,8 +1,8 @@
--- cancel(run_id, reason, actor): end a run now, as failed; returns `cancelled`, or `repeated`
+-- cancel(run_id, reason, actor): ends a run now, as failed; returns `cancelled`, or `repeated`
 -- when it was cancelled before. Its started steps fail, its open tasks too (they are `cancelled`
--- where the core knows that), with the text `cancelled by ACTOR: REASON`; their messages are
--- archived, events sent, and the workers told to beat at once. Open attempts stay: what they
--- report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
+-- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
+-- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
+-- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
 -- Called by: operators and clients.   Locks: the run, its started steps (by slug), their open
 -- tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)

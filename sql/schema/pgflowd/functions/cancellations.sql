@@ -1,4 +1,5 @@
--- cancellations(tokens): which runs that these attempts belong to were cancelled, by whom and why.
+-- cancellations(tokens): returns the cancelled runs among those that these attempts belong to, and
+-- by whom and why they were cancelled.
 -- Called by: workers that a beat told to give up tasks, for their log.   Locks: nothing.
 create or replace function pgflowd.cancellations(tokens bigint[])
 returns table (run_id uuid, cancelled_by text, cancel_reason text)

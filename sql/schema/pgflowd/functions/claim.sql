@@ -1,12 +1,13 @@
--- claim(flow_slug, worker_id, max_tasks, lease): take up to `max_tasks` tasks of this flow.
+-- claim(flow_slug, worker_id, max_tasks, lease): takes up to `max_tasks` tasks of this flow.
 -- Reads messages, which hides them for `lease`, starts their tasks, and opens an attempt for
--- each: the token returned is the right to report. A worker that will not beat passes null:
+-- each: the token returned is the right to report. A worker without heartbeats passes null:
 -- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
--- step's. Where fewer tasks start than messages were read, _pass_over looks after the others,
+-- step's. Where fewer tasks start than messages were read, _pass_over deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one.
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker.
--- Waits for nothing, so it may follow a report in one transaction and sees what that made ready.
+-- It waits for nothing, so it may follow a report in one transaction, and it sees what that made
+-- ready.
 -- Called by: workers.   Locks: queue rows and tasks, skipping locked ones; attempts.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')

@@ -1,4 +1,4 @@
--- complete(task, token, output, usage): report a task completed; returns the verdict.
+-- complete(task, token, output, usage): reports a task completed; returns the verdict.
 -- `completed`, `failed` (the output breaks a type), `late`, `repeated`. PF001 when the token
 -- holds no live lease, PF002 for an unknown task: then nothing has changed.
 -- Called by: workers; `report` does the same for many.   Locks: see _report_one.
@@ -14,7 +14,7 @@ begin
     complete.output, null, null, null, null, null, complete.usage);
   if report.verdict = 'lost' then
     raise exception '%', report.message using errcode = report.sqlstate,
-      hint = 'somebody else has the task now: drop the result';
+      hint = 'the task was claimed, reported or retried since: drop the result';
   end if;
   return report.verdict;
 end $$;

@@ -1,5 +1,5 @@
--- crashed(worker_id, reason, max_tasks): this worker is dead, and its processes are reaped: give
--- back what it held, no attempt spent. Returns the number given back; see sweep_dead.
+-- crashed(worker_id, reason, max_tasks): queues again what a worker held whose processes have ended
+-- and are reaped, no attempt spent. Returns the number of tasks; see sweep_dead.
 -- Called by: operators.   Locks: see sweep_dead.
 create or replace function pgflowd.crashed(worker_id uuid, reason text, max_tasks int default 500)
 returns int language plpgsql set search_path = '' as $$

@@ -1,5 +1,5 @@
--- fail(task, token, error_message, …): report an attempt that failed; returns the verdict.
--- `outcome` says how: failed, timed_out, crashed. The task is `queued` again or `failed`; without
+-- fail(task, token, error_message, …): reports an attempt that failed; returns the verdict.
+-- `outcome` is one of failed, timed_out, crashed. The task is `queued` again or `failed`; without
 -- `retry` it fails for good; `delay` replaces the core's own delay before the next try.
 -- PF001 when the token holds no live lease, PF002 for an unknown task.
 -- Called by: workers; `report` does the same for many.   Locks: see _report_one.
@@ -12,7 +12,7 @@ declare
   report record;
 begin
   if fail.outcome is null or fail.outcome not in ('failed', 'timed_out', 'crashed') then
-    raise exception 'a failure has no outcome %', coalesce(fail.outcome, 'null')
+    raise exception 'a failure cannot have outcome %', coalesce(fail.outcome, 'null')
       using errcode = '22023', hint = 'outcomes of failures are failed, timed_out, crashed';
   end if;
   report := pgflowd._report_one(
@@ -20,7 +20,7 @@ begin
     null, fail.error_message, fail.error_type, fail.traceback, fail.retry, fail.delay, fail.usage);
   if report.verdict = 'lost' then
     raise exception '%', report.message using errcode = report.sqlstate,
-      hint = 'somebody else has the task now: drop the result';
+      hint = 'the task was claimed, reported or retried since: drop the result';
   end if;
   return report.verdict;
 end $$;

@@ -1,6 +1,6 @@
--- flow_shape(flow_slug): the flow as a shape with the options that are in force, so that they can
--- be compared with the code's; null for an unknown flow. A step's unset options are left out, and
--- what an older core has no column for is as it would behave.
+-- flow_shape(flow_slug): returns the flow as a shape with the options in force, so that they can be
+-- compared with the code's; null for an unknown flow. A step's unset options are left out. Where an
+-- older core has no column, the value is how that core behaves.
 -- Called by: `pgflowd check`, `flows`.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
 returns jsonb language sql stable set search_path = '' as $$

@@ -1,10 +1,12 @@
--- heartbeat(worker_id, tokens, lease): the worker lives and holds these; returns for each token
+-- heartbeat(worker_id, tokens, lease): extends the leases of a living worker; returns for each
+-- token
 --   ok      go on; the lease and the message's visibility now last for `lease`, or longer
 --   cancel  run or step has ended: kill the runner
---   lost    somebody else has the task, or nobody knows the token
+--   lost    another worker has the task, or the token is unknown
 -- started_at follows when it is older than 20 s, so that no recovery of upstream takes a long
--- task; a task put back to the queue and not claimed since is taken back. A task that somebody
--- has locked is being reported, claimed or recovered: `ok`, the next beat knows more.
+-- task; a task that was queued again and not claimed since is taken back. A task that another
+-- transaction has locked is being reported, claimed or recovered: `ok`, the next heartbeat
+-- decides.
 -- Called by: workers, on a connection of their own.   Locks: tasks, then their attempts and
 -- messages, skipping locked ones: it waits for nothing.
 create or replace function pgflowd.heartbeat(

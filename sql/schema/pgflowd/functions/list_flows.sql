@@ -1,6 +1,6 @@
--- list_flows(): every flow, what waits and works in it, who serves it, and its last run. Open work
--- is counted through the queues, which hold nothing else, at most ten thousand messages of each.
--- A worker counts as living if it was heard of in the last half minute.
+-- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
+-- Open work is counted through the queues, which hold nothing else, at most ten thousand
+-- messages of each. A worker counts as living if its last heartbeat was in the last half minute.
 -- Called by: `pgflowd flows list`, `flows show`, completion.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,

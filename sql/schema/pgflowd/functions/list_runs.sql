@@ -1,6 +1,6 @@
--- list_runs(flow_slug, statuses, since, max_runs): the newest runs, with how far each one is and
--- why it failed. Null means any flow, any status, any age. A cancelled run has status `cancelled`
--- here. `steps_done` counts completed and skipped steps.
+-- list_runs(flow_slug, statuses, since, max_runs): returns the newest runs, with how far each
+-- one is and why it failed. Null means any flow, any status, any age. A cancelled run has status
+-- `cancelled` here. `steps_done` counts completed and skipped steps.
 -- Called by: `pgflowd runs list`.   Locks: nothing.
 create or replace function pgflowd.list_runs(
   flow_slug text default null, statuses text[] default null, since interval default null,

@@ -1,9 +1,9 @@
--- news(run_ids): which of these runs, and which of their steps, were started, completed, failed
--- or skipped by this very transaction; `step_slug` is null for a run. Steps come before their
--- run, what ended before what started. `took_s` counts from the start to the end.
--- A report writes such a moment as now(), or as the start of what ended if that is later: two
--- transactions that meet may each tell of a step without tasks, which is made and done at once.
--- Columns that some cores do not have are looked up in `missing`, where a row of the core has
+-- news(run_ids): returns which of these runs, and which of their steps, were started, completed,
+-- failed or skipped by this very transaction; `step_slug` is null for a run. Steps come before
+-- their run, ended ones before started ones. `took_s` counts from the start to the end. A report
+-- writes such a moment as now(), or as the start of what ended if that is later: two
+-- transactions that overlap may each return a step without tasks, which starts and completes at
+-- once. Columns that some cores do not have are looked up in `missing` where the core's row has
 -- no such column; so they stand there without the name of a table.
 -- Called by: workers, after `report` in the same transaction, for their log.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])

@@ -1,4 +1,4 @@
--- notify_queue(): the trigger that says "there is something in this queue".
+-- notify_queue(): the trigger that announces new messages of a queue.
 -- One notification per inserting statement on channel `pgflowd`, the queue's name as payload;
 -- PostgreSQL folds equal ones of a transaction. It saves time and decides nothing.
 -- Called by: the statement trigger that watch_queue puts on pgmq.q_<queue>.   Locks: nothing.

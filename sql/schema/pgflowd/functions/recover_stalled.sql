@@ -1,5 +1,5 @@
--- recover_stalled(stale_threshold, max_tasks): give back what nobody works on any more; returns
--- the number of tasks queued again. What stalled too often is failed for good, see sweep.
+-- recover_stalled(stale_threshold, max_tasks): queues stalled tasks again; returns their number.
+-- Tasks that stalled too often are failed for good, see sweep.
 -- Called by: operators.   Locks: see sweep.
 create or replace function pgflowd.recover_stalled(
   stale_threshold interval default '60 s', max_tasks int default 500)

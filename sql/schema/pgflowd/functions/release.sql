@@ -1,5 +1,5 @@
--- release(task, token, delay, reason): give a task back unspent; returns the verdict, `queued`.
--- Its attempt does not count, and after `delay` anybody may claim it.
+-- release(task, token, delay, reason): gives a task back unspent; returns the verdict, `queued`.
+-- Its attempt does not count, and after `delay` any worker may claim it.
 -- PF001 when the token holds no live lease, PF002 for an unknown task.
 -- Called by: workers that stop; `report` does the same for many.   Locks: see _report_one.
 create or replace function pgflowd.release(
@@ -14,7 +14,7 @@ begin
     null, release.reason, null, null, null, release.delay, null);
   if report.verdict = 'lost' then
     raise exception '%', report.message using errcode = report.sqlstate,
-      hint = 'somebody else has the task now: drop the result';
+      hint = 'the task was claimed, reported or retried since: drop the result';
   end if;
   return report.verdict;
 end $$;

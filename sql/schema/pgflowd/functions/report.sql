@@ -1,12 +1,12 @@
--- report(reports, outputs): record up to 200 finished tasks of any runs in one call; returns
+-- report(reports, outputs): records up to 200 finished tasks of any runs in one call; returns
 -- token, verdict, sqlstate, message for each, in the order given.
 -- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
 -- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
 -- retry, delay, usage, reason. Its output, a JSON text, stands at its place in `outputs`.
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s gives `error` 55P03.
--- First all at once; if anything raises, that is undone and each goes by itself. 40001, 40P01
--- and 57014 are raised: send it again.
+-- First all elements are recorded at once; if anything raises, that is undone and each element is
+-- recorded by itself. 40001, 40P01 and 57014 are raised: send the report again.
 -- Called by: workers, before `claim` in the same transaction.   Locks: runs in ascending
 -- order, all before anything else; then step states, tasks, attempts, messages.
 create or replace function pgflowd.report(reports jsonb, outputs text[])
@@ -20,7 +20,7 @@ begin
   if jsonb_array_length(report.reports) > 200
      or jsonb_array_length(report.reports)
         <> coalesce(cardinality(report.outputs), -1) then
-    raise exception 'a report takes up to 200 elements, and as many outputs, not % and %',
+    raise exception 'a report takes up to 200 elements and as many outputs, not % and %',
       jsonb_array_length(report.reports),
       coalesce(cardinality(report.outputs)::text, 'null') using errcode = '22023';
   end if;

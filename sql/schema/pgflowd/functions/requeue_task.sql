@@ -1,7 +1,7 @@
--- requeue_task(run_id, step_slug, task_index, stale_threshold, actor): hand a stalled task out again,
--- with a new message, without spending the attempt; the attempt of who held it closes as stalled.
--- False, and nothing done, if the task is not stalled (any more): it may be at work.
--- How often the tasks of this step were recovered is forgotten.
+-- requeue_task(run_id, step_slug, task_index, stale_threshold, actor): queues a stalled task again
+-- with a new message, without spending the attempt; its open attempt closes as stalled.
+-- False, and nothing is done, if the task is not stalled (any more): it may be at work.
+-- It resets how often the tasks of this step were recovered.
 -- Called by: operators.   Locks: the run, the step, the task; attempts; messages.
 create or replace function pgflowd.requeue_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text)

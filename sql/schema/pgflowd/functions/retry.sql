@@ -1,9 +1,9 @@
--- retry(run_id, actor, even_if_cancelled): try a failed run again; returns the number of tasks
+-- retry(run_id, actor, even_if_cancelled): tries a failed run again; returns the number of tasks
 -- queued again. Completed work stays. The run and its failed steps are started again (a step
--- that failed by its condition is tested again); each unfinished task gets a new message and
--- no attempts; what still works on one of them has lost it. Then the core's pipeline goes on.
--- PF002 for an unknown run; PF004 for one that has not failed, or was cancelled, unless
--- `even_if_cancelled`.
+-- that failed by its condition is tested again). Each unfinished task gets a new message and all
+-- its attempts; an attempt that is still at work on one of them is lost. Then the core's
+-- pipeline goes on. PF002 for an unknown run; PF004 for one that has not failed, or was
+-- cancelled, unless `even_if_cancelled`.
 -- Called by: operators and clients.   Locks: the run, its steps (by slug), their unfinished
 -- tasks (by slug and index), attempts, messages.
 create or replace function pgflowd.retry(
@@ -26,7 +26,7 @@ begin
       using errcode = 'PF004';
   elsif cancelled and not retry.even_if_cancelled then
     raise exception 'run % was cancelled', retry.run_id
-      using errcode = 'PF004', hint = 'say so if it is to be retried all the same';
+      using errcode = 'PF004', hint = 'set even_if_cancelled to retry it all the same';
   end if;
 
   perform from pgflow.step_states as state where state.run_id = retry.run_id

@@ -1,8 +1,8 @@
--- setting(name): what all daemons share under this name, or its default.
+-- setting(name): returns the setting of this name that all daemons share, or its default.
 --   history      `all` keeps every attempt, `failures` all but completed ones, `off` none
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
--- PF020 for a name there is not.
+-- PF020 for an unknown name.
 -- Called by: reports, sweeps, `pgflowd`.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$

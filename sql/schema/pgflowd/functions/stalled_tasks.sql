@@ -1,7 +1,8 @@
--- stalled_tasks(stale_threshold, max_tasks): the tasks nobody works on any more, oldest first: those
--- whose lease lapsed, those of other workers `stale_threshold` after their timeout, and those
--- that upstream's recovery gave up, which hang there for ever. `times` counts how often in a row
--- the task stalled before. Looks at all open runs, so that none is missed whose message is gone.
+-- stalled_tasks(stale_threshold, max_tasks): returns the stalled tasks, oldest first: those
+-- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, and
+-- those that upstream's recovery gave up, which stay started for ever. `times` counts how often
+-- in a row the task stalled before. It reads all open runs, so that no task is missed whose
+-- message is gone.
 -- Called by: `pgflowd stalled`, requeue_task, give_up_task.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)

@@ -1,8 +1,8 @@
--- sweep(stale_threshold, max_tasks): give back what nobody works on any more, and fail for good
--- what stalled too often. Returns how many tasks were queued again, and how many given up.
--- Ours are stalled when their lease has lapsed. Upstream's, which have none, are stalled
--- `stale_threshold` after their timeout; and those that its own recovery gave up, which would
--- hang for ever, are failed.
+-- sweep(stale_threshold, max_tasks): queues stalled tasks again, and fails for good those that
+-- stalled too often. Returns how many were queued again, and how many given up.
+-- A task with a lease is stalled when the lease has lapsed; one of upstream's, which has none,
+-- `stale_threshold` after its timeout. Tasks that upstream's own recovery gave up, which would
+-- stay started for ever, are failed.
 -- Called by: the sweeper, recover_stalled; several at once share the work.   Locks: tasks, skipping
 -- locked ones; attempts; queue rows, skipping; runs of tasks given up, unless locked.
 create or replace function pgflowd.sweep(

@@ -1,5 +1,5 @@
--- sweep_dead(worker_id, reason, max_tasks): this worker is dead, and its processes are reaped:
--- give back what it held, visible at once, no attempt spent. A task whose attempts stalled
+-- sweep_dead(worker_id, reason, max_tasks): queues again what a worker held whose processes have
+-- ended and are reaped: visible at once, no attempt spent. A task whose attempts stalled
 -- `crash_limit` times in a row is failed for good instead. Returns how many tasks were queued
 -- again, and how many given up.
 -- Called by: the sweeper, crashed.   Locks: tasks, skipping locked ones; attempts; queue rows,

@@ -1,15 +1,15 @@
--- violations(since, max_rows): what must never be, in runs that began within `since`: no rows, or
--- there is a bug, or somebody changed tables by hand. Numbered as in the design:
+-- violations(since, max_rows): returns each violation of an invariant, in runs that began within
+-- `since`. A row is a bug, or a change of tables by hand. Numbered as in the design:
 --   I2  a completed run is complete
 --   I3  a completed step has exactly the tasks 0 to n-1, all completed
 --   I4  a map's output is the array of its tasks' outputs, in order
---   I5  a task that may run has its message
+--   I5  a task that may be claimed has its message
 --   I6  a message has its open task
 --   I7  the message of a completed task is no longer in the queue
---   I8  nothing is given up in silence, and nothing fails without a text
+--   I8  no task is given up silently, and none fails without a text
 --   I9  a task has at most one live lease
 --   I10 a task was completed once at most, and is completed then
--- Archives may be emptied by anybody, so I7 looks at the queue. Older cores keep no output of
+-- Archives may be emptied by anybody, so I7 reads the queue. Older cores keep no output of
 -- steps, so there is no I4. Workers of other runtimes have no leases, and history may be off, so
 -- I9 and I10 say "at most".
 -- Called by: `pgflowd doctor`, tests.   Locks: nothing.

@@ -1,9 +1,9 @@
 -- attempts: one row per claim of a task. Open (ended_at is null) it is a lease, the right to
 -- report the task; closed it is history.
--- An attempt is written only by who holds the lock of its task row: no index keeps a second
--- open row out, this rule does. No index mentions a column that a report changes, so that
+-- An attempt is written only by a transaction that holds the lock of its task row. No index keeps a
+-- second open row out; this rule does. No index mentions a column that a report changes, so that
 -- each report is one HOT update; fillfactor leaves room for it, even where a whole page is at
--- work at once. The token never changes, and its index is what a heartbeat finds tokens by.
+-- work at once. The token never changes, and heartbeats find attempts by its index.
 create table if not exists pgflowd.attempts (
   run_id uuid not null,
   step_slug text not null,

@@ -1,4 +1,4 @@
--- runs: what pgflow.runs has no column for; only runs that need it have a row.
+-- runs: values for which pgflow.runs has no column; only runs that need one have a row.
 create table if not exists pgflowd.runs (
   run_id uuid not null,
   cancelled_at timestamptz,

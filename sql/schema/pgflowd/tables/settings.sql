@@ -1,5 +1,5 @@
--- settings: what all daemons on this database share. No row means the default; which names
--- and values there are, functions setting and set_setting know.
+-- settings: what all daemons on this database share. No row means the default. Functions setting
+-- and set_setting define which names and values there are.
 create table if not exists pgflowd.settings (
   name text not null,
   value jsonb not null,

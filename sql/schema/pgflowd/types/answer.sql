@@ -1,4 +1,4 @@
--- answer: what became of one element of a report; `ord` is its place in the report, from 1.
+-- answer: the answer to one element of a report; `ord` is its place in the report, from 1.
 do $$
 begin
   if to_regtype('pgflowd.answer') is null then

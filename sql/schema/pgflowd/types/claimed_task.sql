@@ -1,7 +1,7 @@
 -- claimed_task: what pgflowd.claim returns for each task: the record of the contract, and the
 -- lease. A type of its own, since the claim's parameters bear some of these names.
--- `waited_s` is since the task could first be claimed; null for later attempts,
--- and on cores of somebody else, where it would cost a look at each task.
+-- `waited_s` is the time since the task could first be claimed; null for later attempts, and on
+-- foreign cores, where it would cost another look-up per task.
 do $$
 begin
   if to_regtype('pgflowd.claimed_task') is null then

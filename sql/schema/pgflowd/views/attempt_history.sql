@@ -1,5 +1,6 @@
--- attempt_history: every attempt that is kept, and what became of it. An open row that its
--- task no longer names reads as lost; the next to meet it closes it. `live` attempts may report.
+-- attempt_history: every attempt that is kept, with its outcome. An open row that its task no
+-- longer names has outcome `lost`; the next report, claim or heartbeat that finds it closes it.
+-- `live` attempts may report.
 create or replace view pgflowd.attempt_history as
   select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token, attempt.flow_slug,
          attempt.worker_id, attempt.msg_id, attempt.attempt, attempt.started_at,

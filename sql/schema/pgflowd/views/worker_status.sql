@@ -1,4 +1,5 @@
--- worker_status: the workers that have not stopped, what they hold, and when they last beat.
+-- worker_status: the workers that have not stopped, how many tasks each holds, and its last
+-- heartbeat.
 create or replace view pgflowd.worker_status as
   with held as materialized (
     select task.last_worker_id as worker_id, count(*) as tasks

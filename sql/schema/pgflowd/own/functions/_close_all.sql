@@ -1,6 +1,6 @@
--- _close_all(elements, became, outputs): close the attempts of a report with what their tasks
--- became, one HOT update for all, and answer for each element. What history does not keep is
--- deleted: completed attempts (`failures`), or all of a task that has ended (`off`).
+-- _close_all(elements, became, outputs): closes the attempts of a report according to what their
+-- tasks became, one HOT update for all, and returns an answer for each element. What history does
+-- not keep is deleted: completed attempts (`failures`), or all of a task that has ended (`off`).
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
 create or replace function pgflowd._close_all(
   elements pgflowd.element[], became text[], outputs jsonb[])

@@ -1,5 +1,5 @@
--- _elements(reports): the elements of a report as rows; texts are cut to what we keep.
--- Raises for an outcome we do not know, and when two elements are about one task.
+-- _elements(reports): returns the elements of a report as rows; texts are cut to what we keep.
+-- Raises for an unknown outcome, and when two elements are about one task.
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._elements(reports jsonb)
 returns pgflowd.element[] language plpgsql immutable set search_path = '' as $$
@@ -25,12 +25,13 @@ begin
            run_id, step_slug, task_index, token, outcome, error_message, reason, error_type,
            traceback, retry, delay, usage, ord);
   if tasks < cardinality(elements) then
-    raise exception 'a task is reported twice' using errcode = 'cardinality_violation';
+    raise exception 'a task is reported twice in one call' using errcode = 'cardinality_violation';
   end if;
   if exists (select from unnest(elements) as element
               where element.outcome is null or element.outcome not in
                     ('completed', 'failed', 'timed_out', 'crashed', 'released')) then
-    raise exception 'a report has no such outcome' using errcode = '22023';
+    raise exception 'a report has an unknown outcome' using errcode = '22023',
+      hint = 'outcomes are completed, failed, timed_out, crashed, released';
   end if;
   return elements;
 end $$;

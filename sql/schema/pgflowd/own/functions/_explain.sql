@@ -1,4 +1,4 @@
--- _explain(run_id, error_message): note why a run failed, or (null) that it does not any more.
+-- _explain(run_id, error_message): sets why a run failed, or (null) that it no longer has.
 -- Called by: cancel, retry.   Locks: nothing new; the caller holds the run.
 create or replace function pgflowd._explain(run_id uuid, error_message text)
 returns void language plpgsql set search_path = '' as $$

@@ -1,5 +1,5 @@
--- _fail_all(elements, became): report the failures among them to the core; returns what tasks
--- became, by their elements' places, with these added.
+-- _fail_all(elements, became): reports the failures among them to the core; returns `became`, what
+-- tasks became by their elements' places, with these added.
 -- Without `retry` the attempts are spent first; `delay` moves the message afterwards.
 -- Called by: _report_all.   Locks: see _fail_tasks; messages with a delay.
 create or replace function pgflowd._fail_all(elements pgflowd.element[], became text[])

@@ -1,4 +1,4 @@
--- _hold_all(elements): make the tasks that need it look as their attempts left them; see _hold.
+-- _hold_all(elements): makes the tasks that need it look as their attempts left them; see _hold.
 -- Called by: _report_all.   Locks: nothing new; the caller holds the tasks.
 create or replace function pgflowd._hold_all(elements pgflowd.element[])
 returns void language plpgsql set search_path = '' as $$

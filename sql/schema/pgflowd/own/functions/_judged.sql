@@ -1,5 +1,5 @@
--- _judged(elements): the same, with what each may do. The caller holds the locks of all runs
--- and tasks, taken in statements before this one: so it sees attempts as they are.
+-- _judged(elements): returns the elements with their standings. The caller holds the locks of all
+-- runs and tasks, taken in statements before this one: so it sees attempts as they are.
 -- Standings are those of _judge, and `nothing` (no such task), `unknown` (no such token),
 -- `repeated` (this report was recorded before).
 -- Called by: _report_all.   Locks: nothing.

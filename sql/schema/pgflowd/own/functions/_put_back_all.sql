@@ -1,5 +1,5 @@
--- _put_back_all(elements, became): queue the tasks again that are released among them, unspent;
--- returns what tasks became, by their elements' places, with these added.
+-- _put_back_all(elements, became): queues the released tasks among them again, unspent; returns
+-- `became`, what tasks became by their elements' places, with these added.
 -- Called by: _report_all.   Locks: messages; the caller holds the tasks.
 create or replace function pgflowd._put_back_all(elements pgflowd.element[], became text[])
 returns text[] language plpgsql set search_path = '' as $$

@@ -1,5 +1,5 @@
--- _queues(flow_slug): the queues a worker of this flow reads: one. Queries take it in, so it
--- has no settings of its own.
+-- _queues(flow_slug): returns the queues that a worker of this flow reads: one. Queries inline it,
+-- so it has no settings of its own.
 -- Called by: claim.   Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)
 returns table (queue_name text, step_slug text) language sql immutable as $$

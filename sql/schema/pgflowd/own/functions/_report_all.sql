@@ -1,11 +1,11 @@
--- _report_all(reports, outputs): record all elements of a report at once, whatever their runs
--- and flows: a fixed number of statements for completions and failures, however many. Whatever
--- raises, raises; and a report that names a task twice is left to _report_singly.
--- Called by: report.   Locks: each run with its tasks, ascending; then as _complete_tasks and
--- _fail_tasks; attempts. Nobody who holds a task of a run and not the run waits for anything,
--- so runs may be locked while tasks of lesser ones are held. States change only with their run.
+-- _report_all(reports, outputs): records all elements of a report at once, whatever their runs and
+-- flows: a fixed number of statements for completions and failures, however many. It catches no
+-- error; a report that names a task twice is left to _report_singly.
 -- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run; and
 -- a task is looked up by what its run's lock returned, or a plan could lock it before its run.
+-- Called by: report.   Locks: each run with its tasks, ascending; then as _complete_tasks and
+-- _fail_tasks; attempts. No transaction that holds a task of a run without the run waits, so runs
+-- may be locked while tasks of lesser ones are held. States change only with their run.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off

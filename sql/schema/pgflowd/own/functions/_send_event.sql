@@ -1,4 +1,4 @@
--- _send_event(run_id, event, payload): send an event of the contract the way our core does.
+-- _send_event(run_id, event, payload): sends an event of the contract the way our core does.
 -- Called by: cancel.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$

@@ -1,4 +1,4 @@
--- _queues(flow_slug): the queues a worker of this flow reads, on a core of somebody else.
+-- _queues(flow_slug): returns the queues that a worker of this flow reads, on a foreign core.
 -- One per flow, named as its slug; since 0.17 a step may have one of its own.
 -- Called by: claim.   Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)

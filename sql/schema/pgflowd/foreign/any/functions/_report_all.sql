@@ -1,5 +1,5 @@
--- _report_all(reports, outputs): record all elements of a report through upstream's functions,
--- in order of run, step and index. Whatever raises, raises.
+-- _report_all(reports, outputs): records all elements of a report through the foreign core's
+-- functions, in order of run, step and index. It catches no error.
 -- Called by: report.   Locks: all runs ascending, then as _report_one.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = ''

@@ -1,5 +1,6 @@
--- _send_event(run_id, event, payload): send an event of the contract: through realtime where
--- that is, else as a notification on the run's channel, cut where it is too long for one.
+-- _send_event(run_id, event, payload): sends an event of the contract, on a foreign core: through
+-- realtime where that is, else as a notification on the run's channel. One that is too long for a
+-- notification is cut.
 -- Called by: cancel.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$

@@ -1,4 +1,4 @@
--- _started_tasks(worker_id): keys of tasks that are started, of one worker or (null) of all.
+-- _started_tasks(worker_id): returns the keys of the started tasks of one worker, or (null) of all.
 -- Upstream keeps indexes on started tasks, which serve both.
 -- Called by: sweep, sweep_dead.   Locks: nothing.
 create or replace function pgflowd._started_tasks(worker_id uuid)

@@ -1,5 +1,5 @@
--- _task_queue(task): the queue that holds a task's message, on a core of somebody else.
--- The flow's; since 0.17 tasks keep a name of their own.
+-- _task_queue(task): returns the queue that holds a task's message, on a foreign core.
+-- It is the flow's; since 0.17 tasks keep a name of their own.
 -- Called by: reports, beats, recoveries.   Locks: nothing.
 create or replace function pgflowd._task_queue(task pgflow.step_tasks)
 returns text language sql immutable set search_path = '' as $$
