@@ -87,3 +87,19 @@ def test_no_test_has_a_number_of_the_design_in_its_name() -> None:
     texts = {path: path.read_text("utf-8") for path, _, _ in MARKED}
 
     assert [name for text in texts.values() for name in number.findall(text)] == []
+
+
+def events_of_the_log() -> list[str]:
+    """The events that docs/design/surface.md lists."""
+    page = (ROOT / "docs/design/surface.md").read_text("utf-8")
+    lines = re.findall(r"^([a-z]+)\.([a-z_]+(?:\|[a-z_]+)*)$", page, re.MULTILINE)
+    return [f"{subject}.{verb}" for subject, verbs in lines for verb in verbs.split("|")]
+
+
+@pytest.mark.parametrize("event", events_of_the_log())
+def test_each_event_of_the_log_is_expected_by_a_test_of_real_processes(event: str) -> None:
+    quoted = re.compile(f"[\"']{re.escape(event)}[\"']")
+    rooms = [ROOT / "tests" / room for room in ("worker", "process", "cli")]
+    tests = [path for room in rooms for path in room.glob("test_*.py")]
+
+    assert any(quoted.search(path.read_text("utf-8")) for path in tests)
