@@ -96,7 +96,7 @@ def test_steps_of_a_cancelled_run_are_cancelled_not_failed():
 
 
 TRACE = """Traceback (most recent call last):
-  File "/opt/venv/lib/python3.12/site-packages/pgflowd/processes/runner.py", line 9, in call
+  File "/opt/venv/lib/python3.12/site-packages/pgflowd/processes/runner/main.py", line 9, in call
   File "flows/analyze.py", line 31, in summary
   File "/usr/lib/python3.12/ssl.py", line 1295, in recv_into
 TimeoutError: model did not answer

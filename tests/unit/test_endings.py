@@ -14,7 +14,7 @@ STACK = """Thread 0x00007f1 (most recent call first):
 Current thread 0x00007f2 (most recent call first):
   File "/usr/lib/python3.11/re/__init__.py", line 166 in match
   File "/opt/app/flows/analyze.py", line 31 in summary
-  File "/opt/app/lib/site-packages/pgflowd/processes/runner.py", line 90 in _call
+  File "/opt/app/lib/site-packages/pgflowd/processes/runner/main.py", line 90 in _call
 """
 
 

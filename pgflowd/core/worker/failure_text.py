@@ -21,7 +21,7 @@ LONGEST_TRACEBACK = 16_000
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
 _NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
 _INSTALLED = re.compile(r"/site-packages/(?!pgflowd/(processes|host|core)/)")
-_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner\.py"', re.M)  # it calls handlers
+_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner/\w+\.py"', re.M)  # it calls handlers
 
 
 def timed_out(task: Task, status: int, usage: dict[str, Any], stack: str) -> TaskReport:

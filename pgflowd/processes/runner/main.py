@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -38,7 +39,7 @@ from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 SHORT_TRACEBACK = 2000  # of one that is too long for a frame's head
 MOST_FRAMES = 1000  # as deep as Python lets anybody go who does not ask for more
 
-_OURS = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120
+_OURS = str(Path(__file__).parents[2])
 
 
 class TaskGiven(NamedTuple):
