@@ -206,6 +206,7 @@ def test_stop_now_is_a_quick_stop(house, database):
     assert done.returncode == 0
     assert daemon.ended(1) == 0
     assert attempts(database, run_id) == [0]
+    assert daemon.events("supervisor.stopping")
 
 
 @covers("rule 30", "row 31")
