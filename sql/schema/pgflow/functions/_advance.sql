@@ -28,7 +28,7 @@ begin
       perform pgflow._start_steps(ready_runs, ready_steps);
     end if;
     foreach an_id in array unsettled loop
-      if pgflow._settle_steps(an_id) then
+      if pgflow._resolve_steps(an_id) then
         perform pgflow.start_ready_steps(an_id);
       end if;
     end loop;
@@ -37,5 +37,5 @@ begin
   select array_agg(ended.run_id), array_agg(ended.steps) into ended_runs, ended_counts
     from (select one.run_id, count(*)::int as steps from unnest(_advance.run_ids) as one (run_id)
            group by one.run_id) as ended;
-  perform pgflow._settle_runs(ended_runs, ended_counts);
+  perform pgflow._complete_runs(ended_runs, ended_counts);
 end $$;

@@ -12,8 +12,8 @@ set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   violations int[];
-  gone_flows text[];
-  gone_messages bigint[];
+  archived_flows text[];
+  archived_messages bigint[];
   ended_runs uuid[];
   ended_steps text[];
   whole_maps boolean;
@@ -23,7 +23,7 @@ begin
   with reported as materialized (
     select found.*, step.step_type,
            step.step_type = 'single'
-           and (found.verdict = 'act' or (found.verdict = 'ignore' and found.task_status = 'queued'))
+           and (found.effect = 'act' or (found.effect = 'ignore' and found.task_status = 'queued'))
            and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
            and exists (select from pgflow.deps as dep
                          join pgflow.steps as child
@@ -42,7 +42,7 @@ begin
        set status = 'completed', completed_at = greatest(now(), task.started_at),
            output = outputs[reported.ord]
       from reported
-     where reported.verdict = 'act' and not reported.violates
+     where reported.effect = 'act' and not reported.violates
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
        and task.status = 'started'  -- tested again under the lock: a recovery may have come first
@@ -64,18 +64,19 @@ begin
       from per_step
      where state.run_id = per_step.run_id and state.step_slug = per_step.step_slug
     returning state.run_id, state.step_slug, state.remaining_tasks, per_step.step_type
-  ), gone as (
+  ), archived as (
     select done.flow_slug, done.message_id from done
     union all
-    select reported.flow_slug, reported.message_id from reported where reported.verdict = 'late'
+    select reported.flow_slug, reported.message_id from reported where reported.effect = 'late'
   )
   select (select array_agg(reported.ord order by reported.ord) from reported where reported.violates),
-         (select array_agg(gone.flow_slug order by gone.message_id) from gone),
-         (select array_agg(gone.message_id order by gone.message_id) from gone),
+         (select array_agg(archived.flow_slug order by archived.message_id) from archived),
+         (select array_agg(archived.message_id order by archived.message_id) from archived),
          array_agg(counted.run_id order by counted.run_id, counted.step_slug),
          array_agg(counted.step_slug order by counted.run_id, counted.step_slug),
          bool_or(counted.step_type = 'map'), (select count(*) from done)
-    into violations, gone_flows, gone_messages, ended_runs, ended_steps, whole_maps, completed
+    into violations, archived_flows, archived_messages, ended_runs, ended_steps, whole_maps,
+         completed
     from counted where counted.remaining_tasks = 0;
 
   if whole_maps then
@@ -85,11 +86,11 @@ begin
     perform pgflow._send_step_events(ended_runs, ended_steps);
     perform pgflow._advance(ended_runs, ended_steps);
   end if;
-  if gone_messages is not null then
-    perform pgflow._archive(gone_flows, gone_messages);
+  if archived_messages is not null then
+    perform pgflow._archive(archived_flows, archived_messages);
   end if;
   foreach v in array coalesce(violations, '{}') loop
-    perform pgflow._violate_type(
+    perform pgflow._fail_type_violation(
       _complete_tasks.run_ids[v], _complete_tasks.step_slugs[v], _complete_tasks.task_indexes[v], outputs[v]);
   end loop;
 

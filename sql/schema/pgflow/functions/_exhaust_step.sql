@@ -28,7 +28,7 @@ begin
                              coalesce(_exhaust_step.error_message, ''));
   if mode = 'skip-cascade' then
     perform pgflow._cascade_force_skip_steps(the_run, the_step, 'handler_failed');
-    perform pgflow._settle_runs(array[the_run], array[1]);
+    perform pgflow._complete_runs(array[the_run], array[1]);
   else
     perform pgflow._advance(array[the_run], array[the_step]);
   end if;

@@ -1,7 +1,7 @@
 -- _fail_step(run_id, step_slug, error_message, run_first): fails a step, and its run with it.
 -- A failed step keeps its remaining_tasks. The step's event comes before the run's, except for
 -- type violations (run_first).
--- Called by: cascade_resolve_conditions, _exhaust_step, _violate_type.
+-- Called by: cascade_resolve_conditions, _exhaust_step, _fail_type_violation.
 -- Locks: state, tasks, messages (the run is locked already).
 create or replace function pgflow._fail_step(
   run_id uuid, step_slug text, error_message text, run_first boolean default false)

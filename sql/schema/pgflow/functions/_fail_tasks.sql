@@ -34,28 +34,29 @@ begin
            failed_at = case when not retried.yes or task.permanently_stalled_at is not null
                             then greatest(now(), task.started_at) end,
            error_message = reported.error_message
-      from reported, lateral (select reported.verdict = 'act' and reported.again) as retried (yes)
-     where (reported.verdict = 'act'
-            or (reported.verdict = 'run_failed' and reported.task_status = 'started'))
+      from reported, lateral (select reported.effect = 'act' and reported.again) as retried (yes)
+     where (reported.effect = 'act'
+            or (reported.effect = 'run_failed' and reported.task_status = 'started'))
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
        and task.status = 'started'  -- tested again under the lock: a recovery may have come first
     returning task.flow_slug, task.message_id, task.status, task.attempts_count,
-              reported.ord, reported.verdict, reported.base_delay
-  ), gone as (
+              reported.ord, reported.effect, reported.base_delay
+  ), archived as (
     select failed.flow_slug, failed.message_id from failed where failed.status = 'failed'
     union all
     select reported.flow_slug, reported.message_id from reported
-     where reported.verdict = 'late' or (reported.verdict = 'run_failed' and reported.task_status <> 'started')
+     where reported.effect = 'late'
+        or (reported.effect = 'run_failed' and reported.task_status <> 'started')
   )
   select array_agg(failed.flow_slug) filter (where failed.status = 'queued') as flows,
          array_agg(failed.message_id) filter (where failed.status = 'queued') as messages,
          array_agg(pgflow.calculate_retry_delay(failed.base_delay, failed.attempts_count))
            filter (where failed.status = 'queued') as delays,
-         (select array_agg(gone.flow_slug) from gone) as gone_flows,
-         (select array_agg(gone.message_id) from gone) as gone_messages,
+         (select array_agg(archived.flow_slug) from archived) as archived_flows,
+         (select array_agg(archived.message_id) from archived) as archived_messages,
          array_agg(failed.ord order by failed.ord)
-           filter (where failed.status = 'failed' and failed.verdict = 'act') as exhausted
+           filter (where failed.status = 'failed' and failed.effect = 'act') as exhausted
     into outcome from failed;
 
   foreach e in array coalesce(outcome.exhausted, '{}') loop
@@ -64,8 +65,8 @@ begin
   if outcome.messages is not null then
     perform pgflow._hide(outcome.flows, outcome.messages, outcome.delays);
   end if;
-  if outcome.gone_messages is not null then
-    perform pgflow._archive(outcome.gone_flows, outcome.gone_messages);
+  if outcome.archived_messages is not null then
+    perform pgflow._archive(outcome.archived_flows, outcome.archived_messages);
   end if;
 
   return query

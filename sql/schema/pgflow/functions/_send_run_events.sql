@@ -1,11 +1,11 @@
 -- _send_run_events(run_ids): sends the event of each run's present status.
--- Called by: start_flows, _settle_runs, _fail_step.   Locks: nothing.
+-- Called by: start_flows, _complete_runs, _fail_step.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 declare
-  told record;
+  events record;
 begin
   select array_agg(run.run_id order by one.ord) as run_ids,
          array_agg('run:' || run.status order by one.ord) as names,
@@ -24,10 +24,10 @@ begin
                'flow_slug', run.flow_slug, 'status', run.status,
                'error_message', run.error_message, 'failed_at', run.failed_at)
            end order by one.ord) as payloads
-    into told
+    into events
     from unnest(_send_run_events.run_ids) with ordinality as one (run_id, ord)
     join pgflow.runs as run on run.run_id = one.run_id;
-  if told.run_ids is not null then
-    perform pgflow._send_events(told.run_ids, told.names, told.payloads);
+  if events.run_ids is not null then
+    perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;
 end $$;

@@ -8,7 +8,7 @@ returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 declare
-  told record;
+  events record;
 begin
   select array_agg(state.run_id order by one.ord) as run_ids,
          array_agg('step:' || state.step_slug || ':' || state.status order by one.ord) as names,
@@ -41,14 +41,14 @@ begin
                   'step_slug', state.step_slug, 'status', state.status,
                   'skip_reason', state.skip_reason, 'skipped_at', state.skipped_at,
                   'error_message', state.error_message) end order by one.ord) as payloads
-    into told
+    into events
     from unnest(_send_step_events.run_ids, _send_step_events.step_slugs)
            with ordinality as one (run_id, step_slug, ord)
    cross join lateral (
      select state.* from pgflow.step_states as state
       where state.run_id = one.run_id and state.step_slug = one.step_slug
      offset 0) as state;
-  if told.run_ids is not null then
-    perform pgflow._send_events(told.run_ids, told.names, told.payloads);
+  if events.run_ids is not null then
+    perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;
 end $$;

@@ -6,7 +6,7 @@
 -- caller's read has hidden it.
 -- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
 -- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
--- Called by: start_tasks, pgflowd._begin.   Locks: tasks (skips locked), then messages.
+-- Called by: start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
 returns table (run_id uuid, step_slug text, input jsonb, msg_id bigint, task_index int,
@@ -17,20 +17,20 @@ set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
   with_run constant boolean := lower(coalesce(current_setting('pgflow.run_in_input', true), '')) in ('on', 'true', '1', 'yes');
-  held record;
+  locked record;
   started int;
   hidden bigint;
 begin
   select array_agg(task.run_id) as runs, array_agg(task.step_slug) as steps,
          array_agg(task.task_index) as indexes
-    into held
+    into locked
     from unnest(_start_tasks.msg_ids) as read (msg_id)
    cross join lateral (
      select one.run_id, one.step_slug, one.task_index from pgflow.step_tasks as one
       where one.flow_slug = _start_tasks.flow_slug and one.message_id = read.msg_id
         and one.status = 'queued'
      offset 0 for no key update skip locked) as task;
-  if held.runs is null then
+  if locked.runs is null then
     return;
   end if;
 
@@ -41,7 +41,7 @@ begin
              coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts,
              coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
              coalesce(step.opt_start_delay, 0) as delay_s
-        from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
+        from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
        cross join lateral (
          select run.status from pgflow.runs as run where run.run_id = one.run_id offset 0) as run
        cross join lateral (
@@ -94,7 +94,7 @@ begin
     select pgflow._hide(array_agg(_start_tasks.flow_slug), array_agg(task.message_id),
                         array_agg(coalesce(hide_s, coalesce(step.opt_timeout, flow.opt_timeout) + 2)))
       into hidden
-      from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
+      from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
      cross join lateral (
        select task.message_id, task.status from pgflow.step_tasks as task
         where task.run_id = one.run_id and task.step_slug = one.step_slug

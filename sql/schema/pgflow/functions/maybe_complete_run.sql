@@ -5,5 +5,5 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   perform from pgflow.runs as run
     where run.run_id = maybe_complete_run.run_id for no key update;
-  perform pgflow._settle_runs(array[maybe_complete_run.run_id], array[0]);
+  perform pgflow._complete_runs(array[maybe_complete_run.run_id], array[0]);
 end $$;

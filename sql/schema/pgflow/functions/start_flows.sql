@@ -11,7 +11,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
-  the record;
+  shape record;
   new_ids uuid[];
   unsettled uuid[];
   started_runs uuid[];
@@ -27,8 +27,8 @@ begin
          coalesce(bool_or(step.deps_count = 0
                           and (step.required_input_pattern is not null
                                or step.forbidden_input_pattern is not null)), false) as conditions
-    into the from pgflow.steps as step where step.flow_slug = start_flows.flow_slug;
-  if the.root_maps then
+    into shape from pgflow.steps as step where step.flow_slug = start_flows.flow_slug;
+  if shape.root_maps then
     perform pgflow._check_map_input(start_flows.flow_slug, given.input)
        from unnest(inputs) as given (input);
   end if;
@@ -42,17 +42,17 @@ begin
   end if;
 
   insert into pgflow.runs as run (run_id, flow_slug, input, remaining_steps)
-  select fresh.run_id, start_flows.flow_slug, fresh.input, cardinality(the.steps)
+  select fresh.run_id, start_flows.flow_slug, fresh.input, cardinality(shape.steps)
     from unnest(new_ids, inputs) as fresh (run_id, input);
 
   with root as (
     select fresh.run_id, fresh.ord, step.step_slug, step.deps_count,
            case when step.step_type = 'single' then 1
                 when step.deps_count = 0 then jsonb_array_length(fresh.input) end as task_count,
-           step.deps_count = 0 and not the.conditions
-           and (not the.root_maps or jsonb_array_length(fresh.input) > 0) as ready
+           step.deps_count = 0 and not shape.conditions
+           and (not shape.root_maps or jsonb_array_length(fresh.input) > 0) as ready
       from unnest(new_ids, inputs) with ordinality as fresh (run_id, input, ord),
-           unnest(the.steps, the.deps, the.types) as step (step_slug, deps_count, step_type)
+           unnest(shape.steps, shape.deps, shape.types) as step (step_slug, deps_count, step_type)
   ), made as (
     insert into pgflow.step_states as state (
       flow_slug, run_id, step_slug, remaining_deps, initial_tasks, status, remaining_tasks, started_at)
@@ -72,7 +72,7 @@ begin
   perform pgflow._send_run_events(new_ids);
   if started_runs is not null then
     perform pgflow._send_step_events(started_runs, started_steps);
-    if the.root_maps or the.delays then
+    if shape.root_maps or shape.delays then
       perform pgflow._create_tasks(started_runs, started_steps);
     else
       perform pgflow._send_tasks(start_flows.flow_slug, 0, started_runs, started_steps,
@@ -80,12 +80,12 @@ begin
     end if;
   end if;
   foreach an_id in array coalesce(unsettled, '{}') loop
-    if pgflow._settle_steps(an_id) then
+    if pgflow._resolve_steps(an_id) then
       perform pgflow.start_ready_steps(an_id);
     end if;
   end loop;
   if unsettled is not null or started_runs is null then
-    perform pgflow._settle_runs(new_ids, array_fill(0, array[cardinality(new_ids)]));
+    perform pgflow._complete_runs(new_ids, array_fill(0, array[cardinality(new_ids)]));
   end if;
   return query select run.* from unnest(new_ids) with ordinality as fresh (run_id, ord)
                  join pgflow.runs as run on run.run_id = fresh.run_id order by fresh.ord;

@@ -23,9 +23,9 @@ begin
   most := case when base_delay > 0
                then floor(log(2, 2147483647.0 / base_delay)) end;
   if live and not _fail.retry and _fail.attempt < max_attempts then
-    perform pgflowd._count_attempts(task, max_attempts);
+    perform pgflowd._set_attempts_count(task, max_attempts);
   elsif live and _fail.attempt < max_attempts and _fail.attempt > most then
-    perform pgflowd._count_attempts(task, most);
+    perform pgflowd._set_attempts_count(task, most);
   end if;
 
   perform pgflow.fail_task(task.run_id, task.step_slug, task.task_index, _fail.error_message);
@@ -37,7 +37,7 @@ begin
     return;
   end if;
   if _fail.attempt > most then
-    perform pgflowd._count_attempts(task, _fail.attempt);
+    perform pgflowd._set_attempts_count(task, _fail.attempt);
   end if;
   if _fail.delay is not null then
     perform pgmq.set_vt(queue, task.message_id,

@@ -3,14 +3,14 @@
 -- while another transaction has locked the run or one of its tasks: the next sweep tries again.
 -- The caller holds the lock of the task. If that has failed the run, a notice, PF011, says so:
 -- its detail is an object with run, flow, step and error.
--- Called by: _sweep_leased, _sweep_one.   Locks: see _hold_run and fail_task.
+-- Called by: _sweep_leased, _sweep_unleased_task.   Locks: see _lock_run and fail_task.
 create or replace function pgflowd._give_up(
   run_id uuid, step_slug text, task_index int, error_message text)
 returns boolean language plpgsql set search_path = '' as $$
 declare
   failed pgflow.runs;
 begin
-  if not pgflowd._hold_run(_give_up.run_id, 'started') then
+  if not pgflowd._lock_run(_give_up.run_id, 'started') then
     return false;
   end if;
   update pgflow.step_tasks as task
@@ -29,7 +29,7 @@ begin
          error_message = _give_up.error_message
    where attempt.run_id = _give_up.run_id and attempt.step_slug = _give_up.step_slug
      and attempt.task_index = _give_up.task_index and attempt.ended_at is null;
-  perform pgflowd._forget(_give_up.run_id, _give_up.step_slug, _give_up.task_index);
+  perform pgflowd._delete_attempts(_give_up.run_id, _give_up.step_slug, _give_up.task_index);
   select run.* into failed from pgflow.runs as run
    where run.run_id = _give_up.run_id and run.status = 'failed';
   if found then

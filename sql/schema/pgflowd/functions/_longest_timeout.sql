@@ -1,5 +1,5 @@
 -- _longest_timeout(flow_slug): returns the longest timeout of a flow's steps, in seconds.
--- Called by: claim, _pass_over.   Locks: nothing.
+-- Called by: claim, _handle_unstarted.   Locks: nothing.
 create or replace function pgflowd._longest_timeout(flow_slug text)
 returns int language plpgsql stable set search_path = '' as $$
 begin

@@ -60,10 +60,11 @@ begin
                             where known.run_id = _report_one.run_id
                               and known.cancelled_at is not null);
     end if;
-    standing := pgflowd._judge(task, attempt, locked.run_status, locked.step_status, cancelled);
+    standing := pgflowd._lease_standing(task, attempt, locked.run_status, locked.step_status,
+                                        cancelled);
   end if;
 
-  if standing = 'closed' and pgflowd._repeats(attempt, _report_one.outcome) then
+  if standing = 'closed' and pgflowd._is_repeat(attempt, _report_one.outcome) then
     verdict := 'repeated';
     return;
   elsif standing in ('unknown', 'closed', 'lost') then
@@ -110,6 +111,7 @@ begin
        and known.task_index = _report_one.task_index and known.token = _report_one.token;
   end if;
   if history = 'off' then
-    perform pgflowd._forget(_report_one.run_id, _report_one.step_slug, _report_one.task_index);
+    perform pgflowd._delete_attempts(_report_one.run_id, _report_one.step_slug,
+                                     _report_one.task_index);
   end if;
 end $$;

@@ -2,7 +2,7 @@
 -- whose attempts stalled, gives up those at `crash_limit`, and closes the attempts of those whose
 -- run or step has ended. Returns how many were queued again, and how many given up. The caller
 -- holds the locks of the tasks.
--- Called by: sweep, sweep_dead.   Locks: see _give_back and _give_up.
+-- Called by: sweep, sweep_dead.   Locks: see _requeue_stalled and _give_up.
 create or replace function pgflowd._sweep_leased(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   out recovered int, out given_up int)
@@ -13,7 +13,7 @@ declare
 begin
   given_up := 0;
   select count(*) into recovered
-    from pgflowd._give_back(_sweep_leased.run_ids, _sweep_leased.step_slugs,
+    from pgflowd._requeue_stalled(_sweep_leased.run_ids, _sweep_leased.step_slugs,
                             _sweep_leased.task_indexes, _sweep_leased.reason,
                             _sweep_leased.only_lapsed);
   for kept in
@@ -48,7 +48,7 @@ begin
       update pgflowd.attempts as attempt
          set ended_at = now(), outcome = 'stalled', error_message = _sweep_leased.reason
        where attempt.token = kept.token;
-      if kept.run_failed and pgflowd._hold_run(kept.run_id, 'failed') then
+      if kept.run_failed and pgflowd._lock_run(kept.run_id, 'failed') then
         perform pgflow.fail_task(kept.run_id, kept.step_slug, kept.task_index,
                                  _sweep_leased.reason);
       end if;

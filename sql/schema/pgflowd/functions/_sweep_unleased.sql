@@ -1,7 +1,7 @@
 -- _sweep_unleased(stale_threshold, max_tasks): queues started tasks again that have no lease of
 -- ours, because a worker of upstream's claimed them, `stale_threshold` after their timeout.
 -- Returns how many were queued again, and how many given up.
--- Called by: sweep.   Locks: see _sweep_one.
+-- Called by: sweep.   Locks: see _sweep_unleased_task.
 create or replace function pgflowd._sweep_unleased(
   stale_threshold interval, max_tasks int, out recovered int, out given_up int)
 language plpgsql set search_path = '' as $$
@@ -32,7 +32,7 @@ begin
        and not pgflowd._is_leased(task.run_id, task.step_slug, task.task_index)
      limit _sweep_unleased.max_tasks
   loop
-    became := pgflowd._sweep_one(
+    became := pgflowd._sweep_unleased_task(
       stale.run_id, stale.step_slug, stale.task_index, stale.started_at, stale.run_failed);
     case became
       when 'recovered' then recovered := recovered + 1;

@@ -40,7 +40,7 @@ begin
   update pgflow.runs as known
      set status = 'failed', failed_at = greatest(now(), known.started_at)
    where known.run_id = cancel.run_id;
-  perform pgflowd._explain(cancel.run_id, error_message);
+  perform pgflowd._set_run_error(cancel.run_id, error_message);
   perform pgflowd._send_event(cancel.run_id, 'run:failed', jsonb_build_object(
     'event_type', 'run:failed', 'run_id', cancel.run_id, 'flow_slug', run.flow_slug,
     'status', 'failed', 'error_message', error_message,

@@ -2,7 +2,7 @@
 -- Reads messages, which hides them for `lease`, starts their tasks, and opens an attempt for
 -- each: the token returned is the right to report. A worker without heartbeats passes null:
 -- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
--- step's. Where fewer tasks start than messages were read, _pass_over deals with the others,
+-- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one.
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker.
@@ -20,7 +20,7 @@ declare
   queue record;
   began timestamptz;
   read record;
-  passed record;
+  unstarted record;
   young bigint[];
   got int;
 begin
@@ -50,19 +50,19 @@ begin
         from pgmq.read(queue_name => queue.queue_name, vt => hidden_s, qty => wanted) as message;
       young := young || read.young;
       exit when read.msg_ids is null;
-      return query select * from pgflowd._begin(
+      return query select * from pgflowd._start_attempts(
         claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
         claim.lease);
       get diagnostics got = row_count;
       wanted := wanted - got;
       if got < cardinality(read.msg_ids) then
-        passed := pgflowd._pass_over(claim.flow_slug, queue.queue_name, read.msg_ids);
-        young := young || passed.young;
-        if passed.given_back is not null then
-          return query select * from pgflowd._begin(
-            claim.flow_slug, queue.queue_name, queue.step_slug, passed.given_back,
+        unstarted := pgflowd._handle_unstarted(claim.flow_slug, queue.queue_name, read.msg_ids);
+        young := young || unstarted.young;
+        if unstarted.requeued is not null then
+          return query select * from pgflowd._start_attempts(
+            claim.flow_slug, queue.queue_name, queue.step_slug, unstarted.requeued,
             claim.worker_id, began, claim.lease);
-          wanted := wanted - cardinality(passed.given_back);
+          wanted := wanted - cardinality(unstarted.requeued);
         end if;
       end if;
       if read.again then
@@ -71,7 +71,7 @@ begin
       exit when got = cardinality(read.msg_ids);
     end loop;
     if cardinality(young) > 0 then
-      perform pgflowd._show(queue.queue_name, young, clock_timestamp());
+      perform pgflowd._make_visible(queue.queue_name, young, clock_timestamp());
       perform pgflowd._wake(queue.queue_name);
     end if;
   end loop;

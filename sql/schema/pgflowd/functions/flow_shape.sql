@@ -11,23 +11,23 @@ returns jsonb language sql stable set search_path = '' as $$
            'steps', (
              select coalesce(jsonb_agg(jsonb_build_object(
                       'slug', step.step_slug,
-                      'stepType', coalesce(told.it ->> 'step_type', 'single'),
+                      'stepType', coalesce(one.fields ->> 'step_type', 'single'),
                       'dependencies', (
                         select coalesce(jsonb_agg(dep.dep_slug order by dep.dep_slug), '[]')
                           from pgflow.deps as dep
                          where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug),
-                      'whenUnmet', coalesce(told.it ->> 'when_unmet', 'skip'),
-                      'whenExhausted', coalesce(told.it ->> 'when_exhausted', 'fail'),
+                      'whenUnmet', coalesce(one.fields ->> 'when_unmet', 'skip'),
+                      'whenExhausted', coalesce(one.fields ->> 'when_exhausted', 'fail'),
                       'requiredInputPattern',
-                        pgflowd._pattern(told.it -> 'required_input_pattern'),
+                        pgflowd._pattern(one.fields -> 'required_input_pattern'),
                       'forbiddenInputPattern',
-                        pgflowd._pattern(told.it -> 'forbidden_input_pattern'),
+                        pgflowd._pattern(one.fields -> 'forbidden_input_pattern'),
                       'options', jsonb_strip_nulls(jsonb_build_object(
                         'maxAttempts', step.opt_max_attempts, 'baseDelay', step.opt_base_delay,
-                        'timeout', step.opt_timeout, 'startDelay', told.it -> 'opt_start_delay')))
+                        'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay')))
                     order by step.step_index), '[]')
                from pgflow.steps as step
-              cross join lateral (select to_jsonb(step) as it) as told
+              cross join lateral (select to_jsonb(step) as fields) as one
               where step.flow_slug = flow.flow_slug))
     from pgflow.flows as flow
    where flow.flow_slug = flow_shape.flow_slug;

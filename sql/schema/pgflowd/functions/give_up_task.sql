@@ -8,7 +8,7 @@ returns boolean language plpgsql set search_path = '' as $$
 declare
   task pgflow.step_tasks;
 begin
-  task := pgflowd._hold_stalled(give_up_task.run_id, give_up_task.step_slug,
+  task := pgflowd._lock_stalled(give_up_task.run_id, give_up_task.step_slug,
                                 give_up_task.task_index, give_up_task.stale_threshold);
   return task.run_id is not null and pgflowd._give_up(
     task.run_id, task.step_slug, task.task_index,

@@ -38,7 +38,8 @@ begin
          array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
     from (select attempt.token,
-                 pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status, state.status,
+                 pgflowd._lease_standing(
+                   task.*::pgflow.step_tasks, attempt.*, run.status, state.status,
                    exists (select from pgflowd.runs as cancelled
                     where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
                  as standing
@@ -72,7 +73,7 @@ begin
        and task.task_index = attempt.task_index
      where attempt.token = any(live) group by 1 order by 1
   loop
-    perform pgflowd._show(queue.name, queue.msg_ids, until, extend => true);
+    perform pgflowd._make_visible(queue.name, queue.msg_ids, until, extend => true);
   end loop;
 
   return query

@@ -11,7 +11,7 @@ declare
   queue text;
   new_id bigint;
 begin
-  task := pgflowd._hold_stalled(requeue_task.run_id, requeue_task.step_slug,
+  task := pgflowd._lock_stalled(requeue_task.run_id, requeue_task.step_slug,
                                 requeue_task.task_index, requeue_task.stale_threshold);
   if task.run_id is null then
     return false;

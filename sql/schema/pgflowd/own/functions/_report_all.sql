@@ -11,7 +11,7 @@ returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 declare
-  elements pgflowd.element[] := pgflowd._elements(_report_all.reports);
+  elements pgflowd.element[] := pgflowd._parse_reports(_report_all.reports);
   results jsonb[] := _report_all.outputs::jsonb[];
   became text[] := array_fill(null::text, array[cardinality(elements)]);
   done record;
@@ -27,7 +27,7 @@ begin
        where one.run_id = run.run_id and one.step_slug = element.step_slug
          and one.task_index = element.task_index
       offset 0 for no key update) as task;
-  elements := pgflowd._judged(elements);
+  elements := pgflowd._with_standings(elements);
   select array_agg(element.run_id) filter (where element.outcome = 'completed') as run_ids,
          array_agg(element.step_slug) filter (where element.outcome = 'completed') as step_slugs,
          array_agg(element.task_index) filter (where element.outcome = 'completed') as task_indexes,
@@ -37,7 +37,7 @@ begin
     into done
     from unnest(elements) as element where element.standing in ('live', 'late');
   if done.hold then
-    perform pgflowd._hold_all(elements);
+    perform pgflowd._restore_tasks(elements);
   end if;
   if done.ords is not null then
     for ended in
@@ -49,7 +49,7 @@ begin
     end loop;
   end if;
   if done.others then
-    became := pgflowd._put_back_all(elements, pgflowd._fail_all(elements, became));
+    became := pgflowd._requeue_released(elements, pgflowd._fail_all(elements, became));
   end if;
-  return query select * from pgflowd._close_all(elements, became, results);
+  return query select * from pgflowd._close_attempts(elements, became, results);
 end $$;

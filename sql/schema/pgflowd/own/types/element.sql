@@ -1,5 +1,5 @@
 -- element: one element of a report, on its way through _report_all: what the worker reports, and
--- what was found: `standing` (see _judge), and whether the task must be restored (`hold`).
+-- what was found: `standing` (see _lease_standing), and whether the task must be restored (`hold`).
 do $$
 begin
   if to_regtype('pgflowd.element') is null then

@@ -1,9 +1,9 @@
--- _count_attempts(task, attempts): sets a task's number of attempts.
+-- _set_attempts_count(task, attempts): sets a task's number of attempts.
 -- Called by: _fail.   Locks: nothing new; the caller holds the task.
-create or replace function pgflowd._count_attempts(task pgflow.step_tasks, attempts int)
+create or replace function pgflowd._set_attempts_count(task pgflow.step_tasks, attempts int)
 returns void language plpgsql set search_path = '' as $$
 begin
-  update pgflow.step_tasks as known set attempts_count = _count_attempts.attempts
+  update pgflow.step_tasks as known set attempts_count = _set_attempts_count.attempts
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
 end $$;

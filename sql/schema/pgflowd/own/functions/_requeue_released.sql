@@ -1,14 +1,14 @@
--- _put_back_all(elements, became): queues the released tasks among them again, unspent; returns
+-- _requeue_released(elements, became): queues the released tasks among them again, unspent; returns
 -- `became`, what tasks became by their elements' places, with these added.
 -- Called by: _report_all.   Locks: messages; the caller holds the tasks.
-create or replace function pgflowd._put_back_all(elements pgflowd.element[], became text[])
+create or replace function pgflowd._requeue_released(elements pgflowd.element[], became text[])
 returns text[] language plpgsql set search_path = '' as $$
 declare
   released record;
 begin
   for released in
     select element.ord, element.delay, task
-      from unnest(_put_back_all.elements) as element
+      from unnest(_requeue_released.elements) as element
       join pgflow.step_tasks as task
         on task.run_id = element.run_id and task.step_slug = element.step_slug
        and task.task_index = element.task_index

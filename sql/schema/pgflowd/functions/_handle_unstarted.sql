@@ -1,4 +1,4 @@
--- _pass_over(flow_slug, queue_name, msg_ids): deals with messages that were read but whose tasks
+-- _handle_unstarted(flow_slug, queue_name, msg_ids): deals with messages that were read but whose tasks
 -- did not start, so that none is in the way of the next claim.
 --   lease lapsed                      the task is queued again; the claim may start it now
 --   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
@@ -9,13 +9,13 @@
 --   crash_limit reached, or upstream's    hidden for the flow's longest timeout; sweeps decide
 -- Flows whose slugs differ only in case share a queue, so tasks of all of them count.
 -- Called by: claim.   Locks: tasks, skipping locked ones; their attempts; queue rows it read.
-create or replace function pgflowd._pass_over(
+create or replace function pgflowd._handle_unstarted(
   flow_slug text, queue_name text, msg_ids bigint[],
-  out given_back bigint[], out young bigint[])
+  out requeued bigint[], out young bigint[])
 language plpgsql set search_path = '' set enable_seqscan = off as $$
 declare
   lapsed record;
-  hidden record;
+  one record;
 begin
   select array_agg(free.run_id) as run_ids,
          array_agg(free.step_slug) as step_slugs,
@@ -24,27 +24,27 @@ begin
     into lapsed
     from (select task.run_id, task.step_slug, task.task_index, task.message_id
             from pgflow.step_tasks as task
-           where task.flow_slug = _pass_over.flow_slug
-             and task.message_id = any(_pass_over.msg_ids) and task.status = 'started'
+           where task.flow_slug = _handle_unstarted.flow_slug
+             and task.message_id = any(_handle_unstarted.msg_ids) and task.status = 'started'
              and exists (select from pgflowd.attempts as attempt
                           where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
                             and attempt.task_index = task.task_index and attempt.ended_at is null
                             and attempt.lease_until < clock_timestamp())
              for no key update skip locked) as free;
   if lapsed.run_ids is not null then
-    select array_agg(back.message_id) into given_back
-      from pgflowd._give_back(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
-                              'its lease lapsed', true, show => false) as back;
+    select array_agg(back.message_id) into requeued
+      from pgflowd._requeue_stalled(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
+                                    'its lease lapsed', true, show => false) as back;
   end if;
 
-  for hidden in
+  for one in
     with known as (
       select task.message_id, task.status, task.queued_at, lease.lease_until,
              run.status = 'started' and state.status = 'started'
              and task.status not in ('completed', 'failed', 'skipped', 'cancelled') as is_open
         from pgflow.flows as flow
         join pgflow.step_tasks as task
-          on task.flow_slug = flow.flow_slug and task.message_id = any(_pass_over.msg_ids)
+          on task.flow_slug = flow.flow_slug and task.message_id = any(_handle_unstarted.msg_ids)
         join pgflow.runs as run on run.run_id = task.run_id
         join pgflow.step_states as state
           on state.run_id = task.run_id and state.step_slug = task.step_slug
@@ -55,43 +55,42 @@ begin
              and attempt.task_index = task.task_index and attempt.ended_at is null
              and attempt.attempt = task.attempts_count
              and attempt.worker_id = task.last_worker_id) as lease on true
-       where (flow.flow_slug = _pass_over.flow_slug
-              or lower(flow.flow_slug) = lower(_pass_over.queue_name))
-         and lower(pgflowd._task_queue(task)) = lower(_pass_over.queue_name)
+       where (flow.flow_slug = _handle_unstarted.flow_slug
+              or lower(flow.flow_slug) = lower(_handle_unstarted.queue_name))
+         and lower(pgflowd._task_queue(task)) = lower(_handle_unstarted.queue_name)
     ), sorted as (
       select message.msg_id,
              case
-               when known.is_open is not true then 'strange'
-               when message.msg_id = any(given_back) then 'ours'
+               when known.is_open is not true then 'foreign'
+               when message.msg_id = any(requeued) then 'requeued'
                when known.status = 'queued' and known.queued_at > now() then 'young'
                when known.status = 'queued' then 'locked'
                when known.lease_until >= clock_timestamp() then 'leased'
-               when message.msg_id = any(lapsed.message_ids) then 'long'
+               when message.msg_id = any(lapsed.message_ids) then 'stalled'
                when known.lease_until is not null then 'locked'
-               else 'long'
-             end as fate,
+               else 'stalled'
+             end as kind,
              known.lease_until
-        from unnest(_pass_over.msg_ids) as message (msg_id)
+        from unnest(_handle_unstarted.msg_ids) as message (msg_id)
         left join known on known.message_id = message.msg_id and known.is_open
     )
-    select sorted.fate, array_agg(sorted.msg_id) as msg_ids,
+    select sorted.kind, array_agg(sorted.msg_id) as msg_ids,
            max(sorted.lease_until) as lease_until
-      from sorted group by sorted.fate
+      from sorted group by sorted.kind
   loop
-    case hidden.fate
-      when 'strange' then
-        perform pgmq.archive(_pass_over.queue_name, hidden.msg_ids);
+    case one.kind
+      when 'foreign' then
+        perform pgmq.archive(queue_name, one.msg_ids);
         raise notice 'messages without an open task were archived'
-          using errcode = 'PF010', detail = cardinality(hidden.msg_ids)::text;
-      when 'young' then young := hidden.msg_ids;
-      when 'locked' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        clock_timestamp() + interval '1 s');
-      when 'leased' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        hidden.lease_until, extend => true);
-      when 'long' then perform pgflowd._show(_pass_over.queue_name, hidden.msg_ids,
-        clock_timestamp() + make_interval(
-          secs => pgflowd._longest_timeout(_pass_over.flow_slug) + 2),
-        extend => true);
+          using errcode = 'PF010', detail = cardinality(one.msg_ids)::text;
+      when 'young' then young := one.msg_ids;
+      when 'locked' then perform pgflowd._make_visible(
+        queue_name, one.msg_ids, clock_timestamp() + interval '1 s');
+      when 'leased' then perform pgflowd._make_visible(
+        queue_name, one.msg_ids, one.lease_until, extend => true);
+      when 'stalled' then perform pgflowd._make_visible(
+        queue_name, one.msg_ids, clock_timestamp() + make_interval(
+          secs => pgflowd._longest_timeout(flow_slug) + 2), extend => true);
       else null;
     end case;
   end loop;

@@ -1,4 +1,4 @@
--- _give_back(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started tasks
+-- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started tasks
 -- again whose worker vanished, and returns them. The attempt is not spent: it closes as stalled,
 -- and the count goes back. With `only_lapsed` a live lease is left alone; that is tested here,
 -- under the lock. Left alone are also tasks whose run or step has ended, and those that have to
@@ -8,18 +8,18 @@
 -- that is about to start the tasks itself keeps the messages hidden. The caller holds the locks
 -- of the tasks.
 -- Called by: claim, _sweep_leased.   Locks: attempts; queue rows, skipping.
-create or replace function pgflowd._give_back(
+create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)
 returns setof pgflow.step_tasks language plpgsql set search_path = '' set enable_seqscan = off as $$
 declare
   crash_limit int := pgflowd.setting('crash_limit')::int;
-  given_back pgflow.step_tasks[];
+  requeued pgflow.step_tasks[];
   queue record;
 begin
   with stalled as (
     select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token
-      from unnest(_give_back.run_ids, _give_back.step_slugs, _give_back.task_indexes)
+      from unnest(_requeue_stalled.run_ids, _requeue_stalled.step_slugs, _requeue_stalled.task_indexes)
            as given (run_id, step_slug, task_index)
      cross join lateral (
        select one.* from pgflow.step_tasks as one
@@ -33,12 +33,12 @@ begin
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
-     where (attempt.lease_until < clock_timestamp() or not _give_back.only_lapsed)
+     where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
        and to_jsonb(task) ->> 'permanently_stalled_at' is null
        and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit
   ), closed as (
     update pgflowd.attempts as attempt
-       set ended_at = now(), outcome = 'stalled', error_message = _give_back.reason
+       set ended_at = now(), outcome = 'stalled', error_message = _requeue_stalled.reason
       from stalled
      where attempt.run_id = stalled.run_id and attempt.step_slug = stalled.step_slug
        and attempt.task_index = stalled.task_index and attempt.token = stalled.token
@@ -51,14 +51,14 @@ begin
        and task.task_index = stalled.task_index
     returning task
   )
-  select array_agg(queued.task) into given_back from queued;
+  select array_agg(queued.task) into requeued from queued;
 
   for queue in
     select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
-      from unnest(given_back) as task where _give_back.show group by 1
+      from unnest(requeued) as task where _requeue_stalled.show group by 1
   loop
-    perform pgflowd._show(queue.name, queue.msg_ids, clock_timestamp());
+    perform pgflowd._make_visible(queue.name, queue.msg_ids, clock_timestamp());
     perform pgflowd._wake(queue.name);
   end loop;
-  return query select * from unnest(given_back);
+  return query select * from unnest(requeued);
 end $$;

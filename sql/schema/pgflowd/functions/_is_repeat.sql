@@ -1,7 +1,7 @@
--- _repeats(attempt, outcome): whether this is the report that closed the attempt.
+-- _is_repeat(attempt, outcome): whether this is the report that closed the attempt.
 -- A completion may have become late, or failed by its type; any other report late.
 -- Called by: reports.   Locks: nothing.
-create or replace function pgflowd._repeats(attempt pgflowd.attempts, outcome text)
+create or replace function pgflowd._is_repeat(attempt pgflowd.attempts, outcome text)
 returns boolean language sql immutable as $$
   select coalesce((attempt).outcome = outcome
     or ((attempt).outcome = 'late')

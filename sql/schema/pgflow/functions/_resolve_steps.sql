@@ -1,15 +1,15 @@
--- _settle_steps(run_id): resolves conditions and completes empty maps in turn, until neither
+-- _resolve_steps(run_id): resolves conditions and completes empty maps in turn, until neither
 -- changes anything: an empty map may make a step ready that has a condition.
 -- False when a condition has failed the run.
 -- Called by: start_flows, _advance.   Locks: see the two functions.
-create or replace function pgflow._settle_steps(run_id uuid)
+create or replace function pgflow._resolve_steps(run_id uuid)
 returns boolean language plpgsql set search_path = '', pg_temp as $$
 begin
   loop
-    if not pgflow.cascade_resolve_conditions(_settle_steps.run_id) then
+    if not pgflow.cascade_resolve_conditions(_resolve_steps.run_id) then
       return false;
     end if;
-    if pgflow.cascade_complete_taskless_steps(_settle_steps.run_id) = 0 then
+    if pgflow.cascade_complete_taskless_steps(_resolve_steps.run_id) = 0 then
       return true;
     end if;
   end loop;

@@ -1,7 +1,7 @@
--- _begin(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the tasks
+-- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the tasks
 -- of these messages and opens an attempt for each, on a foreign core.
 -- Called by: claim.   Locks: tasks, skipping locked ones; then their attempts.
-create or replace function pgflowd._begin(
+create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval)
 returns setof pgflowd.claimed_task language plpgsql set search_path = ''
@@ -11,22 +11,22 @@ begin
   with begun as materialized (
     select task.*, coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
            coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts
-      from pgflowd._start_tasks(_begin.flow_slug, _begin.queue_name, _begin.step_slug,
-                                _begin.msg_ids, _begin.worker_id) as task
+      from pgflowd._start_tasks(_start_attempts.flow_slug, _start_attempts.queue_name, _start_attempts.step_slug,
+                                _start_attempts.msg_ids, _start_attempts.worker_id) as task
       join pgflow.steps as step
-        on step.flow_slug = _begin.flow_slug and step.step_slug = task.step_slug
-      join pgflow.flows as flow on flow.flow_slug = _begin.flow_slug
+        on step.flow_slug = _start_attempts.flow_slug and step.step_slug = task.step_slug
+      join pgflow.flows as flow on flow.flow_slug = _start_attempts.flow_slug
   ), opened as (
     insert into pgflowd.attempts as lease (run_id, step_slug, task_index, flow_slug, worker_id,
                                            msg_id, attempt, lease_until)
-    select begun.run_id, begun.step_slug, begun.task_index, _begin.flow_slug, _begin.worker_id,
+    select begun.run_id, begun.step_slug, begun.task_index, _start_attempts.flow_slug, _start_attempts.worker_id,
            begun.msg_id, begun.attempt,
-           _begin.began + coalesce(_begin.lease,
+           _start_attempts.began + coalesce(_start_attempts.lease,
                               make_interval(secs => begun.timeout + 2))
       from begun order by begun.msg_id
     returning lease.run_id, lease.step_slug, lease.task_index, lease.token, lease.lease_until
   )
-  select _begin.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
+  select _start_attempts.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
          begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
          begun.timeout, opened.lease_until, null::float8
     from begun

@@ -1,8 +1,8 @@
--- _close_all(elements, became, outputs): closes the attempts of a report according to what their
+-- _close_attempts(elements, became, outputs): closes the attempts of a report according to what their
 -- tasks became, one HOT update for all, and returns an answer for each element. What history does
 -- not keep is deleted: completed attempts (`failures`), or all of a task that has ended (`off`).
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
-create or replace function pgflowd._close_all(
+create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
@@ -16,10 +16,10 @@ begin
            case when element.standing = 'repeated' then 'repeated'
                 when element.standing = 'late' then 'late'
                 when element.standing <> 'live' then 'lost'
-                when _close_all.became[element.ord] in ('completed', 'queued', 'failed')
-                  then _close_all.became[element.ord]
+                when _close_attempts.became[element.ord] in ('completed', 'queued', 'failed')
+                  then _close_attempts.became[element.ord]
                 else 'late' end as verdict
-      from unnest(_close_all.elements) as element
+      from unnest(_close_attempts.elements) as element
   ), closed as (
     update pgflowd.attempts as attempt
        set ended_at = now(),
@@ -36,7 +36,7 @@ begin
            peak_kb = (found.usage ->> 'peak_kb')::bigint,
            exit_code = (found.usage ->> 'exit_code')::int,
            exit_signal = (found.usage ->> 'exit_signal')::int,
-           output = case when found.verdict = 'late' then _close_all.outputs[found.ord] end
+           output = case when found.verdict = 'late' then _close_attempts.outputs[found.ord] end
       from found
      where found.standing in ('live', 'late', 'lost')
        and (history = 'all' or found.verdict <> 'completed')
@@ -56,7 +56,7 @@ begin
     into answers from found;
   if history <> 'all' then
     delete from pgflowd.attempts as attempt
-     using unnest(_close_all.elements) as element
+     using unnest(_close_attempts.elements) as element
       join unnest(answers) as answer on answer.ord = element.ord
      where attempt.run_id = element.run_id and attempt.step_slug = element.step_slug
        and attempt.task_index = element.task_index

@@ -1,4 +1,4 @@
--- _judge(task, attempt, run_status, step_status, cancelled): returns what a report with this
+-- _lease_standing(task, attempt, run_status, step_status, cancelled): returns what a report with this
 -- attempt's token may do.
 --   live   it may report: the row is open and the task still names it
 --   late   its run or step ended before the report; the result is kept, nothing else changes
@@ -8,7 +8,7 @@
 -- The caller holds the locks of run and task, and read the attempt after it had them. It has no
 -- query of its own, so that the callers' queries inline it.
 -- Called by: reports.   Locks: nothing.
-create or replace function pgflowd._judge(
+create or replace function pgflowd._lease_standing(
   task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
   cancelled boolean)
 returns text language sql immutable as $$

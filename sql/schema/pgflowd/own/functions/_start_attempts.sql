@@ -1,7 +1,7 @@
--- _begin(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the tasks
+-- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the tasks
 -- of these messages and opens an attempt for each. The claim's read has hidden the messages.
 -- Called by: claim.   Locks: tasks, skipping locked ones; then their attempts.
-create or replace function pgflowd._begin(
+create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval)
 returns setof pgflowd.claimed_task language plpgsql set search_path = ''
@@ -9,20 +9,20 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off 
 begin
   return query
   with begun as materialized (
-    select * from pgflow._start_tasks(_begin.flow_slug, _begin.msg_ids, _begin.worker_id, 0)
+    select * from pgflow._start_tasks(_start_attempts.flow_slug, _start_attempts.msg_ids, _start_attempts.worker_id, 0)
   ), opened as (
     insert into pgflowd.attempts as lease (run_id, step_slug, task_index, flow_slug, worker_id,
                                            msg_id, attempt, lease_until)
-    select begun.run_id, begun.step_slug, begun.task_index, _begin.flow_slug, _begin.worker_id,
+    select begun.run_id, begun.step_slug, begun.task_index, _start_attempts.flow_slug, _start_attempts.worker_id,
            begun.msg_id, begun.attempt,
-           _begin.began + coalesce(_begin.lease, make_interval(secs => begun.timeout + 2))
+           _start_attempts.began + coalesce(_start_attempts.lease, make_interval(secs => begun.timeout + 2))
       from begun
     returning lease.msg_id, lease.token, lease.lease_until
   )
-  select _begin.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
+  select _start_attempts.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
          begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
          begun.timeout, opened.lease_until,
          case when begun.due_at is not null
-              then greatest(0, extract(epoch from _begin.began - begun.due_at)::float8) end
+              then greatest(0, extract(epoch from _start_attempts.began - begun.due_at)::float8) end
     from begun join opened on opened.msg_id = begun.msg_id;
 end $$;

@@ -1,7 +1,7 @@
--- _forget(run_id, step_slug, task_index): with history `off`, deletes the attempts of a task
+-- _delete_attempts(run_id, step_slug, task_index): with history `off`, deletes the attempts of a task
 -- that has ended, except late results. The caller holds the lock of the task.
 -- Called by: reports and recoveries that end a task.   Locks: attempts.
-create or replace function pgflowd._forget(run_id uuid, step_slug text, task_index int)
+create or replace function pgflowd._delete_attempts(run_id uuid, step_slug text, task_index int)
 returns void language plpgsql set search_path = '' as $$
 begin
   if pgflowd.setting('history') <> '"off"' then
@@ -9,8 +9,8 @@ begin
   end if;
   delete from pgflowd.attempts as attempt
    using pgflow.step_tasks as task
-   where attempt.run_id = _forget.run_id and attempt.step_slug = _forget.step_slug
-     and attempt.task_index = _forget.task_index
+   where attempt.run_id = _delete_attempts.run_id and attempt.step_slug = _delete_attempts.step_slug
+     and attempt.task_index = _delete_attempts.task_index
      and attempt.outcome is distinct from 'late'
      and task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
      and task.task_index = attempt.task_index and task.status not in ('queued', 'started');

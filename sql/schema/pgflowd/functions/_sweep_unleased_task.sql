@@ -1,4 +1,4 @@
--- _sweep_one(run_id, step_slug, task_index, started_at, run_failed): queues a task again that no
+-- _sweep_unleased_task(run_id, step_slug, task_index, started_at, run_failed): queues a task again that no
 -- lease holds, started at that time and not since. Returns `recovered`, `given_up`, or null when
 -- it was neither.
 -- It inserts a stalled attempt. A task that was queued again three times, by us or by upstream's
@@ -6,7 +6,7 @@
 -- task of a failed run it calls fail_task.
 -- Called by: _sweep_unleased.   Locks: the task, unless it is locked; its message, likewise;
 -- see _give_up.
-create or replace function pgflowd._sweep_one(
+create or replace function pgflowd._sweep_unleased_task(
   run_id uuid, step_slug text, task_index int, started_at timestamptz, run_failed boolean)
 returns text language plpgsql set search_path = '' as $$
 declare
@@ -14,14 +14,14 @@ declare
   times int;
 begin
   select known.* into task from pgflow.step_tasks as known
-   where known.run_id = _sweep_one.run_id and known.step_slug = _sweep_one.step_slug
-     and known.task_index = _sweep_one.task_index and known.status = 'started'
-     and known.started_at = _sweep_one.started_at
+   where known.run_id = _sweep_unleased_task.run_id and known.step_slug = _sweep_unleased_task.step_slug
+     and known.task_index = _sweep_unleased_task.task_index and known.status = 'started'
+     and known.started_at = _sweep_unleased_task.started_at
      for no key update skip locked;
   if not found or pgflowd._is_leased(task.run_id, task.step_slug, task.task_index) then
     return null;
-  elsif _sweep_one.run_failed then
-    if pgflowd._hold_run(task.run_id, 'failed') then
+  elsif _sweep_unleased_task.run_failed then
+    if pgflowd._lock_run(task.run_id, 'failed') then
       perform pgflow.fail_task(task.run_id, task.step_slug, task.task_index,
                                'its worker vanished');
     end if;
@@ -44,7 +44,7 @@ begin
      set status = 'queued', started_at = null, last_worker_id = null
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
-  perform pgflowd._show(pgflowd._task_queue(task), array[task.message_id], clock_timestamp());
+  perform pgflowd._make_visible(pgflowd._task_queue(task), array[task.message_id], clock_timestamp());
   perform pgflowd._wake(pgflowd._task_queue(task));
   return 'recovered';
 end $$;

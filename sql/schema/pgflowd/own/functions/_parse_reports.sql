@@ -1,7 +1,7 @@
--- _elements(reports): returns the elements of a report as rows; texts are cut to what we keep.
+-- _parse_reports(reports): returns the elements of a report as rows; texts are cut to what we keep.
 -- Raises for an unknown outcome, and when two elements are about one task.
 -- Called by: _report_all.   Locks: nothing.
-create or replace function pgflowd._elements(reports jsonb)
+create or replace function pgflowd._parse_reports(reports jsonb)
 returns pgflowd.element[] language plpgsql immutable set search_path = '' as $$
 declare
   elements pgflowd.element[];
@@ -18,7 +18,7 @@ begin
            order by given.ord),
          count(distinct (given.run_id, given.step_slug, given.task_index))
     into elements, tasks
-    from rows from (jsonb_to_recordset(_elements.reports) as (
+    from rows from (jsonb_to_recordset(_parse_reports.reports) as (
            run_id uuid, step_slug text, task_index int, token bigint, outcome text,
            error_message text, reason text, error_type text, traceback text, retry boolean,
            delay interval, usage jsonb)) with ordinality as given (

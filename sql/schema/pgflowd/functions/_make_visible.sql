@@ -1,8 +1,8 @@
--- _show(queue_name, msg_ids, at, extend): makes messages visible from that moment on.
+-- _make_visible(queue_name, msg_ids, at, extend): makes messages visible from that moment on.
 -- With `extend` no message becomes visible earlier than it would anyhow. A message that another
 -- transaction has locked is skipped, so a caller that holds tasks never waits for a queue.
 -- Called by: claim, heartbeat, recoveries.   Locks: queue rows, skipping locked ones.
-create or replace function pgflowd._show(
+create or replace function pgflowd._make_visible(
   queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)
 returns void language plpgsql set search_path = '' as $$
 begin
@@ -13,6 +13,6 @@ begin
         order by msg_id for update skip locked)
      update pgmq.%1$I as message set vt = $2
        from free where message.msg_id = free.msg_id',
-    pgmq.format_table_name(_show.queue_name, 'q'))
-    using _show.msg_ids, _show.at, _show.extend;
+    pgmq.format_table_name(_make_visible.queue_name, 'q'))
+    using _make_visible.msg_ids, _make_visible.at, _make_visible.extend;
 end $$;

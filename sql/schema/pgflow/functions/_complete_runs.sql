@@ -1,7 +1,7 @@
--- _settle_runs(run_ids, ended_steps): counts ended steps down, and completes the runs that have
+-- _complete_runs(run_ids, ended_steps): counts ended steps down, and completes the runs that have
 -- none left. A run's output is that of its completed leaves by slug, null if there is none.
 -- Called by: _advance, start_flows, maybe_complete_run.   Locks: the runs.
-create or replace function pgflow._settle_runs(run_ids uuid[], ended_steps int[])
+create or replace function pgflow._complete_runs(run_ids uuid[], ended_steps int[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
@@ -22,7 +22,7 @@ begin
              else run.output end
       from (select one.run_id, given.steps,
                    one.status = 'started' and one.remaining_steps = given.steps as last
-              from unnest(_settle_runs.run_ids, ended_steps) as given (run_id, steps)
+              from unnest(_complete_runs.run_ids, ended_steps) as given (run_id, steps)
               join pgflow.runs as one on one.run_id = given.run_id) as ended
      where run.run_id = ended.run_id and (ended.steps > 0 or ended.last)
     returning run.run_id, ended.last

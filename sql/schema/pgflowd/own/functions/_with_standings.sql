@@ -1,9 +1,9 @@
--- _judged(elements): returns the elements with their standings. The caller holds the locks of all
+-- _with_standings(elements): returns the elements with their standings. The caller holds the locks of all
 -- runs and tasks, taken in statements before this one: so it sees attempts as they are.
--- Standings are those of _judge, and `nothing` (no such task), `unknown` (no such token),
+-- Standings are those of _lease_standing, and `nothing` (no such task), `unknown` (no such token),
 -- `repeated` (this report was recorded before).
 -- Called by: _report_all.   Locks: nothing.
-create or replace function pgflowd._judged(elements pgflowd.element[])
+create or replace function pgflowd._with_standings(elements pgflowd.element[])
 returns pgflowd.element[] language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
@@ -22,13 +22,13 @@ begin
                    case when task.run_id is null then 'nothing'
                         when attempt.run_id is null then 'unknown'
                         when attempt.ended_at is not null
-                             and pgflowd._repeats(attempt.*, element.outcome) then 'repeated'
-                        else pgflowd._judge(task.*::pgflow.step_tasks, attempt.*, run.status,
+                             and pgflowd._is_repeat(attempt.*, element.outcome) then 'repeated'
+                        else pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
                           state.status, exists (select from pgflowd.runs as cancelled
                            where cancelled.run_id = run.run_id
                              and cancelled.cancelled_at is not null))
                    end as standing
-              from unnest(_judged.elements) as element
+              from unnest(_with_standings.elements) as element
               left join lateral (
                 select one.* from pgflow.step_tasks as one
                  where one.run_id = element.run_id and one.step_slug = element.step_slug
