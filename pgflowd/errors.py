@@ -1,30 +1,30 @@
 """
-Errors: every one has a code, and says what happened, to which thing, and what to do next.
+All errors of pgflowd. Each has a code and says what is wrong, what was expected, what to do next.
 
     PgflowdError                 base of all below; `code`, `text`, `next`, `place`
     ├── ConfigError      E1xx    the config file, environment or flags are wrong
     ├── FlowError        E2xx    a flow's definition is wrong
     ├── DatabaseError    E3xx    the database cannot be used as it is
-    │   ├── Unreachable  E301    nobody answers
+    │   ├── Unreachable  E301    no answer
     │   ├── AccessDenied E305    a permission is missing
     │   └── OutOfReach   E302    no such version of the schema, or an older one
     ├── RunError         E4xx    something about a run or a task
     │   ├── OutputError  E403/4  a handler returned what cannot be stored
-    │   ├── LeaseLost    E407    PF001: somebody else has the task now
+    │   ├── LeaseLost    E407    PF001: another worker has the task now
     │   ├── NotFound     E409    PF002: no such run, task or worker
     │   ├── RunExists    E410    the chosen run id is taken
     │   ├── WrongState   E411    the run's state forbids it
-    │   │   ├── RunEnded         PF003: a run that is over cannot be cancelled
+    │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
     │   │   └── NotRetryable     PF004: a run that did not fail, or was cancelled
     │   ├── UnknownFlow  E415    no such flow in the database
-    │   ├── MapInput     E416    the input of a flow with a root map is no array
-    │   └── WaitTimeout          the wait is over, the run goes on
-    └── Bug              E9xx    our own mistake
+    │   ├── MapInput     E416    the input of a flow with a root map is not an array
+    │   └── WaitTimeout          the wait is over, the run continues
+    └── Bug              E9xx    a mistake in pgflowd
 
 Several mistakes at once are `Problem` values; `ConfigError` and `FlowError` carry a list of
-them. Codes and their one-line titles stand in `TITLES`: a code is never used again for
-something else, and each has a test that provokes it. `Fail` and `RetryAfter`, which users
-raise in handlers, live in `flow.py`, because they are wishes and no errors of ours.
+them. `TITLES` is the registry of codes: a code is never used again for something else, and each
+has a test that provokes it. `Fail` and `RetryAfter`, which users raise in handlers, are in
+`flow.py`, because they are requests and not errors of pgflowd.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ TITLES: dict[str, str] = {
     "E105": "out of range",
     "E106": "keys contradict each other",
     "E107": "a referenced value was not found",
-    "E108": "[flows.x] is no served flow",
-    "E109": "not TOML",
+    "E108": "[flows.x] is not a served flow",
+    "E109": "not valid TOML",
     "W110": "a secret stands in a file that others can read",
     "E111": "no flows are configured",
     "E112": "the path of the control socket is too long",
@@ -56,14 +56,14 @@ TITLES: dict[str, str] = {
     "E204": "wrong dependencies of a map step",
     "E205": "step defined twice",
     "E206": "parameter not allowed here",
-    "E207": "slugs equal but for case",
+    "E207": "slugs differ in case only",
     "E208": "slug too long",
     "E209": "bad option",
     "E210": "a flow module cannot be imported",
     "E211": "a flow module takes too long to import",
     "E212": "no flow found",
     "E213": "flow defined twice",
-    "E214": "a pattern is no JSON object",
+    "E214": "a pattern is not a JSON object",
     "E215": "when_unmet without a condition",
     "W220": "a skippable dependency has no default",
     "W221": "newer pgflow releases refuse this slug",
@@ -74,16 +74,16 @@ TITLES: dict[str, str] = {
     "E304": "pgmq is missing or too old",
     "E305": "a permission is missing",
     "E306": "the flow's shape differs from the database",
-    "E307": "schema pgflow is none we know",
+    "E307": "schema pgflow is not a known release",
     "E308": "the flow is missing in the database",
     "E309": "the server's version is not supported",
     "W310": "options differ from the database",
     "W311": "no notification trigger on the queue",
     "W312": "clocks differ",
     "W313": "another recovery job is active",
-    "W314": "a transaction pooler stands before the listener",
+    "W314": "the listener connects through a transaction pooler",
     "W315": "synchronous_commit is off",
-    "W316": "the line to another machine is not encrypted",
+    "W316": "the connection to another machine is not encrypted",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",
@@ -93,22 +93,22 @@ TITLES: dict[str, str] = {
     "E407": "the lease is lost",
     "E408": "the task crashed or stalled too often",
     "E409": "no such run",
-    "E410": "the run exists already",
+    "E410": "the run already exists",
     "E411": "the run is in the wrong state",
     "E412": "the worker is parked",
     "E413": "the restart budget is spent",
     "E414": "the daemon does not answer",
     "E415": "no such flow",
-    "E416": "the input of a map is no array",
+    "E416": "the input of a map is not an array",
     "E901": "unexpected exception",
-    "E902": "illegal move of a state machine",
-    "E903": "garbage on a pipe",
+    "E902": "illegal change of a state",
+    "E903": "unreadable data on a pipe",
 }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One finding, of which several are shown at once: where, what, and what to do next."""
+    """One of several findings: where, what is wrong, and what to do next."""
 
     code: str
     text: str
@@ -126,7 +126,7 @@ class Problem:
 
 
 class PgflowdError(Exception):
-    """The base of all errors of ours. `str()` gives the whole line a user reads."""
+    """The base of all errors of pgflowd. `str()` returns the whole line that a user reads."""
 
     default_code = "E901"
 
@@ -234,7 +234,7 @@ class MapInput(RunError):
 
 
 class WaitTimeout(RunError, TimeoutError):
-    """`wait` gave up; the run, of which `run_id` is the id, goes on."""
+    """`wait` gave up; the run with id `run_id` continues."""
 
     run_id: UUID | None = None
 

@@ -63,9 +63,9 @@ class App:
 
     def look_at_settings(self) -> list[Problem]:
         """Return all that keeps a daemon from serving with them; go on with what is right."""
-        from pgflowd.host.config import look
+        from pgflowd.host.config import load_with_problems
 
-        settings, problems = look(
+        settings, problems = load_with_problems(
             config=self.config, instance=self.instance, flags=self._flags, serving=True
         )
         self.__dict__["settings"] = settings

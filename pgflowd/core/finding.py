@@ -1,5 +1,5 @@
 """
-Finding: what one look of a doctor has shown, and what to do about it.
+One result of an examination by `pgflowd doctor`, and what to do about it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """State is ok, warning or error; a code only where the registry has one."""
+    """`state` is ok, warning or error; `code` is from the registry, if it has one for this."""
 
     check: str
     state: str

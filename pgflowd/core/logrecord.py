@@ -1,10 +1,10 @@
 """
-Records: one log record as a line of text, a line of JSON, or a journal entry.
+Formats a log record as a line of text, a line of JSON, or a journal entry.
 
-A record is an event (`task.failed`), a level, a time and fields. Whatever the fields hold, the
-result is one line (text, JSON) of at most `LONGEST` bytes, so that a write to a pipe is whole
-or absent and no two processes tear each other's lines. Keys that settings name, and what looks
-like a secret, are hidden. Pure: the time is an argument.
+A record is an event (`task.failed`), a level, a time and fields. The result is always one line
+(text, JSON) of at most `MAX_BYTES`, so that a write to a pipe is whole or absent and the lines of
+two processes never mix. Values of keys that the settings name, and text that looks like a secret,
+are hidden. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from pgflowd.core.redact import HIDDEN, one_line, redact
 
-LEVELS = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # as syslog numbers them
-MOST_CHARS = 8000  # of one value, before secrets are looked for
-LONGEST = 4096  # what Linux writes into a pipe at once
+LEVELS = {"debug": 7, "info": 6, "warning": 4, "error": 3}  # syslog's numbers
+MAX_VALUE_CHARS = 8000  # of one value, before the search for secrets
+MAX_BYTES = 4096  # Linux writes this much into a pipe at once
 _SUSPICIOUS = frozenset(":=@>%\"' ")
-_MOST_PER_CHAR = 12  # bytes, when JSON escapes it
+_MAX_BYTES_PER_CHAR = 12  # when JSON escapes it
 _JOURNAL = {
     "flow": "PGFLOW_FLOW",
     "run": "PGFLOW_RUN_ID",
@@ -34,7 +34,7 @@ _JOURNAL = {
 
 @dataclass(frozen=True)
 class LogRecord:
-    """Something that happened."""
+    """An event with its time and fields."""
 
     event: str
     level: str
@@ -47,12 +47,12 @@ class LogRecord:
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def cleaned(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str] = ()) -> LogRecord:
+def redacted(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str] = ()) -> LogRecord:
     """Return the record without secrets, without empty fields, and short enough."""
     hidden = {key.lower() for key in keys}
     known = list(secrets)
     fields = {
-        key: HIDDEN if key.lower() in hidden else _clean(value, hidden, known)
+        key: HIDDEN if key.lower() in hidden else _redacted_value(value, hidden, known)
         for key, value in record.fields.items()
         if value is not None
     }
@@ -68,17 +68,17 @@ def as_text(record: LogRecord) -> bytes:
 
 def as_json(record: LogRecord) -> bytes:
     """Return one JSON object and a line break."""
-    said = {
+    document = {
         "time": record.time,
         "level": record.level,
         "event": record.event,
         **record.fields,
     }
-    return json.dumps(said, default=str, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(document, default=str, separators=(",", ":")).encode() + b"\n"
 
 
 def as_journal(record: LogRecord, identifier: str = "pgflowd") -> bytes:
-    """Return an entry in the journal's own protocol, with fields to search for."""
+    """Return an entry in the journal's own protocol, with searchable fields."""
     pairs = {
         "MESSAGE": _message(record),
         "PRIORITY": str(LEVELS[record.level]),
@@ -91,7 +91,7 @@ def as_journal(record: LogRecord, identifier: str = "pgflowd") -> bytes:
 
 
 def _message(record: LogRecord) -> str:
-    """What `journalctl` shows: the event and the fields, on one line."""
+    """Return the line that `journalctl` shows: the event and the fields."""
     pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
     return one_line(record.event + pairs)
 
@@ -118,35 +118,35 @@ def _shown(value: Any) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _clean(value: Any, hidden: set[str], secrets: list[str]) -> Any:
+def _redacted_value(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if isinstance(value, str):
-        return value if _is_harmless(value, secrets) else _redacted(value, secrets)
+        if _is_harmless(value, secrets):
+            return value
+        return redact(_shortened(value, MAX_VALUE_CHARS), secrets)
     if isinstance(value, Mapping):
         return {
-            str(key): HIDDEN if str(key).lower() in hidden else _clean(each, hidden, secrets)
+            str(key): HIDDEN
+            if str(key).lower() in hidden
+            else _redacted_value(each, hidden, secrets)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [_clean(each, hidden, secrets) for each in value]
+        return [_redacted_value(each, hidden, secrets) for each in value]
     if value is None or isinstance(value, bool | int | float):
         return value
     return redact(str(value), secrets)
 
 
 def _is_harmless(text: str, secrets: list[str]) -> bool:
-    """Whether a short text, such as a slug or an id, can hold no secret; most can not."""
+    """Whether the text cannot hold a secret, because it is short and plain, such as a slug."""
     if len(text) > 64 or _SUSPICIOUS.intersection(text):
         return False
     return not any(secret in text for secret in secrets)
 
 
-def _redacted(text: str, secrets: list[str]) -> str:
-    return redact(_shortened(text, MOST_CHARS), secrets)
-
-
 def _cut(record: LogRecord) -> LogRecord:
-    """Shorten the long values, to less and less, until the record fits."""
-    limit = LONGEST
+    """Shorten long values, more with each round, until the record fits."""
+    limit = MAX_BYTES
     while not _fits(record):
         limit //= 2
         fields = {key: _shortened(value, limit) for key, value in record.fields.items()}
@@ -158,15 +158,15 @@ def _cut(record: LogRecord) -> LogRecord:
 
 def _fits(record: LogRecord) -> bool:
     chars = sum(len(v) if isinstance(v, str) else 32 for v in record.fields.values())
-    if chars * _MOST_PER_CHAR + 40 * len(record.fields) + 200 <= LONGEST and not any(
+    if chars * _MAX_BYTES_PER_CHAR + 40 * len(record.fields) + 200 <= MAX_BYTES and not any(
         isinstance(value, dict | list) for value in record.fields.values()
     ):
         return True
-    return len(as_json(record)) <= LONGEST and len(as_text(record)) <= LONGEST
+    return len(as_json(record)) <= MAX_BYTES and len(as_text(record)) <= MAX_BYTES
 
 
 def _shortened(value: Any, limit: int) -> Any:
-    """Keep the beginning and the end of what is too long."""
+    """Keep the beginning and the end of a long value."""
     if value is None or isinstance(value, bool | int | float):
         return value
     text = value if isinstance(value, str) else _shown(value)

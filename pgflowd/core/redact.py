@@ -1,10 +1,10 @@
 """
-Redact: takes secrets out of text, and makes text safe to print on one line.
+Removes secrets from text, and makes text safe to print on one line.
 
-`redact` is the one function that every error, log record and report goes through. It knows
-where passwords stand in URLs, in libpq's `key=value` strings and in printed dictionaries, and
-it removes those secrets that the caller knows. It rather hides too much than too little.
-`one_line` escapes what could break a record in two or speak to a terminal. Both are pure.
+Every error, log record and report goes through `redact`. It finds passwords in URLs, in libpq's
+`key=value` strings and in printed dictionaries, and removes the secrets that the caller knows.
+It hides too much rather than too little. `one_line` escapes characters that could break a record
+in two or control a terminal. Both are pure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUOTED = r"'(?:[^'\\]|\\.|'')*(?:'|\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\Z)"
 _URL = re.compile(
     r"(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@]{0,200}:)(?P<secret>\S{0,4000})@", re.I
 )
-# the same without its scheme, which only somebody who knows that this is a DSN can tell
+# the same without its scheme; only for text that is known to be a DSN
 _NO_SCHEME = re.compile(r"\A\s*(?P<keep>[^\s:/@='\"]{0,200}:)(?P<secret>(?!//)\S{1,4000})@")
 _QUERY = re.compile(rf"(?P<keep>[?&;]{_WORDS}=)(?P<secret>[^\s&#]+)", re.I)
 _PAIR = re.compile(
@@ -44,7 +44,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text with everything replaced that is, or looks like, a secret."""
     for secret in sorted(_spellings(secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    if "@" in text:  # looked for first: most texts have none of these, and some are long
+    if "@" in text:  # checked first: most texts have none of these, and some are long
         text = _URL.sub(rf"\g<keep>{HIDDEN}@", text)
     if "=" in text:
         text = _QUERY.sub(rf"\g<keep>{HIDDEN}", text)
@@ -54,10 +54,11 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def secrets_in(dsn: str) -> list[str]:
-    """Return the secrets that stand in a DSN, so that they can be hidden elsewhere too.
+    """Return the secrets in a DSN, so that they can be hidden elsewhere too.
 
-    A password with an unquoted blank or an unescaped @ is no good DSN, and libpq then repeats
-    pieces of it in its message; so the pieces are secrets as well."""
+    A DSN is invalid if its password has an unquoted blank or an unescaped @. libpq then repeats
+    pieces of the password in its message, so the pieces are secrets as well.
+    """
     found = [match["secret"] for pattern in (*_ALL, _NO_SCHEME) for match in pattern.finditer(dsn)]
     found += [match["secret"] for match in _UNTIL_NEXT_KEY.finditer(dsn)]
     secrets = [_unquoted(secret.strip()) for secret in found]
@@ -66,7 +67,7 @@ def secrets_in(dsn: str) -> list[str]:
 
 
 def one_line(text: str, limit: int | None = None) -> str:
-    """Return the text as one harmless line: controls are escaped, what is too long is cut."""
+    """Return the text as one safe line: control characters are escaped, long text is cut."""
     line = "".join(_escaped(char) if _is_unsafe(char) else char for char in text)
     if limit is not None and len(line) > limit:
         return line[: limit - 1] + "…"

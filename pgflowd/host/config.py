@@ -1,10 +1,10 @@
 """
-Config: reads file, environment and flags, and returns checked settings, or all mistakes.
+Reads file, environment and flags, and returns checked settings or all mistakes.
 
-Strongest first: flag, environment, file, default. What is wrong is collected from all of them
-and raised as one ConfigError, sorted by place. Warnings come with the settings. A daemon that
-is about to serve passes `serving=True`: then flows must be configured and secrets readable.
-What is decided here, `core.settings.load` decides.
+Strongest first: flag, environment, file, default. All mistakes are collected and raised as one
+ConfigError, sorted by place. The settings carry the warnings. A daemon that is about to serve
+passes `serving=True`: then flows must be configured and secrets readable. All decisions are made
+in `core.settings.load`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def load(
     cwd: Path | None = None,
     etc: Path = ETC,
 ) -> Settings:
-    """Return the settings, or raise ConfigError with everything that is wrong."""
-    settings, problems = look(
+    """Return the settings, or raise ConfigError with all problems."""
+    settings, problems = load_with_problems(
         config=config,
         instance=instance,
         flags=flags,
@@ -51,7 +51,7 @@ def load(
     return settings
 
 
-def look(
+def load_with_problems(
     *,
     config: str | None = None,
     instance: str | None = None,
@@ -61,25 +61,25 @@ def look(
     cwd: Path | None = None,
     etc: Path = ETC,
 ) -> tuple[Settings, list[Problem]]:
-    """Return the settings, with the default for what is wrong, and everything that is wrong."""
+    """Return the settings, with the default for each invalid key, and all problems."""
     environ = os.environ if environ is None else environ
     cwd = (cwd or Path.cwd()).absolute()
     file = read_config(config, instance, environ, cwd, etc)
     slugs = [given.path[1] for given in file.given if given.path[0] == "flows" and given.path[1:]]
-    variables, doubled = from_environ(environ, slugs, str(cwd))
+    variables, conflicts = from_environ(environ, slugs, str(cwd))
     given = [*from_flags(flags or {}, str(cwd)), *variables, *file.given]
 
     def look_up(ref: Ref) -> str:
         return find(ref, environ)
 
     name = str(file.path) if file.path else None
-    built = build(given, look_up, file=name, instance=instance)
-    settings = built.settings
-    problems = [*file.problems, *doubled, *built.problems]
+    loaded = build(given, look_up, file=name, instance=instance)
+    settings = loaded.settings
+    problems = [*file.problems, *conflicts, *loaded.problems]
     problems += socket_too_long(settings, control_path(settings, environ))
     if serving:
         problems += unreadable(settings, environ)
-    if serving and ("pgflowd", "flows") not in built.broken and _is_readable(file):
+    if serving and ("pgflowd", "flows") not in loaded.invalid and _is_readable(file):
         problems += missing_flows(settings, file.shown or _searched(etc))
     problems.sort(key=_place_and_line)
     return replace(settings, warnings=tuple(each for each in problems if each.is_warning)), problems
@@ -94,7 +94,7 @@ def control_path(settings: Settings, environ: Mapping[str, str] | None = None) -
 
 
 def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
-    """Return systemd's runtime directory, or else the user's; nothing is created here."""
+    """Return systemd's runtime directory, or else the user's. It is not created here."""
     given = environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     if given:
         return Path(given)
@@ -105,7 +105,7 @@ def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
 
 
 def _is_readable(file: FileContent) -> bool:
-    """Whether the file, if there is one, could have told us of flows."""
+    """Whether the file, if there is one, was read, so that its flows are known."""
     return all(problem.is_warning for problem in file.problems)
 
 

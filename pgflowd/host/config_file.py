@@ -1,10 +1,10 @@
 """
-Files: finds the config file and reads it into given values, or into what is wrong with it.
+Finds the config file and reads it into given values or problems.
 
-The first of: `--config`, `--instance`, `$PGFLOWD_CONFIG`, `./pgflowd.toml`, `[tool.pgflowd]`
-in `./pyproject.toml`, `/etc/pgflowd/pgflowd.toml`. An instance named on the command line is
-never shadowed by what lies in the directory where it was typed. That there is no file at all
-is fine: everything has a default or an environment variable.
+The first of these is read: `--config`, `--instance`, `$PGFLOWD_CONFIG`, `./pgflowd.toml`,
+`[tool.pgflowd]` in `./pyproject.toml`, `/etc/pgflowd/pgflowd.toml`. A file in the current
+directory never hides an instance that the command line names. A file is not required: every key
+has a default and an environment variable.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pgflowd.core.settings.values import NAME, GivenValue
 from pgflowd.errors import Problem
 
 ETC = Path("/etc/pgflowd")
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 _IN_PYPROJECT = ("tool", "pgflowd")
 _KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
 _SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
 
 
-class NoTable(Exception):
-    """What should be our table is something else; the text is its place."""
+class NotATable(Exception):
+    """[tool.pgflowd] is not a table; the text is its place."""
 
 
 @dataclass
 class FileContent:
-    """What a config file gives: values, and problems."""
+    """The values and problems of a config file."""
 
     path: Path | None = None
     shown: str = ""  # the path as messages call it
@@ -72,9 +72,9 @@ def read_config(
 def _chosen(
     config: str | None, instance: str | None, environ: Mapping[str, str], cwd: Path, etc: Path
 ) -> Path | Problem | None:
-    """The file that somebody asked for by name."""
+    """Return the file that was asked for by name."""
     if instance is not None and not NAME.match(instance):
-        text = f"'{one_line(instance, 60)}' is no name of an instance"
+        text = f"'{one_line(instance, 60)}' is not a valid name of an instance"
         return Problem("E105", text, "--instance", "use 1 to 32 letters, digits, '_' or '-'")
     if config is not None:
         return cwd / config
@@ -98,8 +98,8 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
         return FileContent()
     try:
         given = _parsed(content, shown, path, prefix)
-    except NoTable as error:
-        text, remedy = "tool.pgflowd is no table", "write [tool.pgflowd] on a line of its own"
+    except NotATable as error:
+        text, remedy = "tool.pgflowd is not a table", "write [tool.pgflowd] on a line of its own"
         return FileContent(path, shown, problems=[Problem("E103", text, str(error), remedy)])
     except ValueError as error:
         return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
@@ -109,22 +109,22 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
 
 
 def _content(path: Path) -> tuple[int, bytes]:
-    """Read a file, or a pipe such as `-c <(sops -d …)`, if there is somebody who writes."""
+    """Read a file, or a pipe such as `-c <(sops -d …)` that has a writer."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         os.set_blocking(handle, True)
         mode = os.fstat(handle).st_mode
-        content = file.read(MOST_BYTES + 1)
+        content = file.read(MAX_BYTES + 1)
     if stat.S_ISFIFO(mode) and not content:
-        raise ValueError("it is a pipe into which nobody writes")
+        raise ValueError("it is a pipe without a writer")
     return mode, content
 
 
 def _parsed(
     content: bytes, shown: str, path: Path, prefix: tuple[str, ...]
 ) -> list[GivenValue] | None:
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES // 1024} KiB")
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES // 1024} KiB")
     text = content.decode("utf-8-sig")
     try:
         document = tomllib.loads(text)
@@ -137,16 +137,16 @@ def _parsed(
         return None
     if not isinstance(document, dict):
         at = lines.get(prefix)
-        raise NoTable(f"{shown}:{at}" if at else shown)
+        raise NotATable(f"{shown}:{at}" if at else shown)
     return from_document(document, lines, shown, str(path.parent.absolute()), prefix)
 
 
 def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
-    """E109 with the line, which tomllib tells at the end of its message only."""
+    """Return E109 with the line, which tomllib puts at the end of its message."""
     if isinstance(error, UnicodeDecodeError):
         line = content.count(b"\n", 0, error.start) + 1
         return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
-    text = f"it is no TOML: {_KEY.sub(_dotted, str(error))}"
+    text = f"it is not valid TOML: {_KEY.sub(_dotted, str(error))}"
     match = re.search(r" \(at line (\d+), column \d+\)$", text)
     at_end = " (at end of document)"
     if match:
@@ -158,7 +158,7 @@ def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
 
 
 def _dotted(match: re.Match[str]) -> str:
-    """A key as people write it; tomllib tells it as a tuple."""
+    """Write a key with dots; tomllib writes it as a tuple."""
     try:
         return f"'{'.'.join(map(str, ast.literal_eval(match[0])))}'"
     except (ValueError, SyntaxError):
@@ -166,7 +166,7 @@ def _dotted(match: re.Match[str]) -> str:
 
 
 def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
-    """W110 for secrets that stand in this file, or in files it names, if others can read them."""
+    """Return W110 for each secret in this file, or in a file it names, that others can read."""
     problems = []
     for each in given:
         if each.path not in _SECRET_KEYS or not isinstance(each.raw, str):
@@ -174,7 +174,7 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
         ref, readable, holder = Ref(each.raw), mode & 0o004, shown
         if ref.scheme == "file":
             target = Path(each.base) / ref.target
-            of_target = _mode(target)  # what is no file is E107, and nothing to chmod
+            of_target = _mode(target)  # anything else is E107, and chmod would not help
             readable = stat.S_ISREG(of_target) and of_target & 0o004
             holder = one_line(str(target), 200)
         elif ref.scheme or not secrets_in(each.raw):

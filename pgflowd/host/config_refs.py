@@ -1,9 +1,9 @@
 """
-Refs: reads values that stand in the environment, in a file, or in a systemd credential.
+Reads the values of references: environment variables, files and systemd credentials.
 
-A secret is read each time it is needed and kept by nobody, so a rotated one works at the next
-connect. What is not there is E107, with the cause. Files must be ordinary ones and small; one
-line break at their end is not part of the value.
+A secret is read each time it is needed and never kept, so a rotated one works at the next
+connect. A missing target is E107, with the cause. Files must be regular and small; one line break
+at the end is not part of the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import NotFoundError
 from pgflowd.errors import ConfigError, Problem
 
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 SECRETS = ("url", "listen_url")
 URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 
@@ -48,25 +48,25 @@ def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
 
 
 def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> list[Problem]:
-    """Return E107 for each secret that cannot be read now, and E105 for what is no URL."""
+    """Return E107 for each secret that cannot be read now, and E105 for each invalid URL."""
     problems = []
     for name in SECRETS:
         ref: Ref = getattr(settings.database, name)
         place = settings.origin_of("database", name).place
         try:
-            fault = _fault(find(ref, environ))
+            mistake = _url_mistake(find(ref, environ))
         except NotFoundError as cause:
             text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
             problems.append(Problem("E107", text, place))
             continue
-        if fault:
-            text = f"[database] {name} cannot be read: {fault}"
+        if mistake:
+            text = f"[database] {name} cannot be read: {mistake}"
             problems.append(Problem("E105", text, place, URL_NEXT))
     return problems
 
 
-def _fault(url: str) -> str | None:
-    """What libpq has against a URL, which no repetition mends."""
+def _url_mistake(url: str) -> str | None:
+    """Return what is wrong with a URL according to libpq; trying again does not help."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -82,7 +82,7 @@ def _credential(name: str, environ: Mapping[str, str]) -> Path:
     if not directory:
         raise NotFoundError("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
     if not name or "/" in name or name in {".", ".."}:
-        raise NotFoundError("this is no name of a credential")
+        raise NotFoundError("this is not a valid name of a credential")
     return Path(directory) / name
 
 
@@ -92,13 +92,13 @@ def _content(path: Path) -> str:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise NotFoundError(f"{shown} is no ordinary file")
-            content = file.read(MOST_BYTES + 1)
+                raise NotFoundError(f"{shown} is not a regular file")
+            content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise NotFoundError(f"{shown} cannot be read: {reason}") from None
-    if len(content) > MOST_BYTES:
-        raise NotFoundError(f"{shown} is larger than {MOST_BYTES // 1024} KiB")
+    if len(content) > MAX_BYTES:
+        raise NotFoundError(f"{shown} is larger than {MAX_BYTES // 1024} KiB")
     try:
         text = content.decode()
     except UnicodeDecodeError:

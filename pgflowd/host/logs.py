@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.logrecord import LEVELS, LogRecord, as_journal, as_json, as_text, cleaned
+from pgflowd.core.logrecord import LEVELS, LogRecord, as_journal, as_json, as_text, redacted
 from pgflowd.core.settings.sections import LoggingSettings
 
 JOURNAL = "/run/systemd/journal/socket"
@@ -89,7 +89,7 @@ class Log:
         """Return what `write` would write at every level: short, and without secrets."""
         everything = {**self._fields, "pid": os.getpid(), **fields}
         record = LogRecord(event, level, time.time(), everything)
-        return cleaned(record, self._sink.keys, self._sink.secrets)
+        return redacted(record, self._sink.keys, self._sink.secrets)
 
     def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
         return self._sink.write(self._sink.render(self.record(level, event, **fields)))

@@ -305,4 +305,4 @@ def test_what_cannot_be_imported_is_told_with_what_to_do(pgflowd, elsewhere, ent
 
 
 def test_without_any_config_a_project_is_suggested(pgflowd):
-    assert "`pgflowd new NAME` writes a project" in pgflowd("check", "--offline").out
+    assert "run `pgflowd new NAME` to write a project" in pgflowd("check", "--offline").out

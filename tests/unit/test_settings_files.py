@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.covers import covers
 
-from pgflowd.core.settings.load import MOST_HINTS
+from pgflowd.core.settings.load import MAX_HINTS
 from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import Settings
 from pgflowd.errors import ConfigError, Problem
@@ -171,7 +171,7 @@ def test_a_monstrous_file_is_refused_and_not_swallowed(place: Place, content: by
 def test_a_key_is_told_as_people_write_it(place: Place, content: bytes, said: str) -> None:
     place.write(content)
 
-    assert place.problems()[0].text == f"it is no TOML: {said}"
+    assert place.problems()[0].text == f"it is not valid TOML: {said}"
 
 
 def test_of_thousands_of_unknown_keys_each_is_told_and_the_first_get_hints(place: Place) -> None:
@@ -181,7 +181,7 @@ def test_of_thousands_of_unknown_keys_each_is_told_and_the_first_get_hints(place
     problems = [problem for problem in place.problems() if problem.code == "E102"]
 
     assert len(problems) == 3000
-    assert 0 < len([problem for problem in problems if problem.next]) <= MOST_HINTS
+    assert 0 < len([problem for problem in problems if problem.next]) <= MAX_HINTS
 
 
 def test_a_huge_number_is_out_of_range_and_breaks_no_message(place: Place) -> None:
@@ -236,7 +236,7 @@ def test_a_pipe_is_read_if_somebody_writes_into_it(place: Place) -> None:
     os.mkfifo(pipe)
     (problem,) = place.problems()
     assert problem.code == "E101"
-    assert problem.text.endswith("it is a pipe into which nobody writes")
+    assert problem.text.endswith("it is a pipe without a writer")
 
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, b"[pgflowd]\nname = 'piped'\n")
@@ -373,7 +373,7 @@ def test_a_secret_comes_from_the_environment_a_file_or_a_credential(tmp_path: Pa
         ("env:NOPE", "no variable NOPE"),
         ("env:", "no variable"),
         ("file:/nonexistent/secret", "No such file"),
-        ("file:/dev/zero", "no ordinary file"),
+        ("file:/dev/zero", "not a regular file"),
         ("file:/", "cannot be read"),
         ("file:/a\x00b", "cannot be read"),
         ("cred:url", "no systemd credentials here"),
@@ -395,14 +395,14 @@ def test_a_credential_cannot_lead_out_of_its_directory(tmp_path: Path) -> None:
     (tmp_path / "credentials").mkdir()
     environ = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
 
-    with pytest.raises(ConfigError, match="no name of a credential"):
+    with pytest.raises(ConfigError, match="not a valid name of a credential"):
         read(Ref("cred:../secret"), environ=environ)
 
 
 def test_a_pipe_in_place_of_a_secret_blocks_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
-    with pytest.raises(ConfigError, match="no ordinary file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         read(Ref(f"file:{tmp_path}/pipe"))
 
 

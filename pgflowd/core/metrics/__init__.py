@@ -1,1 +1,1 @@
-"""The numbers of the daemon."""
+"""The metrics of the daemon: their definitions, how they are counted, and their text form."""

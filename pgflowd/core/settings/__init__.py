@@ -1,1 +1,1 @@
-"""The settings: keys, sections, checks."""
+"""The settings: their keys and sections, how they are loaded, checked and shown."""

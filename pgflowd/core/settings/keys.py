@@ -1,11 +1,9 @@
 """
-Keys: what the fields of the settings' dataclasses know about themselves.
+Defines what a key of the configuration carries: kind, default, range and description.
 
-Each field of `core.settings` is made by one of the functions below, and so carries its kind,
-its default as the file would say it, its range and a sentence for people. Reading, checking,
-`config show`, `config schema` and `config env` all follow from that and keep no lists of
-their own. A duration's field ends in `_s` and a size's in `_bytes`; the key in the file does
-not. Pure.
+Each field in `core.settings.sections` is made by one of the functions below. Reading, checking,
+`config show`, `config schema` and `config env` use these keys and keep no lists of their own. The
+field of a duration ends in `_s` and that of a size in `_bytes`; the key in the file does not. Pure.
 """
 
 from __future__ import annotations
@@ -18,13 +16,13 @@ from typing import Any
 from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.units import parse_duration, parse_size
 
-MOST_WHOLE = 1_000_000
-MOST_DURATION = "365d"
-MOST_SIZE = "1GiB"  # PostgreSQL takes no larger value
+MAX_WHOLE = 1_000_000
+MAX_DURATION = "365d"
+MAX_SIZE = "1GiB"  # the largest value that PostgreSQL stores
 
 
 class KeyKind(Enum):
-    """What a key holds."""
+    """The type of a key's value."""
 
     NAME = "name"
     PATH = "path"
@@ -40,7 +38,7 @@ class KeyKind(Enum):
 
     @property
     def is_text(self) -> bool:
-        """Whether env:, file: and cred: may stand for the value."""
+        """Whether the value may be a reference: env:, file: or cred:."""
         return self in {KeyKind.NAME, KeyKind.PATH, KeyKind.SECRET, KeyKind.CHOICE}
 
     @property
@@ -53,7 +51,7 @@ class Key:
     """One key of the configuration."""
 
     kind: KeyKind
-    default: Any  # as the file would say it
+    default: Any  # as written in the file
     doc: str
     low: float | None = None
     high: float | None = None
@@ -82,12 +80,12 @@ def switch(default: bool, doc: str) -> Any:
     return _field(Key(KeyKind.SWITCH, default, doc), default)
 
 
-def whole(default: int, doc: str, low: int = 1, high: int = MOST_WHOLE) -> Any:
+def whole(default: int, doc: str, low: int = 1, high: int = MAX_WHOLE) -> Any:
     key = Key(KeyKind.WHOLE, default, doc, low, high, limits=(str(low), str(high)))
     return _field(key, default)
 
 
-def duration(default: str, doc: str, *, zero: bool = False, high: str = MOST_DURATION) -> Any:
+def duration(default: str, doc: str, *, zero: bool = False, high: str = MAX_DURATION) -> Any:
     key = Key(
         KeyKind.DURATION,
         default,
@@ -100,7 +98,7 @@ def duration(default: str, doc: str, *, zero: bool = False, high: str = MOST_DUR
 
 
 def size(default: str, doc: str) -> Any:
-    key = Key(KeyKind.SIZE, default, doc, 1, parse_size(MOST_SIZE), limits=("1B", MOST_SIZE))
+    key = Key(KeyKind.SIZE, default, doc, 1, parse_size(MAX_SIZE), limits=("1B", MAX_SIZE))
     return _field(key, parse_size(default))
 
 
@@ -118,7 +116,7 @@ def flows(default: tuple[str, ...], doc: str) -> Any:
 
 @cache
 def keys_of(section: type) -> dict[str, tuple[str, Key]]:
-    """Return the keys of a section by their names in the file: the field's name and the key."""
+    """Map the names of a section's keys in the file to (name of the field, key)."""
     return {_key_name(each): (each.name, each.metadata["key"]) for each in fields(section)}
 
 

@@ -1,9 +1,9 @@
 """
-Build: one Settings out of what flags, environment and file say, or all that is wrong.
+Makes one Settings from the values of flags, environment and file, and lists all mistakes.
 
-`build` takes the given values, those of the strongest source first. Every value is checked,
-also one that another overrides, so that nobody repairs a file one mistake at a time. The
-first value of each key counts; what nobody gives keeps its default. Pure.
+`build` takes the given values, those of the strongest source first. Every value is checked, even
+if another one overrides it, so that one look shows all mistakes. The first value of each key
+counts; a key without a value keeps its default. Pure.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pgflowd.core.settings.values import GivenValue, InvalidValue, LookUp, parse
 from pgflowd.errors import Problem
 
 Path = tuple[str, ...]
-MOST_HINTS = 100
+MAX_HINTS = 100  # "did you mean": each costs time, so only the first mistakes get one
 
 
 @dataclass(frozen=True)
-class Built:
-    """The settings, what was wrong, and the keys that were wrong in themselves."""
+class LoadedSettings:
+    """The settings, all problems, and the keys whose own value is invalid."""
 
     settings: Settings
     problems: list[Problem]
-    broken: frozenset[Path]
+    invalid: frozenset[Path]
 
 
 def build(
@@ -41,17 +41,17 @@ def build(
     *,
     file: str | None = None,
     instance: str | None = None,
-) -> Built:
-    """Return the settings and all problems. With an error among these, use the problems only."""
-    work = _Work(look_up)
+) -> LoadedSettings:
+    """Return the settings and all problems. If one of these is an error, ignore the settings."""
+    values = _Values(look_up)
     for each in given:
-        work.take(each)
+        values.add(each)
     if instance is not None:
-        work.values.setdefault(("pgflowd", "name"), instance)
-        work.origins.setdefault(("pgflowd", "name"), Origin("instance", "--instance"))
-    settings = work.settings(file)
-    problems = [*work.problems, *contradictions(settings, work.broken)]
-    return Built(settings, problems, frozenset(work.broken))
+        values.parsed.setdefault(("pgflowd", "name"), instance)
+        values.origins.setdefault(("pgflowd", "name"), Origin("instance", "--instance"))
+    settings = values.settings(file)
+    problems = [*values.problems, *contradictions(settings, values.invalid)]
+    return LoadedSettings(settings, problems, frozenset(values.invalid))
 
 
 def label(path: Path) -> str:
@@ -61,32 +61,32 @@ def label(path: Path) -> str:
     return f"[{'.'.join(one_line(part, 60) for part in path[:-1])}] {one_line(path[-1], 60)}"
 
 
-class _Work:
-    """The values gathered so far, and what was wrong with them."""
+class _Values:
+    """The values parsed so far, and their mistakes."""
 
     def __init__(self, look_up: LookUp) -> None:
         self.look_up = look_up
-        self.values: dict[Path, Any] = {}
+        self.parsed: dict[Path, Any] = {}
         self.origins: dict[Path, Origin] = {}
         self.slugs: dict[str, str] = {}  # in lower case: as written
-        self.broken: set[Path] = set()
+        self.invalid: set[Path] = set()
         self.problems: dict[Problem, None] = {}  # each once, in their order
-        self._hints = MOST_HINTS
+        self._hints = MAX_HINTS
 
-    def take(self, given: GivenValue) -> None:
+    def add(self, given: GivenValue) -> None:
         try:
             path, key = self._locate(given)
             if key is None:
                 self.origins.setdefault(path, given.origin)
                 return
-            self._refuse_twice(path, given)
+            self._refuse_duplicate(path, given)
             value = parse(key[1], given, self.look_up)
-        except InvalidValue as wrong:
-            unknown = wrong.code == "E102" and given.origin.kind == "environment"
-            self._complain(given, _unknown_variable(given) if unknown else wrong)
+        except InvalidValue as error:
+            unknown = error.code == "E102" and given.origin.kind == "environment"
+            self._add_problem(given, _unknown_variable(given) if unknown else error)
             return
-        if path not in self.values and path not in self.broken:
-            self.values[path], self.origins[path] = value, _origin(given)
+        if path not in self.parsed and path not in self.invalid:
+            self.parsed[path], self.origins[path] = value, _origin(given)
 
     def settings(self, file: str | None) -> Settings:
         sections = {
@@ -95,14 +95,14 @@ class _Work:
         flows = {lower: self._overrides(lower, slug) for lower, slug in self.slugs.items()}
         return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
 
-    def _refuse_twice(self, path: Path, given: GivenValue) -> None:
-        """In a pyproject.toml a key may stand in [tool.pgflowd] or one level deeper, not both."""
+    def _refuse_duplicate(self, path: Path, given: GivenValue) -> None:
+        """Refuse a key that a pyproject.toml has in [tool.pgflowd] and one level deeper too."""
         before = self.origins.get(path)
-        if before and path in self.values and before.kind == given.origin.kind == "file":
-            raise InvalidValue("E106", f"stands twice, at {before} too", "remove one of them")
+        if before and path in self.parsed and before.kind == given.origin.kind == "file":
+            raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
 
     def _locate(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
-        """Find the key that a path means; None stands for the table of a flow itself."""
+        """Find the key of a path; None means the table of a flow itself."""
         path, raw = given.path, given.raw
         if path[0] == "flows" and len(path) > 1:
             return self._locate_flow(given)
@@ -110,7 +110,7 @@ class _Work:
         if section is None:
             raise _unknown_section(path, [*SECTIONS, "flows"] if self._may_hint() else [])
         if len(path) == 1:
-            raise InvalidValue("E103", "is no table", f"write [{path[0]}] on a line of its own")
+            raise InvalidValue("E103", "is not a table", f"write [{path[0]}] on a line of its own")
         keys = keys_of(section)
         if path[1] not in keys:
             raise _unknown_key(path, keys if self._may_hint() else {}, raw)
@@ -124,7 +124,7 @@ class _Work:
             raise InvalidValue("E207", f"{same} differ in case only", "merge them")
         if len(given.path) == 2:
             if not isinstance(given.raw, dict):
-                raise InvalidValue("E103", "is no table", f"write [flows.{one_line(slug, 60)}]")
+                raise InvalidValue("E103", "is not a table", f"write [flows.{one_line(slug, 60)}]")
             return ("flows", lower), None
         keys = keys_of(FlowSettings)
         if given.path[2] not in keys:
@@ -132,35 +132,35 @@ class _Work:
         return ("flows", lower, given.path[2]), keys[given.path[2]]
 
     def _may_hint(self) -> bool:
-        """Whether to look for what was meant; it costs time, so a few of many have to do."""
+        """Whether to search for a similar name this time."""
         self._hints -= 1
         return self._hints >= 0
 
     def _fields_of(self, prefix: Path, section: type) -> dict[str, Any]:
         return {
-            name: self.values[(*prefix, key)]
+            name: self.parsed[(*prefix, key)]
             for key, (name, _) in keys_of(section).items()
-            if (*prefix, key) in self.values
+            if (*prefix, key) in self.parsed
         }
 
     def _overrides(self, lower: str, slug: str) -> Overrides:
         fields = self._fields_of(("flows", lower), FlowSettings)
         return Overrides(slug, fields.pop("enabled", True), fields)
 
-    def _complain(self, given: GivenValue, wrong: InvalidValue) -> None:
-        about_itself = wrong.code in {"E102", "E207"}
-        between = "" if wrong.text.startswith("[") else " "
-        text = wrong.text if about_itself else f"{label(given.path)}{between}{wrong.text}"
-        problem = Problem(wrong.code, text, given.origin.place, wrong.next)
+    def _add_problem(self, given: GivenValue, error: InvalidValue) -> None:
+        names_its_key = error.code in {"E102", "E207"}
+        between = "" if error.text.startswith("[") else " "
+        text = error.text if names_its_key else f"{label(given.path)}{between}{error.text}"
+        problem = Problem(error.code, text, given.origin.place, error.next)
         self.problems[problem] = None
         lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
-        self.broken.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
+        self.invalid.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
 
 
 def _origin(given: GivenValue) -> Origin:
-    """Keep what was written where the value stands elsewhere, for that alone may be shown."""
-    elsewhere = isinstance(given.raw, str) and Ref(given.raw).scheme is not None
-    return replace(given.origin, reference=given.raw) if elsewhere else given.origin
+    """Keep a reference as written, because only the reference may be shown."""
+    is_reference = isinstance(given.raw, str) and Ref(given.raw).scheme is not None
+    return replace(given.origin, reference=given.raw) if is_reference else given.origin
 
 
 def _unknown_section(path: Path, known: list[str]) -> InvalidValue:
@@ -169,7 +169,7 @@ def _unknown_section(path: Path, known: list[str]) -> InvalidValue:
         homes = [section for section, keys in SECTIONS.items() if path[0] in keys_of(keys)]
         if homes:
             return InvalidValue(
-                "E102", f"'{name}' stands in no section", f"it belongs in [{homes[0]}]"
+                "E102", f"'{name}' is outside of any section", f"it belongs in [{homes[0]}]"
             )
     text = f"there is no section [{name}]"
     return InvalidValue("E102", text, _did_you_mean(path[0], known, "[{}]"))
@@ -188,13 +188,13 @@ def _unknown_key(path: Path, keys: Mapping[str, Any], raw: object) -> InvalidVal
 
 
 def _unknown_variable(given: GivenValue) -> InvalidValue:
-    """Suggest a variable: keys alone would leave people to spell the rest of it."""
+    """Suggest the whole name of a variable, not only the key."""
     flow = given.path[1] if given.path[0] == "flows" and len(given.path) > 2 else "<SLUG>"
     known = [variable(section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)]
     known += [variable("flows", flow, key) for key in keys_of(FlowSettings)]
     close = get_close_matches((given.origin.place or "")[:120].upper(), known, n=1)
     remedy = f"did you mean {one_line(close[0], 120)}?" if close else "see pgflowd config env"
-    return InvalidValue("E102", "no key has this variable", remedy)
+    return InvalidValue("E102", "this variable belongs to no key", remedy)
 
 
 def _did_you_mean(name: str, known: list[str], form: str) -> str | None:

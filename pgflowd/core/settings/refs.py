@@ -1,9 +1,9 @@
 """
-Ref: a value that may stand elsewhere, and that is read when it is needed.
+Defines `Ref`: a value, or a reference to the place that holds it.
 
 `env:NAME` is an environment variable, `file:PATH` the content of a file and `cred:NAME` a
-systemd credential; anything else stands for itself. A Ref shows where the value is, never
-what it is, even in a traceback. `host.config_refs` reads it. Pure.
+systemd credential; any other text is the value itself. A Ref shows the place of the value and
+never the value, even in a traceback. `host.config_refs` reads it when it is needed. Pure.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SCHEMES = ("env", "file", "cred")
 
 @dataclass(frozen=True, repr=False)
 class Ref:
-    """A value, or where to find it."""
+    """A value, or the place that holds it."""
 
     written: str
 
     @property
     def scheme(self) -> str | None:
-        """Return "env", "file" or "cred", or None for a value that stands for itself."""
+        """Return "env", "file" or "cred", or None for the value itself."""
         head, colon, _ = self.written.partition(":")
         return head if colon and head in SCHEMES else None
 
@@ -34,7 +34,7 @@ class Ref:
 
     @property
     def shown(self) -> str:
-        """Return what may be shown: the place, or the value without its password."""
+        """Return the text that may be shown: the place, or the value without its password."""
         return self.written if self.scheme else redact(self.written, secrets_in(self.written))
 
     def __bool__(self) -> bool:

@@ -1,9 +1,9 @@
 """
-Checks between keys, and checks that need to know more than the file: flows and sockets.
+Checks keys against each other, and against the served flows and the path of the socket.
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
-overrides one of them. The others are for those who are about to serve: `missing_flows`
-(E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
+overrides one of them. A daemon that is about to serve also checks `missing_flows` (E111),
+`unserved` (E108) and `socket_too_long` (E112). Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pgflowd.core.settings.units import format_duration
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
-LONGEST_SOCKET_PATH = 107  # bytes; the kernel's sun_path without its NUL
+MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
 
 Path = tuple[str, ...]
 
@@ -27,35 +27,35 @@ _ORDERED = {  # section: the stems of its …_min and …_max
 }
 
 
-def contradictions(settings: Settings, broken: Collection[Path] = ()) -> list[Problem]:
-    """Return what is wrong between keys, leaving out keys that are wrong in themselves."""
+def contradictions(settings: Settings, invalid: Collection[Path] = ()) -> list[Problem]:
+    """Return the contradictions between keys, except those of keys whose own value is invalid."""
     found: list[Problem] = []
     for section, stems in _ORDERED.items():
         values = getattr(settings, section)
         for stem in stems:
-            found += _ordered(settings, (section,), values, stem, broken)
-    found += _lease(settings, ("worker",), settings.worker, broken)
-    found += _patience(settings, broken)
+            found += _ordered(settings, (section,), values, stem, invalid)
+    found += _lease(settings, ("worker",), settings.worker, invalid)
+    found += _hang_timeout(settings, invalid)
     for slug in settings.flows:
         worker = settings.worker_for(slug)
         for stem in _ORDERED["worker"]:
-            found += _ordered(settings, ("flows", slug), worker, stem, broken)
-        found += _lease(settings, ("flows", slug), worker, broken)
+            found += _ordered(settings, ("flows", slug), worker, stem, invalid)
+        found += _lease(settings, ("flows", slug), worker, invalid)
     return found
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:
-    """Return E111 if nothing is to be served. `place` is the file, or those looked for."""
+    """Return E111 if no flows are configured. `place` is the file, or the files searched for."""
     if settings.pgflowd.flows:
         return []
     remedy = 'set flows = ["your_module"] in [pgflowd]'
     if not settings.file:
-        remedy += ", or `pgflowd new NAME` writes a project"
+        remedy += ", or run `pgflowd new NAME` to write a project"
     return [Problem("E111", "no flows are configured", place, remedy)]
 
 
 def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:
-    """Return E108 for each [flows.x] that is none of the served slugs."""
+    """Return E108 for each [flows.x] whose flow is not served."""
     slugs = {slug.lower(): slug for slug in served}
     found = []
     for lower, flow in settings.flows.items():
@@ -66,7 +66,7 @@ def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:
         places = [
             origin.place for path, origin in settings.origins.items() if path[1:2] == (lower,)
         ]
-        text = f"[flows.{one_line(flow.slug, 60)}] is no served flow"
+        text = f"[flows.{one_line(flow.slug, 60)}] is not a served flow"
         found.append(Problem("E108", text, places[0] if places else None, remedy))
     return found
 
@@ -74,17 +74,18 @@ def unserved(settings: Settings, served: Iterable[str]) -> list[Problem]:
 def socket_too_long(settings: Settings, path: str) -> list[Problem]:
     """Return E112 if the kernel would refuse the path of the control socket."""
     length = len(path.encode("utf-8", "surrogateescape"))
-    if length <= LONGEST_SOCKET_PATH:
+    if length <= MAX_SOCKET_PATH_BYTES:
         return []
     text = (
-        f"the path of the control socket has {length} bytes, and {LONGEST_SOCKET_PATH} are allowed"
+        f"the path of the control socket has {length} bytes; at most {MAX_SOCKET_PATH_BYTES} "
+        "are allowed"
     )
     place = settings.origin_of("supervisor", "control").place
     return [Problem("E112", text, place, "set control in [supervisor] to a shorter path")]
 
 
 def _ordered(
-    settings: Settings, prefix: Path, values: object, stem: str, broken: Collection[Path]
+    settings: Settings, prefix: Path, values: object, stem: str, invalid: Collection[Path]
 ) -> list[Problem]:
     low, high = (getattr(values, f"{stem}_{end}_s") for end in ("min", "max"))
     if low <= high:
@@ -92,36 +93,36 @@ def _ordered(
     text = f"{stem}_min ({format_duration(low)}) is more than {stem}_max ({format_duration(high)})"
     own = [(*prefix, f"{stem}_min"), (*prefix, f"{stem}_max")]
     inherited = [("worker", path[-1]) for path in own] if prefix[0] == "flows" else []
-    return _problem(settings, prefix, text, own, inherited, broken)
+    return _problem(settings, prefix, text, own, inherited, invalid)
 
 
 def _lease(
-    settings: Settings, prefix: Path, worker: WorkerSettings, broken: Collection[Path]
+    settings: Settings, prefix: Path, worker: WorkerSettings, invalid: Collection[Path]
 ) -> list[Problem]:
-    lease, beat = settings.recovery.lease_s, worker.heartbeat_interval_s
-    if lease >= 3 * beat:
+    lease_s, interval_s = settings.recovery.lease_s, worker.heartbeat_interval_s
+    if lease_s >= 3 * interval_s:
         return []
     text = (
-        f"heartbeat_interval ({format_duration(beat)}) is more than a third of "
-        f"[recovery] lease ({format_duration(lease)})"
+        f"heartbeat_interval ({format_duration(interval_s)}) is more than a third of "
+        f"[recovery] lease ({format_duration(lease_s)})"
     )
     own = [(*prefix, "heartbeat_interval")]
     others = [("recovery", "lease"), ("worker", "heartbeat_interval")]
-    return _problem(settings, prefix, text, own, others, broken)
+    return _problem(settings, prefix, text, own, others, invalid)
 
 
-def _patience(settings: Settings, broken: Collection[Path]) -> list[Problem]:
-    database, hang = settings.database, settings.supervisor.hang_timeout_s
-    together = database.statement_timeout_s + database.connect_timeout_s
-    if hang > together:
+def _hang_timeout(settings: Settings, invalid: Collection[Path]) -> list[Problem]:
+    database, hang_s = settings.database, settings.supervisor.hang_timeout_s
+    both_s = database.statement_timeout_s + database.connect_timeout_s
+    if hang_s > both_s:
         return []
     text = (
-        f"hang_timeout ({format_duration(hang)}) is not more than [database] statement_timeout "
-        f"and connect_timeout together ({format_duration(together)})"
+        f"hang_timeout ({format_duration(hang_s)}) is not more than [database] statement_timeout "
+        f"and connect_timeout together ({format_duration(both_s)})"
     )
     others = [("database", "statement_timeout"), ("database", "connect_timeout")]
     own = [("supervisor", "hang_timeout")]
-    return _problem(settings, ("supervisor",), text, own, others, broken)
+    return _problem(settings, ("supervisor",), text, own, others, invalid)
 
 
 def _problem(
@@ -130,11 +131,10 @@ def _problem(
     text: str,
     own: Sequence[Path],
     others: Sequence[Path],
-    broken: Collection[Path],
+    invalid: Collection[Path],
 ) -> list[Problem]:
-    """Make the problem, unless a part of it is broken anyway, or it is [worker]'s and not
-    this flow's."""
-    if any(path in broken for path in [*own, *others]):
+    """Make the problem, unless one of the keys is invalid, or the flow itself sets none of them."""
+    if any(path in invalid for path in [*own, *others]):
         return []
     if prefix[0] == "flows" and not any(path in settings.origins for path in own):
         return []

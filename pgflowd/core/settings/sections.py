@@ -1,10 +1,9 @@
 """
-Settings: the checked configuration, typed and frozen; every key with its default.
+Defines the settings: the checked configuration, typed and frozen, with all keys and defaults.
 
-Each class is a section of the file (surface.md, section 4) and each field a key; what the
-fields say here is all that the rest knows about them (`core.settings.keys`). `worker_for`
-gives the worker settings of one flow, its overrides included. `origin_of` tells where a value
-comes from. `core.settings.load` makes a Settings; here nothing is read and nothing decided.
+Each class is a section of the file (docs/design/surface.md, section 4) and each field a key
+(`core.settings.keys`). `worker_for` returns the worker settings of one flow, with its overrides.
+`origin_of` returns the place a value comes from. `core.settings.load` makes a Settings.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from pgflowd.core.settings.keys import (
 from pgflowd.core.settings.refs import Ref
 from pgflowd.errors import Problem
 
-_TWENTY_FOUR_DAYS = "24d"  # what PostgreSQL and Linux keep in 31 bits of milliseconds
+_MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of milliseconds
 
 
 @dataclass(frozen=True)
 class DaemonSettings:
-    """The daemon itself, and what it serves."""
+    """The daemon itself, and the flows it serves."""
 
     name: str = name("pgflowd", "in process titles, application_name, worker rows and logs")
     flows: tuple[str, ...] = flows(
@@ -59,10 +58,10 @@ class DatabaseSettings:
     listen_url: Ref = secret("", "for the listener, past a transaction pooler")  # noqa: RUF009
     connect_timeout_s: float = duration("10s", "how long one attempt to connect may take")
     statement_timeout_s: float = duration(
-        "30s", "how long one statement may take", high=_TWENTY_FOUR_DAYS
+        "30s", "how long one statement may take", high=_MAX_31_BITS
     )
     tcp_user_timeout_s: float = duration(
-        "20s", "so that the idle listener notices a dead peer too", high=_TWENTY_FOUR_DAYS
+        "20s", "so that the idle listener notices a dead peer too", high=_MAX_31_BITS
     )
     startup_wait_s: float = duration(
         "5m", 'for a database that is not up yet; "0s": fail at once', zero=True
@@ -158,7 +157,7 @@ class RecoverySettings:
 
 @dataclass(frozen=True)
 class LoggingSettings:
-    """What is logged, and how."""
+    """The level, format and redaction of the log."""
 
     level: str = choice(
         "info", "the least important records that are logged", "debug", "warning", "error"
@@ -190,11 +189,11 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value comes from: what kind of place, and which."""
+    """Where a value comes from: the kind of place, and the place."""
 
     kind: str = "default"  # "default" | "file" | "environment" | "flag" | "instance"
     place: str | None = None  # "pgflowd.toml:7", "PGFLOWD__PGFLOWD__NAME", "--database-url"
-    reference: str | None = None  # "env:NAME": what was written instead of the value
+    reference: str | None = None  # "env:NAME", if this was written instead of the value
 
     def __str__(self) -> str:
         return self.place or self.kind
@@ -202,7 +201,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Overrides:
-    """What [flows.SLUG] says; `worker` are fields of Worker."""
+    """The keys of [flows.SLUG]; `worker` are fields of WorkerSettings."""
 
     slug: str
     enabled: bool = True
@@ -238,6 +237,6 @@ class Settings:
         return self.origins.get(where, Origin())
 
     def places(self, wheres: Iterable[tuple[str, ...]]) -> list[str]:
-        """Return the places of those keys that somebody wrote."""
+        """Return the places of those keys that were written."""
         found = [self.origin_of(*where).place for where in wheres]
         return [place for place in found if place]

@@ -1,10 +1,9 @@
 """
-Show: the settings and their keys, as `pgflowd config` prints them.
+Lists the settings and their keys as `pgflowd config` prints them.
 
-`rows` lists every key with its value, as the file would say it, and its origin; a value that
-stands elsewhere is shown as its place, and a URL without its password. `variables` lists the
-environment variables. `json_schema` describes the file for editors. All follow from the fields
-of `core.settings`. Pure.
+`rows` lists every key with its origin and its value as written in a file; a reference is shown as
+such, and a URL without its password. `variables` lists the environment variables. `json_schema`
+describes the file for editors. All are made from the fields of `core.settings.sections`. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Row(NamedTuple):
 
     section: tuple[str, ...]  # ("worker",) or ("flows", "send_email")
     key: str
-    value: Any  # as the file would say it: text, number, switch or list
+    value: Any  # as written in the file: text, number, switch or list
     origin: Origin
 
 
@@ -47,7 +46,7 @@ class Variable(NamedTuple):
 
 
 def rows(settings: Settings) -> Iterator[Row]:
-    """List all keys; of a flow only those that somebody set."""
+    """List all keys; of a flow only those that were set."""
     for section, kind in SECTIONS.items():
         for key, (field, meta) in keys_of(kind).items():
             origin = settings.origin_of(section, key)
@@ -63,7 +62,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 
 def as_written(key: Key, value: Any) -> Any:
-    """Return a value as the file would say it, without secrets."""
+    """Return a value as written in the file, without secrets."""
     if key.kind is KeyKind.DURATION:
         return key.default if value == parse_duration(key.default) else format_duration(value)
     if key.kind is KeyKind.SIZE:
@@ -146,10 +145,10 @@ def _type_schema(key: Key) -> dict[str, Any]:
         return {"type": "string", "pattern": SIZE_PATTERN}
     if key.kind.is_list:
         return {"type": "array", "items": {"type": "string"}}
-    elsewhere = {"type": "string", "pattern": f"^({'|'.join(SCHEMES)}):"}
+    reference = {"type": "string", "pattern": f"^({'|'.join(SCHEMES)}):"}
     if key.kind is KeyKind.CHOICE:
-        return {"anyOf": [{"enum": list(key.choices)}, elsewhere]}
+        return {"anyOf": [{"enum": list(key.choices)}, reference]}
     if key.kind is KeyKind.NAME:
         least = "{0,32}" if key.may_be_empty else "{1,32}"
-        return {"anyOf": [{"type": "string", "pattern": f"^[A-Za-z0-9_-]{least}$"}, elsewhere]}
+        return {"anyOf": [{"type": "string", "pattern": f"^[A-Za-z0-9_-]{least}$"}, reference]}
     return {"type": "string"}

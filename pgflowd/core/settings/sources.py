@@ -1,9 +1,9 @@
 """
-Sources: the values that a document, the environment and the flags give, in one common form.
+Collects the values of a document, the environment and the flags in one common form.
 
-`from_document` flattens a parsed TOML document, `from_environ` reads `PGFLOWD__…` variables
-and `from_flags` what the command line said. All return `Given` values, whose paths may name
-keys that do not exist; `core.settings.load` says so. Pure.
+`from_document` flattens a parsed TOML document, `from_environ` reads `PGFLOWD__…` variables and
+`from_flags` the command line. All return a `GivenValue` each. Its path may name a key that does not
+exist; `core.settings.load` reports that. Pure.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def variable(*path: str) -> str:
 def from_document(
     document: Mapping[str, Any], lines: Lines, file: str, base: str, prefix: tuple[str, ...] = ()
 ) -> list[GivenValue]:
-    """Flatten a document. `prefix` is ("tool", "pgflowd") in a pyproject.toml, where the keys
-    of [pgflowd] may stand in [tool.pgflowd] itself."""
+    """
+    Flatten a document. In a pyproject.toml `prefix` is ("tool", "pgflowd"), and the keys of
+    [pgflowd] may be in [tool.pgflowd] itself.
+    """
 
     def given(path: tuple[str, ...], raw: Any, at: tuple[str, ...]) -> GivenValue:
         line = lines.get((*prefix, *at))
@@ -56,8 +58,10 @@ def from_document(
 def from_environ(
     environ: Mapping[str, str], slugs: Iterable[str], cwd: str
 ) -> tuple[list[GivenValue], list[Problem]]:
-    """Read the variables that are ours. `slugs` are those of [flows.x], so that SEND_EMAIL can
-    be told to mean `sendEmail`, if that is what the file says, too."""
+    """
+    Read the PGFLOWD__ variables. `slugs` are those of [flows.x] in the file: if one is `sendEmail`,
+    then SEND_EMAIL means that.
+    """
     known = _known_variables(slugs)
     found, problems = [], []
     for name in sorted(name for name in environ if name.startswith(PREFIX)):
@@ -77,7 +81,7 @@ def from_environ(
 def from_flags(
     flags: Mapping[str, tuple[tuple[str, ...], str | None]], cwd: str
 ) -> list[GivenValue]:
-    """Read what flags say: {"--database-url": (("database", "url"), "postgresql://…")}."""
+    """Read the flags: {"--database-url": (("database", "url"), "postgresql://…")}."""
     return [
         GivenValue(path, raw, Origin("flag", name), cwd, is_text=True)
         for name, (path, raw) in flags.items()

@@ -1,10 +1,9 @@
 """
-Lines: on which line of a TOML text each key stands, since `tomllib` does not tell.
+Finds the line of each key in a TOML text, because `tomllib` does not report lines.
 
-Walks over a text that `tomllib` has already accepted, so it need not judge: it only finds its
-way through dotted and quoted keys, tables and arrays of tables, inline tables, nested arrays,
-comments and the four kinds of strings. A key's path is a tuple of names; elements of arrays
-count from 0. Pure.
+`tomllib` has already accepted the text, so this walk does not check it. It passes over dotted and
+quoted keys, tables and arrays of tables, inline tables, nested arrays, comments and the four kinds
+of strings. A key's path is a tuple of names; elements of arrays count from 0. Pure.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class _Walk:
         return self.lines
 
     def _header(self) -> Path:
-        """A [table] or an [[array of tables]]."""
+        """Read a [table] or an [[array of tables]]."""
         many = self.text.startswith("[[", self.at)
         line = self._line()
         self.at += 2 if many else 1
@@ -81,7 +80,7 @@ class _Walk:
         self._value(path)
 
     def _names(self) -> list[str]:
-        """A key, perhaps dotted; ends before what follows it."""
+        """Read a key, perhaps dotted, and the blanks behind it."""
         names = []
         while True:
             self._skip(_SPACE)
@@ -132,7 +131,7 @@ class _Walk:
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.at)
         if match is None:
-            raise ValueError(f"line {self._line()} is no TOML")
+            raise ValueError(f"line {self._line()} is not valid TOML")
         self.at = match.end()
         return match.group()
 

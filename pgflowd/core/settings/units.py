@@ -1,7 +1,7 @@
 """
-Durations and sizes as people write them: "250ms", "1h30m", "16MiB"; and back again.
+Reads and writes durations and sizes such as "250ms", "1h30m" and "16MiB".
 
-A number without a unit is refused, because nobody knows whether 30 means seconds. Durations
+A number without a unit is refused, because 30 could mean seconds or milliseconds. Durations
 become float seconds, sizes become whole bytes. Pure.
 """
 
@@ -25,12 +25,12 @@ DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
 SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
-_MOST_DIGITS = 25
+_MAX_DIGITS = 25
 _SIGNED = re.compile(r"\s*-\s*\d")
 
 
 class NoUnit(ValueError):
-    """The text has no unit, or one that we do not know."""
+    """The text has no unit, or an unknown one."""
 
 
 class NotPositive(ValueError):
@@ -38,22 +38,22 @@ class NotPositive(ValueError):
 
 
 class NotReadable(ValueError):
-    """The text is no number with a unit at all, or repeats or disorders its units."""
+    """The text is not a number with a unit, or its units are repeated or out of order."""
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that a text such as "1h30m" stands for."""
+    """Return the seconds of a text such as "1h30m"."""
     parts = _parts(text, SECONDS)
     units = [SECONDS[unit] for _, unit in parts]
     if any(larger <= smaller for larger, smaller in pairwise(units)):
-        raise NotReadable("units go from the largest to the smallest, each once")
-    # counted in whole milliseconds where possible, so that 0.1 + 0.2 has no tail
+        raise NotReadable("units must go from the largest to the smallest, each once")
+    # added up in milliseconds, so that 0.1 + 0.2 has no rounding error
     thousandths = sum(float(number) * SECONDS[unit] * 1000 for number, unit in parts)
     return round(thousandths, 6) / 1000
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that a text such as "16MiB" stands for."""
+    """Return the bytes of a text such as "16MiB"."""
     parts = _parts(text, BYTES)
     if len(parts) != 1:
         raise NotReadable("a size has one number and one unit")
@@ -96,13 +96,13 @@ def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[st
     while at < len(text):
         match = _PART.match(text, at)
         if match is None:
-            raise NotReadable("it is no number with a unit")
+            raise NotReadable("it is not a number with a unit")
         number, unit = match.groups()
         at = match.end()
-        if len(number) > _MOST_DIGITS or (not unit and at < len(text)):
-            raise NotReadable("it is no number with a unit")
+        if len(number) > _MAX_DIGITS or (not unit and at < len(text)):
+            raise NotReadable("it is not a number with a unit")
         if unit not in units:
-            raise NoUnit(f"the unit '{unit}' is not known" if unit else "it has no unit")
+            raise NoUnit(f"the unit '{unit}' is unknown" if unit else "it has no unit")
         parts.append((number, unit))
     if not parts:
         raise NotReadable("it is empty")

@@ -1,10 +1,10 @@
 """
-Values: from what somebody wrote to what the settings hold, or to what is wrong with it.
+Parses one written value for a key, or raises what is wrong with it.
 
-`parse` takes a key and a raw value. In a file values have TOML's types; from the environment
-and from flags everything is text, so numbers, switches and lists (as JSON) are read from it.
-A text that begins with env:, file: or cred: is looked up by the caller's function; a secret
-is not: it stays a reference, which is read when it is needed. Pure.
+In a file values have TOML's types. In the environment and in flags everything is text, so numbers,
+switches and lists (as JSON) are read from text. A text that begins with env:, file: or cred: is
+looked up by the caller's function. A secret is not: it stays a reference that is read when it is
+needed. Pure.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
 _FLOW = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?\Z")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-_LONGEST = 60  # of a value in a message
+_MAX_CHARS = 60  # of a value in a message
 
 
 class NotFoundError(Exception):
-    """What a reference names is not there; the text says why."""
+    """The target of a reference does not exist; the text has the cause."""
 
 
 class InvalidValue(Exception):
-    """A value is wrong: the code, what it is, and what to do next."""
+    """A value is invalid: the code, what is wrong, and what to do next."""
 
     def __init__(self, code: str, text: str, next: str | None = None) -> None:
         super().__init__(text)
@@ -46,17 +46,17 @@ class InvalidValue(Exception):
 
 @dataclass(frozen=True)
 class GivenValue:
-    """One value as somebody wrote it. `path` is ("worker", "poll_min"), say."""
+    """One value as it was written. `path` is, for example, ("worker", "poll_min")."""
 
     path: tuple[str, ...]
     raw: Any
     origin: Origin
-    base: str = "."  # what relative paths are relative to
+    base: str = "."  # the directory of relative paths
     is_text: bool = False  # from the environment or a flag, where all is text
 
 
 def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
-    """Return the value for a key, or raise Wrong."""
+    """Return the value for a key, or raise InvalidValue."""
     if key.kind.is_text:
         return _text(key, given, look_up)
     if key.kind.is_list:
@@ -76,12 +76,12 @@ def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
 def shown(raw: object) -> str:
     """Write a raw value for a message: short, on one line, without control characters."""
     if isinstance(raw, str):
-        return one_line(f"'{raw}'", _LONGEST)
+        return one_line(f"'{raw}'", _MAX_CHARS)
     if isinstance(raw, bool):
         return str(raw).lower()
-    if isinstance(raw, int) and abs(raw) > 10**_LONGEST:
+    if isinstance(raw, int) and abs(raw) > 10**_MAX_CHARS:
         return "a number of more than 60 digits"
-    return one_line(str(raw), _LONGEST)
+    return one_line(str(raw), _MAX_CHARS)
 
 
 def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
@@ -92,16 +92,16 @@ def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
     if key.kind is KeyKind.SECRET:
         return ref
     try:
-        found = look_up(ref) if ref.scheme else raw
+        value = look_up(ref) if ref.scheme else raw
     except NotFoundError as cause:
         raise InvalidValue("E107", f"is {shown(raw)}, and {cause}") from cause
     if ref.scheme:
-        _printable(found)
-    if found == "" and key.may_be_empty:
-        return found
+        _printable(value)
+    if value == "" and key.may_be_empty:
+        return value
     if key.kind is KeyKind.PATH:
-        return _joined(given.base, found)
-    return _checked_text(key, found, "its value" if ref.scheme else shown(found))
+        return _joined(given.base, value)
+    return _checked_text(key, value, "its value" if ref.scheme else shown(value))
 
 
 def _checked_text(key: Key, value: str, as_shown: str) -> str:
@@ -121,7 +121,7 @@ def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
             raw = json.loads(raw)
         except (ValueError, RecursionError):
             raise InvalidValue(
-                "E103", "is no JSON list", """write it like '["a", "b"]'"""
+                "E103", "is not a JSON list", """write it like '["a", "b"]'"""
             ) from None
     if not isinstance(raw, list):
         raise _wrong_type(raw, "a list of texts")
@@ -139,8 +139,8 @@ def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
 def _check_flows(entries: list[str]) -> None:
     for entry in entries:
         if not _FLOW.match(entry):
-            wanted = 'it must be "module" or "module:name"'
-            raise InvalidValue("E105", f"has the entry {shown(entry)}; {wanted}")
+            expected = 'it must be "module" or "module:name"'
+            raise InvalidValue("E105", f"has the entry {shown(entry)}; {expected}")
         if entries.count(entry) > 1:
             raise InvalidValue("E213", f"has {shown(entry)} twice", "remove one of them")
 
@@ -178,7 +178,7 @@ def _allowed(key: Key) -> str:
 
 
 def _from_text(key: Key, raw: str) -> object:
-    """Read a number or a switch from the environment; what it is not stays a text."""
+    """Read a number or a switch from the environment; any other text stays a text."""
     if key.kind is KeyKind.SWITCH:
         return _SWITCHES.get(raw.strip().lower(), raw)
     if key.kind is KeyKind.WHOLE and _WHOLE.match(raw.strip()):
@@ -200,8 +200,8 @@ def _joined(base: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(base, path))
 
 
-def _wrong_type(raw: object, wanted: str) -> InvalidValue:
-    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {wanted}")
+def _wrong_type(raw: object, expected: str) -> InvalidValue:
+    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {expected}")
 
 
 def _type_of(raw: object) -> str:

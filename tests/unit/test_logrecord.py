@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support.covers import covers
 
-from pgflowd.core.logrecord import LONGEST, LogRecord, as_journal, as_json, as_text, cleaned
+from pgflowd.core.logrecord import MAX_BYTES, LogRecord, as_journal, as_json, as_text, redacted
 
 
 def record(**fields):
@@ -17,7 +17,7 @@ def record(**fields):
 
 
 def test_a_record_as_text():
-    line = as_text(cleaned(record(flow="shop", took_s=0.25, error='a "b"', attempt=2)))
+    line = as_text(redacted(record(flow="shop", took_s=0.25, error='a "b"', attempt=2)))
 
     assert line == (
         b"2026-01-15T05:30:00.125Z info    task.failed flow=shop took_s=0.25"
@@ -26,7 +26,7 @@ def test_a_record_as_text():
 
 
 def test_a_record_as_json_has_the_same_keys():
-    said = json.loads(as_json(cleaned(record(flow="shop", took_s=0.25))))
+    said = json.loads(as_json(redacted(record(flow="shop", took_s=0.25))))
 
     assert said == {
         "time": "2026-01-15T05:30:00.125Z",
@@ -38,7 +38,7 @@ def test_a_record_as_json_has_the_same_keys():
 
 
 def test_a_record_for_the_journal_has_fields_to_search_for():
-    entry = as_journal(cleaned(record(flow="shop", run="7f3a", step="pay", child="x y")))
+    entry = as_journal(redacted(record(flow="shop", run="7f3a", step="pay", child="x y")))
 
     for name, value in (
         (b"PGFLOW_FLOW", b"shop"),
@@ -52,7 +52,7 @@ def test_a_record_for_the_journal_has_fields_to_search_for():
 
 
 def test_a_forged_journal_field_stays_a_value():
-    entry = as_journal(cleaned(record(error="x\nPRIORITY=0\n")))
+    entry = as_journal(redacted(record(error="x\nPRIORITY=0\n")))
 
     value = b"x\nPRIORITY=0\n"
     assert b"PGFLOWD_ERROR\n" + len(value).to_bytes(8, "little") + value in entry
@@ -60,7 +60,7 @@ def test_a_forged_journal_field_stays_a_value():
 
 def test_named_keys_and_what_looks_like_a_secret_are_hidden():
     shown = as_text(
-        cleaned(
+        redacted(
             record(
                 password="canary1",
                 more={"Token": "canary2", "deep": [{"secret": "canary3"}]},
@@ -75,17 +75,17 @@ def test_named_keys_and_what_looks_like_a_secret_are_hidden():
 
 
 def test_empty_fields_are_left_out():
-    assert b"flow" not in as_text(cleaned(record(flow=None)))
+    assert b"flow" not in as_text(redacted(record(flow=None)))
 
 
 @covers("row 105")
 @pytest.mark.parametrize("render", [as_text, as_json])
 @given(some.dictionaries(some.sampled_from(["error", "flow", "run"]), some.text(max_size=9000)))
 def test_one_record_is_one_line_of_limited_length(render, fields):
-    line = render(cleaned(record(**fields)))
+    line = render(redacted(record(**fields)))
 
     assert line.endswith(b"\n")
-    assert len(line) <= LONGEST
+    assert len(line) <= MAX_BYTES
     assert len(line.decode().splitlines()) == 1
 
 
@@ -93,4 +93,4 @@ def test_one_record_is_one_line_of_limited_length(render, fields):
 def test_many_long_fields_are_cut_too(count):
     fields = {f"field{number}": "é\n" * 3000 for number in range(count)}
 
-    assert len(as_json(cleaned(record(**fields)))) <= LONGEST
+    assert len(as_json(redacted(record(**fields)))) <= MAX_BYTES
