@@ -33,7 +33,7 @@ begin
                         where dep.flow_slug = found.flow_slug and dep.dep_slug = found.step_slug
                           and child.step_type = 'map'
                           and state.initial_tasks is null) as violates  -- a map waits for an array
-      from pgflow._reported_tasks(
+      from pgflow._find_reported_tasks(
              _complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes) as found
       join pgflow.steps as step
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug

@@ -20,7 +20,7 @@ begin
     select found.*, error_messages[found.ord] as error_message,
            found.attempts_count < coalesce(step.opt_max_attempts, flow.opt_max_attempts) as again,
            coalesce(step.opt_base_delay, flow.opt_base_delay) as base_delay
-      from pgflow._reported_tasks(
+      from pgflow._find_reported_tasks(
              _fail_tasks.run_ids, _fail_tasks.step_slugs, _fail_tasks.task_indexes) as found
       join pgflow.steps as step
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug

@@ -1,10 +1,10 @@
--- _reported_tasks(run_ids, step_slugs, task_indexes): returns the task of each report, by
+-- _find_reported_tasks(run_ids, step_slugs, task_indexes): returns the task of each report, by
 -- position, and as `effect` what the report does: `act` (it counts), `late` (the step had ended
--- before; the message is archived), `run_failed`, or `ignore` (the task is not started). `offset
--- 0` keeps each look-up one by the whole key, even if the tables were empty when the plan was
--- made.
+-- before; the message is archived), `run_failed`, or `ignore` (the task is not started).
+-- `offset 0` keeps each look-up one by the whole key, even if the tables were empty when the
+-- plan was made.
 -- Called by: _complete_tasks, _fail_tasks.   Locks: nothing (runs are locked already).
-create or replace function pgflow._reported_tasks(
+create or replace function pgflow._find_reported_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[])
 returns table (ord int, flow_slug text, run_id uuid, step_slug text, task_index int,
                message_id bigint, attempts_count int, task_status text, effect text)
