@@ -61,7 +61,7 @@ class App:
         """Read them again when they are asked for again."""
         self.__dict__.pop("settings", None)
 
-    def look_at_settings(self) -> list[Problem]:
+    def check_settings(self) -> list[Problem]:
         """Return all that keeps a daemon from serving with them; go on with what is right."""
         from pgflowd.host.config import load_with_problems
 
@@ -98,7 +98,7 @@ class App:
     def err(self) -> Screen:
         return screen_for(sys.stderr, self.color)
 
-    def say(self, text: str = "") -> None:
+    def print(self, text: str = "") -> None:
         """Print a result."""
         emit(text, sys.stdout)
 
@@ -110,17 +110,17 @@ class App:
     def hint(self, commands: Sequence[tuple[str, str]]) -> None:
         """Tell a human which commands may come next, and why."""
         if not (self.quiet or self.json):
-            emit("\n".join(self.err.commands("next", self.found(commands))), sys.stderr)
+            emit("\n".join(self.err.commands("next", self.with_activation(commands))), sys.stderr)
 
-    def echo_json(self, value: Any) -> None:
+    def print_json(self, value: Any) -> None:
         """Print one JSON document, for humans to read as well."""
         emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
 
-    def stream_json(self, value: Any) -> None:
+    def print_json_line(self, value: Any) -> None:
         """Print one object on one line, and let the reader have it now."""
         emit(json.dumps(value, default=_as_json), sys.stdout)
 
-    def table(
+    def print_table(
         self,
         titles: Sequence[str],
         rows: Iterable[Sequence[str | TableCell]],
@@ -130,20 +130,20 @@ class App:
         cutting: bool = False,
     ) -> None:
         """Print a table; see `Screen.table`."""
-        self.say(self.out.table(titles, rows, right=right, losing=losing, cutting=cutting))
+        self.print(self.out.table(titles, rows, right=right, losing=losing, cutting=cutting))
 
     def hide(self, text: str) -> str:
         """Return the text without secrets."""
         return redact(text, self.secrets)
 
-    def found(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    def with_activation(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Commands of ours that a shell is to run, after the one that lets it find them."""
         activate = Path(sys.prefix, "bin", "activate")
         if shutil.which("pgflowd") or not activate.exists():
             return list(commands)
-        return [(f". {self.local(str(activate))}", "so that pgflowd is found"), *commands]
+        return [(f". {self.shorten_paths(str(activate))}", "so that pgflowd is found"), *commands]
 
-    def local(self, text: str) -> str:
+    def shorten_paths(self, text: str) -> str:
         """Return the text with files below the current directory named as seen from here."""
         try:
             here = os.path.join(Path.cwd(), "")  # noqa: PTH118 - with the slash at its end
@@ -164,7 +164,7 @@ class App:
         if not click.confirm(one_line(question), default=False, err=True):
             raise CommandRefused("nothing was changed")
 
-    def leave(self, code: ExitCode) -> NoReturn:
+    def exit(self, code: ExitCode) -> NoReturn:
         """End the command with an exit code that is no error."""
         raise click.exceptions.Exit(int(code))
 

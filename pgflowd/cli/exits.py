@@ -1,7 +1,7 @@
 """
 Exits: what the exit codes mean (surface.md, section 7), and which error leads to which.
 
-A command that is done returns. One whose answer is no calls `app.leave(Exit.NO)`; one that
+A command that is done returns. One whose answer is no calls `app.exit(Exit.NO)`; one that
 refuses raises `Refused`; errors of `pgflowd.errors` are turned into a code here, and nowhere
 else.
 """

@@ -21,7 +21,7 @@ To add a command: write `pgflowd/cli/<name>.py`, and add an `Entry` to `COMMANDS
 Import psycopg and everything that needs it inside the functions, since `--help` imports this
 module. Let errors of `pgflowd.errors` rise: they are printed and become an exit code here.
 `app.settings`, `app.database_url`, `app.echo_json`, `app.table`, `app.confirm`, `app.say` and
-`app.leave(Exit.NO)` are there to be used; global flags such as `--json` are `app.json`.
+`app.exit(Exit.NO)` are there to be used; global flags such as `--json` are `app.json`.
 """
 
 from __future__ import annotations

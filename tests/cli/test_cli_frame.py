@@ -621,7 +621,7 @@ def test_json_writes_times_in_utc_and_durations_in_seconds(
     when = datetime(2026, 1, 15, 7, 29, tzinfo=timezone(timedelta(hours=2)))
     app = App()
 
-    app.stream_json({"at": when, "took": timedelta(milliseconds=1500), "id": UUID(int=1)})
+    app.print_json_line({"at": when, "took": timedelta(milliseconds=1500), "id": UUID(int=1)})
 
     assert json.loads(capsys.readouterr().out) == {
         "at": "2026-01-15T05:29:00Z",

@@ -187,10 +187,10 @@ def test_files_below_the_current_directory_are_named_as_seen_from_there(tmp_path
     monkeypatch.chdir(tmp_path)
     text = f"it was at {tmp_path}/flows/a.py:3, not {tmp_path}b/c.py"
 
-    assert App().local(text) == f"it was at flows/a.py:3, not {tmp_path}b/c.py"
-    assert App().local(f"/other{tmp_path}/b.py") == f"/other{tmp_path}/b.py"
+    assert App().shorten_paths(text) == f"it was at flows/a.py:3, not {tmp_path}b/c.py"
+    assert App().shorten_paths(f"/other{tmp_path}/b.py") == f"/other{tmp_path}/b.py"
     monkeypatch.chdir("/")
-    assert App().local(text) == text
+    assert App().shorten_paths(text) == text
 
 
 def test_who_called_us_by_our_path_is_told_how_the_shell_finds_us(tmp_path, monkeypatch):
@@ -201,10 +201,10 @@ def test_who_called_us_by_our_path_is_told_how_the_shell_finds_us(tmp_path, monk
     monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
 
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert App().found(listed) == [
+    assert App().with_activation(listed) == [
         (". .venv/bin/activate", "so that pgflowd is found"),
         *listed,
     ]
     (tmp_path / "pgflowd").write_text("#!/bin/sh")
     (tmp_path / "pgflowd").chmod(0o755)
-    assert App().found(listed) == listed
+    assert App().with_activation(listed) == listed

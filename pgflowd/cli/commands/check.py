@@ -54,7 +54,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
     \b
     Example: pgflowd check --strict
     """
-    found = Findings(app.look_at_settings())
+    found = Findings(app.check_settings())
     can_ask = not any(problem.code in UNREADABLE for problem in found.problems)
     inspection = _flows(app.settings, found)
     _connections(app.settings, inspection, found)
@@ -62,11 +62,11 @@ def check(app: App, offline: bool, strict: bool) -> None:
         _database(app, inspection, found)
     fine = found.is_fine(strict)
     if app.json:
-        app.echo_json(_as_json(app, found, fine))
+        app.print_json(_as_json(app, found, fine))
     else:
         _print(app, found)
     if not fine:
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 def _flows(settings: Settings, found: Findings) -> Inspection:
@@ -157,7 +157,7 @@ def _in_database(problem: Problem) -> Problem:
 
 def _print(app: App, found: Findings) -> None:
     for line in in_columns(app, found.problems, app.out):
-        app.say(line)
+        app.print(line)
     if found.connections is None:
         return
     daemon, handlers, server = (found.connections[key] for key in ("daemon", "handlers", "server"))
@@ -165,7 +165,7 @@ def _print(app: App, found: Findings) -> None:
     flows = "1 flow" if len(found.flows) == 1 else f"{len(found.flows)} flows"
     app.note(f"{flows}; {daemon} connections, and up to {handlers} more by handlers{allowed}")
     if not found.problems:
-        app.say("no problems found")
+        app.print("no problems found")
 
 
 def _as_json(app: App, found: Findings, fine: bool) -> dict[str, Any]:

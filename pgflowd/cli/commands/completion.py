@@ -28,6 +28,6 @@ def completion(app: App, shell: str) -> None:
     assert kind is not None
     script = ShellComplete.source(kind(click.Command(None), {}, "pgflowd", COMPLETE_VARIABLE))
     if app.json:
-        app.echo_json({"schema_version": 1, "shell": shell, "script": script})
+        app.print_json({"schema_version": 1, "shell": shell, "script": script})
         return
-    app.say(script)
+    app.print(script)

@@ -42,12 +42,12 @@ def show(app: App, origin: bool) -> None:
     found = list(rows(app.settings))
     if app.json:
         shown = {"schema_version": 1, "file": app.settings.file}
-        app.echo_json({**shown, "settings": _nested(found, origin)})
+        app.print_json({**shown, "settings": _nested(found, origin)})
         return
     if app.settings.file:
-        app.say(f"# {app.settings.file}")
+        app.print(f"# {app.settings.file}")
     for line in _toml(found, origin):
-        app.say(line)
+        app.print(line)
 
 
 @config.command()
@@ -60,7 +60,7 @@ def schema(app: App) -> None:
     """
     from pgflowd.core.settings.show import json_schema
 
-    app.echo_json(json_schema())
+    app.print_json(json_schema())
 
 
 @config.command()
@@ -79,10 +79,10 @@ def env(app: App) -> None:
 
     listed = list(variables())
     if app.json:
-        app.echo_json({"schema_version": 1, "variables": [each._asdict() for each in listed]})
+        app.print_json({"schema_version": 1, "variables": [each._asdict() for each in listed]})
         return
     lines = [(each.name, f"{each.section}.{each.key}", toml_value(each.default)) for each in listed]
-    app.table(("VARIABLE", "KEY", "DEFAULT"), lines, losing=("DEFAULT", "KEY"))
+    app.print_table(("VARIABLE", "KEY", "DEFAULT"), lines, losing=("DEFAULT", "KEY"))
 
 
 def _toml(found: list[Row], origin: bool) -> list[str]:

@@ -43,14 +43,14 @@ def status(app: App) -> None:
     with opened(app) as conn:
         found = schema.status(conn)
     if app.json:
-        app.echo_json(_status_json(found))
+        app.print_json(_status_json(found))
     else:
         for name, value in _status_lines(found):
-            app.say(f"{name:<10}{value}")
+            app.print(f"{name:<10}{value}")
     if found.problem:
         if not app.json:
             complain(app, [found.problem])
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 @db.command()
@@ -70,10 +70,10 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
         done = schema.migrate(conn, to, dry_run)
     if app.json:
-        app.echo_json({"schema_version": 1, **_migrated_json(done)})
+        app.print_json({"schema_version": 1, **_migrated_json(done)})
         return
     for line in _migrated_lines(done):
-        app.say(line)
+        app.print(line)
 
 
 @db.command()
@@ -98,9 +98,9 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
         raise click.UsageError("--from does not go with roles")
     text = schema.roles_sql() if what else schema.sql(from_)
     if app.json:
-        app.echo_json({"schema_version": 1, "sql": text})
+        app.print_json({"schema_version": 1, "sql": text})
     else:
-        app.say(text.rstrip("\n"))
+        app.print(text.rstrip("\n"))
 
 
 @db.command()
@@ -118,13 +118,13 @@ def verify(app: App) -> None:
     with opened(app) as conn:
         problems = schema.verify(conn)
     if app.json:
-        app.echo_json({"schema_version": 1, "problems": [as_json(one) for one in problems]})
+        app.print_json({"schema_version": 1, "problems": [as_json(one) for one in problems]})
     elif problems:
         complain(app, problems)
     else:
-        app.say("the database is as the last migrate left it")
+        app.print("the database is as the last migrate left it")
     if problems:
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 def _status_json(found: Status) -> dict[str, Any]:

@@ -50,9 +50,9 @@ def doctor(app: App) -> None:
     wrong = [finding.code for finding in findings if finding.state == "error"]
     if app.json:
         listed = [{**asdict(one), "text": app.hide(one.text)} for one in findings]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
     if wrong:
-        app.leave(ExitCode.DENIED if set(wrong) == {AccessDenied.default_code} else ExitCode.NO)
+        app.exit(ExitCode.DENIED if set(wrong) == {AccessDenied.default_code} else ExitCode.NO)
 
 
 def _versions() -> str:

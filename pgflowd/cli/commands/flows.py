@@ -53,7 +53,7 @@ def list_(app: App) -> None:
         found, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
     if app.json:
         listed = [row_json(row) for row in found]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "flows": listed})
     else:
         list_screen(app, found, now)
 
@@ -79,7 +79,7 @@ def show(app: App, flow: str) -> None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, overview.flow_shape(flow)) or {"steps": []}
     if app.json:
-        app.echo_json({"schema_version": SCHEMA_VERSION, **row_json(row), "shape": shape})
+        app.print_json({"schema_version": SCHEMA_VERSION, **row_json(row), "shape": shape})
     else:
         show_screen(app, row, shape, now)
 
@@ -142,18 +142,18 @@ def diff(app: App, flow: str) -> None:
     if app.json:
         told = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
         more = {"differences": found.shape, "options": found.options}
-        app.echo_json({"schema_version": SCHEMA_VERSION, **told, **more})
+        app.print_json({"schema_version": SCHEMA_VERSION, **told, **more})
     elif not found.exists:
-        app.say(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
+        app.print(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
     else:
         for text in [*found.shape, *found.options]:
-            app.say(text)
+            app.print(text)
         if is_same and not found.options:
-            app.say(f"{flow} is the same in code and database")
+            app.print(f"{flow} is the same in code and database")
         if found.shape:
             app.note(f"first is {code.place}, second the database; a new shape needs a new slug")
     if not is_same:
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 @flows.command()
@@ -180,9 +180,9 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     if as_sql:
         texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in wanted}
         if app.json:
-            app.echo_json({"schema_version": SCHEMA_VERSION, "sql": texts})
+            app.print_json({"schema_version": SCHEMA_VERSION, "sql": texts})
         else:
-            app.say("\n\n".join(texts.values()))
+            app.print("\n\n".join(texts.values()))
         return
     _deploy(app, wanted)
 
@@ -214,9 +214,9 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         flows.delete(conn, flow)
     if app.json:
-        app.echo_json({"schema_version": SCHEMA_VERSION, "flow": flow, "deleted": True})
+        app.print_json({"schema_version": SCHEMA_VERSION, "flow": flow, "deleted": True})
     else:
-        app.say(f"{flow} is deleted")
+        app.print(f"{flow} is deleted")
 
 
 def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
@@ -238,14 +238,14 @@ def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
                 continue
             done[one.slug] = "created" if is_new else "unchanged"
             if not app.json:
-                app.say(f"{one.slug:<{width}}  {done[one.slug]}")
+                app.print(f"{one.slug:<{width}}  {done[one.slug]}")
     if app.json:
         listed = [{"flow": slug, "result": result} for slug, result in done.items()]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "flows": listed})
     if errors:
         problems = [problem for error in errors for problem in error.problems]
         complain(app, list(dict.fromkeys(problems)))  # what all flows meet is told once
-        app.leave(exit_for(errors[0]))
+        app.exit(exit_for(errors[0]))
 
 
 def _inspect(app: App) -> Inspection:

@@ -92,9 +92,9 @@ def start(
         elif app.json:
             from pgflowd.cli.terminal.run_view import run_json
 
-            app.echo_json({"schema_version": SCHEMA_VERSION, **run_json(started)})
+            app.print_json({"schema_version": SCHEMA_VERSION, **run_json(started)})
         else:
-            app.say(str(started.run_id))
+            app.print(str(started.run_id))
 
 
 @runs.command("list")
@@ -131,7 +131,7 @@ def list_(
             raise unknown_flow(flow, known)
         now = perform(conn, overview.now())
     if app.json:
-        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
+        app.print_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
     elif not (found or flow or statuses or since):
         app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
     else:
@@ -162,7 +162,7 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
     if with_input or with_output:
         show_value(app, view.run.input if with_input else view.run.output)
     elif app.json:
-        app.echo_json(show_json(view))
+        app.print_json(show_json(view))
     else:
         show_screen(app, view)
 
@@ -274,13 +274,13 @@ def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: s
                 errors.append(error)
                 continue
             if not app.json:
-                app.say(f"run {run_id} {done}")
+                app.print(f"run {run_id} {done}")
     if app.json:
         listed = [run_json(run) for run in changed]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
     if errors:
         complain(app, [problem for error in errors for problem in error.problems])
-        app.leave(exit_for(errors[0]))
+        app.exit(exit_for(errors[0]))
 
 
 def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> Follower:
@@ -329,7 +329,7 @@ def _wait(
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
         listed = [run_json(run) for run in ended]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
     else:
         ended_screen(app, ended)
     _leave_by(app, ended)
@@ -337,4 +337,4 @@ def _wait(
 
 def _leave_by(app: App, ended: Sequence[RunWithStates]) -> None:
     if any(run.status != "completed" for run in ended):
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)

@@ -46,13 +46,13 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
         code = start.serve(settings, read, signals, flows)
     except SocketInUse as taken:
         click.echo(f"pgflowd: another daemon has {taken}", err=True)
-        app.leave(ExitCode.TRY_LATER)
+        app.exit(ExitCode.TRY_LATER)
     except NoPlace as error:
         remedy = "name another place with control in [supervisor]"
         click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
-        app.leave(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
+        app.exit(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
     signals.ignore()
-    app.leave(ExitCode(code))
+    app.exit(ExitCode(code))
 
 
 def _read(app: App, recreate: bool) -> Settings:

@@ -57,7 +57,7 @@ def list_(app: App) -> None:
         found, now = _found(app, conn), execute(conn, overview.now())
     if app.json:
         listed = [_as_json(task) for task in found]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "tasks": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "tasks": listed})
         return
     if not found:
         app.note("no task is stalled")
@@ -75,7 +75,7 @@ def list_(app: App) -> None:
     ]
     titles = ("TASK", "FLOW", "STALLED", "ATTEMPT", "TIMES", "WHY")
     losing = ("ATTEMPT", "TIMES", "FLOW", "WHY", "STALLED")
-    app.table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
+    app.print_table(titles, rows, right={"ATTEMPT", "TIMES"}, losing=losing)
 
 
 @stalled.command()
@@ -132,15 +132,15 @@ def _each(app: App, words: Sequence[str], all_: bool, act: Any, done: str) -> No
             (changed if act(conn, key) else left).append(key)
     if app.json:
         told = {done: [_key_json(key) for key in changed], "left": [_key_json(key) for key in left]}
-        app.echo_json({"schema_version": SCHEMA_VERSION, **told})
+        app.print_json({"schema_version": SCHEMA_VERSION, **told})
     for key in changed if not app.json else []:
-        app.say(f"{task_name(*key)}  {done}")
+        app.print(f"{task_name(*key)}  {done}")
     for key in left:
         app.note(f"{task_name(*key)} is not stalled, so it was left alone")
     if not keys:
         app.note("no task is stalled")
     if left and not all_:
-        app.leave(ExitCode.REFUSED)
+        app.exit(ExitCode.REFUSED)
 
 
 def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:

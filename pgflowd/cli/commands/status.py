@@ -39,7 +39,7 @@ def status(app: App, watch: str | None, check: bool, metrics: bool) -> None:
     Example: pgflowd status --watch 5s
     """
     if check:
-        app.leave(_checked(app))
+        app.exit(_checked(app))
     if metrics:
         click.echo(ask(app, "metrics")["metrics"], nl=False)
         return
@@ -59,9 +59,9 @@ def tree(app: App) -> None:
     """
     said = ask(app, "status")
     if app.json:
-        app.echo_json(said)
+        app.print_json(said)
         return
-    app.say("\n".join(tree_lines(said, app.out)))
+    app.print("\n".join(tree_lines(said, app.out)))
 
 
 def _checked(app: App) -> ExitCode:
@@ -77,11 +77,11 @@ def _show_once(app: App) -> None:
         said = ask(app, "status")
     except NotRunning:
         _show_database(app)
-        app.leave(ExitCode.NOT_RUNNING)
+        app.exit(ExitCode.NOT_RUNNING)
     if app.json:
-        app.echo_json(said)
+        app.print_json(said)
     else:
-        app.say("\n".join(status_lines(said, app.out)))
+        app.print("\n".join(status_lines(said, app.out)))
 
 
 def _watch(app: App, pause_s: float) -> None:
@@ -89,10 +89,10 @@ def _watch(app: App, pause_s: float) -> None:
     while True:
         said = ask(app, "status")
         if app.json:
-            app.stream_json(said)
+            app.print_json_line(said)
         else:
             home = _HOME_AND_CLEAR if app.out.redraws else ""
-            app.say(home + "\n".join(status_lines(said, app.out)))
+            app.print(home + "\n".join(status_lines(said, app.out)))
         time.sleep(pause_s)
 
 
@@ -110,16 +110,16 @@ def _show_database(app: App) -> None:
     """What can be known without a daemon."""
     said = _without_daemon(app)
     if app.json:
-        app.echo_json(said)
+        app.print_json(said)
         return
     app.note(f"no daemon is running at {socket_path(app)}; this is what the database says")
     database = said["database"]
-    app.say("\n".join(database_lines(database, app.out)))
+    app.print("\n".join(database_lines(database, app.out)))
     rows = [[flow["slug"], str(flow["queued"])] for flow in said["flows"]]
     if rows:
-        app.table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
+        app.print_table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
     for line in problem_lines(said["problems"], app.out):
-        app.say(line)
+        app.print(line)
 
 
 def _without_daemon(app: App) -> dict[str, Any]:

@@ -67,15 +67,15 @@ def reload(app: App) -> None:
     if app.json:
         lists = {key: said.get(key, []) for key in (*_WORDS, "problems")}
         told = {"code": said.get("code"), "error": said.get("error")}
-        app.echo_json({"schema_version": SCHEMA_VERSION, **told, **lists})
+        app.print_json({"schema_version": SCHEMA_VERSION, **told, **lists})
     else:
         _show(app, said)
     if said.get("code") == "E411":
-        app.leave(ExitCode.TRY_LATER)
+        app.exit(ExitCode.TRY_LATER)
     if said.get("error"):
-        app.leave(ExitCode.CONFIG)
+        app.exit(ExitCode.CONFIG)
     if said.get("broken"):
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
@@ -84,7 +84,7 @@ def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
         wait_for_end(pid)
         state = "stopped"
     if app.json:
-        app.echo_json({"schema_version": SCHEMA_VERSION, "pid": pid, "state": state})
+        app.print_json({"schema_version": SCHEMA_VERSION, "pid": pid, "state": state})
     else:
         app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
 
@@ -92,7 +92,7 @@ def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
 def _show(app: App, said: dict[str, Any]) -> None:
     for key, words in _WORDS.items():
         for name in said.get(key, []):
-            app.say(f"{name}: {words}")
+            app.print(f"{name}: {words}")
     if said.get("code") == "E411":
         app.note(str(said["error"]))
     elif said.get("error"):

@@ -63,12 +63,12 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
         reload_manager(for_user=for_user)
     if app.json:
         listed = [{"path": str(file.path), "text": file.text} for file in changed]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "dry_run": dry_run, "files": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "dry_run": dry_run, "files": listed})
         return
     if not changed:
-        app.say("the units are installed already")
+        app.print("the units are installed already")
         return
-    app.say("nothing was written" if dry_run else f"{len(changed)} files are written")
+    app.print("nothing was written" if dry_run else f"{len(changed)} files are written")
     if not for_user and not user_exists("pgflowd"):
         app.note("next: useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd")
     app.note(f"next: systemctl {'--user ' if for_user else ''}enable --now pgflowd")
@@ -88,7 +88,7 @@ def show(app: App, for_user: bool) -> None:
         listed = [
             {"path": str(file.path), "text": file.text, "same": file.is_same} for file in files
         ]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "files": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "files": listed})
         return
     _print(app, files)
 
@@ -108,11 +108,11 @@ def doctor(app: App, for_user: bool) -> None:
     wrong = any(finding.state == "error" for finding in findings)
     if app.json:
         listed = [asdict(finding) for finding in findings]
-        app.echo_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
+        app.print_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
     for finding in findings if not app.json else []:
         say_finding(app, finding)
     if wrong:
-        app.leave(ExitCode.NO)
+        app.exit(ExitCode.NO)
 
 
 def _files(for_user: bool) -> list[UnitFile]:
@@ -123,8 +123,8 @@ def _files(for_user: bool) -> list[UnitFile]:
 
 def _print(app: App, files: list[UnitFile]) -> None:
     for file in files:
-        app.say(app.out.paint(f"# {file.path}", None, bold=True))
-        app.say(file.text)
+        app.print(app.out.paint(f"# {file.path}", None, bold=True))
+        app.print(file.text)
 
 
 def _write(file: UnitFile) -> None:

@@ -27,11 +27,11 @@ def version(app: App) -> None:
     """
     parts = {"pgflowd": __version__, "python": platform.python_version(), **_installed()}
     if app.json:
-        app.echo_json({"schema_version": 1, **parts})
+        app.print_json({"schema_version": 1, **parts})
         return
     width = max(map(len, parts))
     for name, number in parts.items():
-        app.say(f"{name:<{width}}  {number or 'not installed'}")
+        app.print(f"{name:<{width}}  {number or 'not installed'}")
 
 
 def _installed() -> dict[str, str | None]:

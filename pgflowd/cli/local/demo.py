@@ -91,7 +91,7 @@ def demo(app: App, once: bool, keep: bool) -> None:
                 while not once:
                     time.sleep(0.2)  # a pause() could begin just after the signal it waits for
         if not went_well:
-            app.leave(ExitCode.NO)
+            app.exit(ExitCode.NO)
 
 
 def _greet(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
@@ -100,7 +100,7 @@ def _greet(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: floa
             f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
             f"   schema installed in {schema_s:.1f} s   3 example flows"
         )
-        app.say(app.out.folded(text))
+        app.print(app.out.folded(text))
         sys.stdout.flush()
 
 
@@ -126,16 +126,16 @@ def _say_what_is_next(
     if app.json:
         where = {"directory": str(config.parent), "dsn": postgres.dsn}
         versions = {"pgflowd": __version__, "postgresql": postgres.version}
-        app.echo_json({"schema_version": 1, **versions, **where, **told})
+        app.print_json({"schema_version": 1, **versions, **where, **told})
         return
     counted = f"{len(told['runs'])} runs, {told['tasks']} tasks, {told['retries']} retries."
     ends = "ends it (the data stay)" if keep else "ends it and removes the data (--keep leaves it)"
     ended = f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}."
-    app.say(app.out.folded(ended))
+    app.print(app.out.folded(ended))
     look = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
     why = "keep it serving, to look around" if once else "look around, in another terminal"
     own = ("pgflowd new shop && cd shop && pgflowd dev", "your own project")
-    app.say("\n".join(app.out.commands("next", app.found([(look, why), own]))))
+    app.print("\n".join(app.out.commands("next", app.with_activation([(look, why), own]))))
 
 
 def _forget_settings() -> None:

@@ -76,7 +76,7 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
                 began = time.monotonic()
     except DevServer:
         app.note(f"another `pgflowd dev` runs in {root}")
-        app.leave(ExitCode.TRY_LATER)
+        app.exit(ExitCode.TRY_LATER)
     app.note("  stopped")
 
 
@@ -100,7 +100,7 @@ def _serve(app: App, project: Project, changes: Changes | None, began: float) ->
         _say_ready(app, project, time.monotonic() - began)
         follow_changes(project, process, changes)
         if process.wait() != 0:
-            app.leave(ExitCode.NO)  # it has ended by itself, and not as `pgflowd stop` asked
+            app.exit(ExitCode.NO)  # it has ended by itself, and not as `pgflowd stop` asked
     return True
 
 
@@ -112,7 +112,7 @@ def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
     if app.verbose:
         yield None, {}
         return
-    with retold(lambda line: app.say(app.out.folded(app.local(app.hide(line))))) as log:
+    with retold(lambda line: app.print(app.out.folded(app.shorten_paths(app.hide(line))))) as log:
         yield log, ENVIRON
 
 
@@ -155,8 +155,8 @@ def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
         f"pgflowd {__version__} development   PostgreSQL {postgres.version}"
         f" (embedded, .pgflowd/pg, {kept})"
     )
-    app.say(app.out.folded(text))
-    app.say(f"  database {postgres.dsn}")
+    app.print(app.out.folded(text))
+    app.print(f"  database {postgres.dsn}")
     sys.stdout.flush()
 
 
@@ -164,5 +164,7 @@ def _say_ready(app: App, project: Project, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
     try_ = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
-    app.say(f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {try_}' * bool(flow)}")
+    app.print(
+        f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {try_}' * bool(flow)}"
+    )
     sys.stdout.flush()

@@ -48,7 +48,7 @@ class Project:
         for number, slug in enumerate(self.slugs):
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
-            self.app.say(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
+            self.app.print(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
         sys.stdout.flush()
 
     def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
@@ -93,7 +93,7 @@ class Project:
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
         self._say(f"{slug}: shape changed ({what}); created anew, {deleted}.")
         advice = f"Production refuses this: a new shape needs a new slug, such as {slug}_2"
-        self.app.say(self.app.out.folded(f"         {advice}"))
+        self.app.print(self.app.out.folded(f"         {advice}"))
 
     def _remember(self, slugs: Iterable[str]) -> None:
         with connect(self.dsn, name="pgflowd dev") as connection:
@@ -114,7 +114,7 @@ class Project:
             complain(self.app, found)
 
     def _say(self, text: str) -> None:
-        self.app.say(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
+        self.app.print(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
         sys.stdout.flush()
 
 

@@ -71,10 +71,10 @@ def new(app: App, name: Path, template: str) -> None:
         otherwise.pop_all()
     if app.json:
         told = {"directory": str(name.absolute()), "template": template, "files": list(files)}
-        app.echo_json({"schema_version": SCHEMA_VERSION, **told})
+        app.print_json({"schema_version": SCHEMA_VERSION, **told})
         return
     dot = " · " if app.out.unicode else ", "
-    app.say(app.out.folded(f"  created {dot.join(files)}"))
+    app.print(app.out.folded(f"  created {dot.join(files)}"))
     _say_what_is_next(app, name, TEMPLATES[template])
 
 

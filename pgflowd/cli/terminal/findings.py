@@ -26,11 +26,11 @@ def say_finding(app: App, finding: Finding) -> None:
     head = f"{sign} {finding.check:<12}  "
     width = app.out.width
     if width is None or len(text) + 16 <= width:
-        app.say(f"{head}{text}")
+        app.print(f"{head}{text}")
         return
     pad = "   " if width < _NARROW else " " * 16
     lines = textwrap.wrap(text, max(width - len(pad), 20), break_on_hyphens=False)
     first = "" if width < _NARROW else lines.pop(0)
-    app.say(f"{head}{first}".rstrip())
+    app.print(f"{head}{first}".rstrip())
     for line in lines:
-        app.say(f"{pad}{line}")
+        app.print(f"{pad}{line}")

@@ -27,7 +27,7 @@ def list_screen(app: App, rows: Sequence[FlowRow], now: datetime) -> None:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
     titles = ("FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "LAST RUN")
-    app.table(
+    app.print_table(
         titles,
         [_line(app, row, now) for row in rows],
         right={"STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS"},
@@ -63,10 +63,10 @@ def show_screen(app: App, row: FlowRow, shape: Mapping[str, Any], now: datetime)
     last = "no runs yet" if row.last_run_at is None else f"last run {ago(row.last_run_at, now)}"
     for text in (row.flow_slug, limits, f"{state}, {last}"):
         for line in _folded(app, text):
-            app.say(line)
-    app.say(painted(graph_of(shape), app.out))
+            app.print(line)
+    app.print(painted(graph_of(shape), app.out))
     titles = ("STEP", "TYPE", "ATTEMPTS", "DELAY", "TIMEOUT", "START", "EXHAUSTED", "IF")
-    app.table(
+    app.print_table(
         titles,
         [_step(app, step, options) for step in shape["steps"]],
         right={"ATTEMPTS", "DELAY", "TIMEOUT", "START"},
@@ -96,11 +96,11 @@ def row_json(row: FlowRow) -> dict[str, Any]:
 def graph_screen(app: App, graph: Graph, form: str) -> None:
     """A graph in one of its forms."""
     if form == "json":
-        app.echo_json({"schema_version": SCHEMA_VERSION, **as_json(graph)})
+        app.print_json({"schema_version": SCHEMA_VERSION, **as_json(graph)})
     elif form == "mermaid":
-        app.say(mermaid(graph))
+        app.print(mermaid(graph))
     else:
-        app.say(painted(graph, app.out))
+        app.print(painted(graph, app.out))
 
 
 def _step(app: App, step: Mapping[str, Any], flow: Mapping[str, Any]) -> list[str]:

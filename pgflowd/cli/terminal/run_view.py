@@ -36,16 +36,16 @@ def list_screen(app: App, rows: Sequence[RunListRow], now: datetime) -> None:
     lines = [_line(app, row, now) for row in rows]
     losing = ("ERROR", "TOOK", "STEPS", "STARTED")
     if not app.verbose or app.out.width is None:
-        app.table(titles, lines, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
+        app.print_table(titles, lines, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
         return
     rest = [line[:-1] for line in lines]
     told = app.out.table(titles[:-1], rest, right={"TOOK", "STEPS"}, losing=losing)
     head, *body = told.splitlines()
-    app.say(head)
+    app.print(head)
     for shown, row in zip(body, rows, strict=True):
-        app.say(shown)
+        app.print(shown)
         if row.error:  # whole, so on lines of its own
-            app.say(app.out.folded(f"  {plain(app.out, one_line(app.hide(row.error)))}"))
+            app.print(app.out.folded(f"  {plain(app.out, one_line(app.hide(row.error)))}"))
 
 
 def _line(app: App, row: RunListRow, now: datetime) -> list[str | TableCell]:
@@ -66,9 +66,9 @@ def _line(app: App, row: RunListRow, now: datetime) -> list[str | TableCell]:
 def show_screen(app: App, view: RunFacts) -> None:
     """A run: what it is, its picture, its last error, and its attempts if asked for."""
     for line in _head(app, view):
-        app.say(line)
+        app.print(line)
     picture = painted(graph_of_run(view.run, view.steps, view.now), app.out)
-    app.say(textwrap.indent(picture, " ") if app.out.width is None else picture)
+    app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     text, place = last_error(view.run, view.troubles, view.now) or ("", None)
     if view.run.status == "completed":
         _labelled(app, "output", brief(view.run.output, _room(app, "output")))
@@ -89,7 +89,7 @@ def _says(text: str, reason: str | None) -> bool:
 
 def show_value(app: App, value: Any) -> None:
     """An input or output, whole, for people and programs alike."""
-    app.say(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
+    app.print(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
 
 
 def ended_screen(app: App, ended: Sequence[RunWithStates]) -> None:
@@ -97,7 +97,7 @@ def ended_screen(app: App, ended: Sequence[RunWithStates]) -> None:
     for run in ended:
         which = f"run {short_id(run.run_id)}  " if len(ended) > 1 else ""
         if run.status == "completed":
-            app.say(f"{which}{json.dumps(run.output, ensure_ascii=not app.out.unicode)}")
+            app.print(f"{which}{json.dumps(run.output, ensure_ascii=not app.out.unicode)}")
         else:
             told = one_line(app.hide(why(run) or ""))
             sign = mark(app.out, run.status)
@@ -202,7 +202,7 @@ def _attempts(app: App, view: RunFacts) -> None:
             mark(app.out, outcome).cell(f" {outcome.replace('_', ' ')}"),
             ago(one["started_at"], view.now), lasted(took), plain(app.out, error),
         ])  # fmt: skip
-    app.table(
+    app.print_table(
         titles,
         lines,
         right={"TASK", "ATTEMPT", "TOOK"},
@@ -213,7 +213,7 @@ def _attempts(app: App, view: RunFacts) -> None:
 
 def _labelled(app: App, label: str, text: str) -> None:
     """A text with its name before it, whole, wrapped under itself where it is long."""
-    text = one_line(app.local(app.hide(text)))
+    text = one_line(app.shorten_paths(app.hide(text)))
     _say_wrapped(app, f" {label}", len(label) + 1, text)
 
 
@@ -221,11 +221,11 @@ def _say_wrapped(app: App, head: str, taken: int, text: str) -> None:
     """A text behind its head, or below it where there is no room."""
     text = plain(app.out, text)
     if app.out.width is None or taken + 2 + len(text) <= app.out.width:
-        app.say(f"{head}  {text}".rstrip())
+        app.print(f"{head}  {text}".rstrip())
         return
-    app.say(head)
+    app.print(head)
     for line in textwrap.wrap(text, max(app.out.width - 3, 20)):
-        app.say(f"   {line}")
+        app.print(f"   {line}")
 
 
 def _room(app: App, label: str) -> int:

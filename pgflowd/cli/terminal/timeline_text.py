@@ -40,7 +40,7 @@ class TimelineWriter:
 
     def tell(self, happening: TimelineEntry) -> None:
         if self.app.json:
-            self.app.stream_json({"schema_version": SCHEMA_VERSION, **as_json(happening)})
+            self.app.print_json_line({"schema_version": SCHEMA_VERSION, **as_json(happening)})
         elif happening.event == "run:started":
             self._say(f"{self._run(happening)}  {happening.flow_slug}  started", None)
         elif happening.event == OUTPUT:
@@ -132,7 +132,7 @@ class TimelineWriter:
 
     def _wrapped(self, shown: str, taken: int, text: str) -> None:
         """A line with all of a text, which goes on below where it is too long."""
-        text, width = one_line(self.app.local(text)), self.app.out.width
+        text, width = one_line(self.app.shorten_paths(text)), self.app.out.width
         if width is None or taken + 3 + len(text) <= width:
             self._say(shown, text)
             return
@@ -143,7 +143,7 @@ class TimelineWriter:
 
     def _say(self, shown: str, more: str | None) -> None:
         text = f"{shown}   {more}" if more else shown
-        self.app.say(plain(self.app.out, self.app.hide(text)).rstrip())
+        self.app.print(plain(self.app.out, self.app.hide(text)).rstrip())
 
     def _run(self, happening: TimelineEntry) -> str:
         return f"run {short_id(happening.run_id)}"
