@@ -35,7 +35,7 @@ from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
-from pgflowd.host.proc import everyone, in_session
+from pgflowd.host.process_tree import all_processes, in_session
 from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchServer
 from pgflowd.testing.until import until
@@ -117,7 +117,7 @@ def session_cpu_s(worker: int) -> float:
 def server_cpu_s(conn: Any, postmaster: int | None) -> float:
     """The same for a server's processes; the look itself is among them."""
     if postmaster is not None:
-        return sum(cpu_s(seen.pid) for seen in everyone() if seen.parent == postmaster)
+        return sum(cpu_s(seen.pid) for seen in all_processes() if seen.parent == postmaster)
     query = "select pid from pg_stat_activity where datname = current_database()"
     return sum(cpu_s(pid) for (pid,) in conn.execute(query))
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
-from pgflowd.host.proc import counted, streams
+from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes.flow_loading import load, prepare
 
 
@@ -40,12 +40,12 @@ def main() -> None:
 
 def inspect(entry: str) -> dict[str, Any]:
     """The flows of an entry, and everything that is wrong with them."""
-    threads, open_before = set(threading.enumerate()), streams()
+    threads, open_before = set(threading.enumerate()), shared_streams()
     try:
         flows = load(entry)
     except FlowError as error:
         return {"flows": [], "problems": [asdict(problem) for problem in error.problems]}
-    left = _left_open(entry, set(threading.enumerate()) - threads, streams() - open_before)
+    left = _left_open(entry, set(threading.enumerate()) - threads, shared_streams() - open_before)
     return {"flows": [_told(flow) for flow in flows], "problems": [asdict(one) for one in left]}
 
 
@@ -67,7 +67,7 @@ def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> 
         names = ", ".join(sorted(thread.name for thread in threads)[:3])
         found.append(f"{len(threads)} thread{'s' if len(threads) > 1 else ''} ({names})")
     if shared:
-        found.append(counted(len(shared)))
+        found.append(count_streams(len(shared)))
     if not found:
         return []
     text = f"importing {entry} left {' and '.join(found)} open"

@@ -1,16 +1,16 @@
 """
-Spawn: forks a child of the supervisor, and prepares it.
+Forks processes of ours, and prepares each child the same way.
 
     child = fork(main, title="pgflowd: sweeper", keep=[log.fileno()])
     child.channel, child.pidfd, child.pid
 
-`main(channel)` runs in the child and returns its exit code; the child leaves by `os._exit`,
-so no library's exit function holds it up. Its first acts, with signals blocked: no wakeup
-pipe, no inherited handlers, a death signal, a look whether the parent still lives, a Unix
-session of its own, foreign descriptors closed, a title. It ignores SIGINT and SIGTERM, since
-orders come by the channel, and SIGUSR1, unless it has something to say; a worker, whose death
-signal is SIGTERM, sets a handler for it and then compares `os.getppid()` with `parent_pid()`.
-Nothing is pickled.
+`main(channel)` runs in the child and returns its exit code; the child leaves by `os._exit`, so no
+exit function of a library delays it. All signals are blocked during the fork, and every child
+begins with `prepare_child`: no wakeup pipe, no inherited handlers, a death signal, a check that
+the parent still lives. A child of the supervisor then gets a Unix session of its own and ignores
+SIGINT and SIGTERM, since orders come by the channel, and SIGUSR1. A worker, whose death signal is
+SIGTERM, sets a handler for it and then compares `os.getppid()` with `parent_pid()`. Nothing is
+pickled.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import ctypes
 import os
 import select
 import signal
+import stat
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +35,10 @@ from pgflowd.host.channel import Channel
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
-BUG = 70
+EXIT_BUG = 70
 
 _fork = multiprocess.get_context("fork")
 _parent: list[int] = [0]
-
-Main = Callable[[Channel], int]
 
 
 @dataclass
@@ -52,23 +51,23 @@ class ForkedChild:
     channel: Channel
 
     def has_ended(self) -> bool:
-        """Whether it has ended. Ask the pidfd, which no copy of a pipe can deceive."""
+        """Ask the pidfd, which no inherited copy of a pipe can keep open."""
         return bool(select.select([self.pidfd], [], [], 0)[0])
 
     def collect(self) -> int:
-        """Reap it once it has ended; return the exit code, or minus the signal."""
+        """Reap the child once it has ended; return the exit code, or minus the signal."""
         self.process.join()
         return int(self.process.exitcode)
 
     def close(self) -> None:
-        """Give back the descriptors."""
+        """Close our descriptors of it."""
         self.channel.close()
         os.close(self.pidfd)
         self.process.close()
 
 
 def fork(
-    main: Main,
+    main: Callable[[Channel], int],
     *,
     title: str,
     keep: Iterable[int] = (),
@@ -79,33 +78,74 @@ def fork(
     parent = os.getpid()
     kept = {0, 1, 2, theirs.fileno(), *keep}
 
-    def run() -> None:
-        os._exit(_live(main, theirs, kept, title, death_signal, parent))
+    def live() -> int:
+        prepare_child(parent, death_signal)
+        os.setsid()
+        close_all_except(kept)
+        reopen_stdin()
+        setproctitle.setproctitle(title)
+        for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(ignored, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        return main(theirs)
 
-    process = _fork.Process(target=run, name=title, daemon=False)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        process.start()
+        process = start_process(live, title)
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:  # without a descriptor it could not be watched
+            process.kill()
+            process.join()
+            raise
     except OSError:
         ours.close()
         raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-    return _held(process, ours)
+    return ForkedChild(process, int(process.pid), pidfd, ours)
 
 
-def _held(process: Any, channel: Channel) -> ForkedChild:
-    """Take hold of a new process; without a descriptor for it there is none to keep."""
-    pid = int(process.pid)
+def start_process(live: Callable[[], int], title: str) -> Any:
+    """Fork a process that calls `live`, with all signals blocked, and leaves with its result."""
+
+    def run() -> None:
+        try:
+            code = live()
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
+            code = EXIT_BUG
+        os._exit(code)
+
+    process = _fork.Process(target=run, name=title, daemon=False)
+    with signals_blocked():
+        process.start()
+    return process
+
+
+@contextlib.contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block all signals, so that a new process gets none before it is prepared."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        pidfd = os.pidfd_open(pid)
-    except OSError:
-        channel.close()
-        process.kill()
-        process.join()
-        raise
-    return ForkedChild(process, pid, pidfd, channel)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def prepare_child(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Do what every forked process does first; end if the parent is gone already."""
+    _parent[0] = parent
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        with contextlib.suppress(OSError, ValueError):  # Python ignores SIGPIPE, and so do we
+            if signal.getsignal(number) not in (signal.SIG_DFL, None):
+                signal.signal(number, signal.SIG_DFL)
+    set_death_signal(death_signal)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def parent_pid() -> int:
@@ -119,61 +159,17 @@ def set_death_signal(number: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt orphaned descendants, so that none gets away (Linux)."""
+    """Adopt orphaned descendants, so that none escapes (Linux)."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def hide_memory(hidden: bool = True) -> None:
-    """Keep other processes of this user out of our memory and environment, or let them in."""
+    """Forbid or allow other processes of this user to read our memory and environment."""
     _prctl(PR_SET_DUMPABLE, 0 if hidden else 1)
 
 
-def _live(
-    main: Main,
-    channel: Channel,
-    keep: set[int],
-    title: str,
-    death_signal: signal.Signals,
-    parent: int,
-) -> int:
-    """The child's whole life, from its first act to its exit code."""
-    try:
-        _first_acts(keep, title, death_signal, parent)
-        return main(channel)
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.write(2, traceback.format_exc().encode("utf-8", "backslashreplace"))
-        return BUG
-
-
-def _first_acts(keep: set[int], title: str, death_signal: signal.Signals, parent: int) -> None:
-    _parent[0] = parent
-    signal.set_wakeup_fd(-1)
-    reset_handlers()
-    set_death_signal(death_signal)
-    if os.getppid() != parent:
-        os._exit(1)
-    os.setsid()
-    close_all_but(keep)
-    take_stdin()
-    setproctitle.setproctitle(title)
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def reset_handlers() -> None:
-    """Give every signal its default action, but for SIGPIPE, which Python ignores."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
-        with contextlib.suppress(OSError, ValueError):
-            if signal.getsignal(number) not in (signal.SIG_DFL, None):
-                signal.signal(number, signal.SIG_DFL)
-
-
-def close_all_but(keep: set[int]) -> None:
-    """Close all descriptors but these."""
+def close_all_except(keep: set[int]) -> None:
+    """Close all descriptors except these."""
     with os.scandir("/proc/self/fd") as entries:
         numbers = {int(entry.name) for entry in entries}
     for number in numbers - keep:
@@ -181,10 +177,27 @@ def close_all_but(keep: set[int]) -> None:
             os.close(number)
 
 
-def take_stdin() -> None:
+def reopen_stdin() -> None:
     """Let `sys.stdin` read descriptor 0; `multiprocess` gave it one that is closed by now."""
     with contextlib.suppress(OSError):
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
+
+
+def shared_streams() -> set[int]:
+    """Return our descriptors that are sockets or pipes, which a fork would share."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  no need for paths
+            with contextlib.suppress(OSError):
+                mode = os.fstat(int(name)).st_mode
+                if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
+                    found.add(int(name))
+    return found
+
+
+def count_streams(count: int) -> str:
+    """Write a number of shared streams in words."""
+    return "1 socket or pipe" if count == 1 else f"{count} sockets or pipes"
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,11 +1,16 @@
 """
-Tree: ends a process with everything that descends from it.
+Reads processes from /proc, and ends whole process trees and Unix sessions.
 
-A tree is stopped first, from the top down, each process before its children are read, again and
-again until a pass finds nobody new: who is stopped cannot fork, and as stopped parents do not
-reap, no pid changes hands. A group is stopped at one stroke, since a fork bomb would leave us no
-processor to do it one by one. Then everyone gets SIGKILL, and the process group, too. Whoever
-lost a parent meanwhile was adopted by the nearest subreaper, which calls `kill_adopted`.
+A process is told apart from a later one with the same pid by its start time. A process that has
+ended is absent from every answer.
+
+A tree is stopped before it is killed: from the top down, each process before its children are
+read, again and again until a pass finds no new process. A stopped process cannot fork, and stopped
+parents do not reap, so no pid changes its owner. A process group is stopped in one call, since a
+fork bomb leaves no processor time to stop its members one by one. Then each process and each group
+gets SIGKILL. A process that lost its parent meanwhile was adopted by the nearest subreaper, which
+calls `kill_adopted`. No function here waits: call `kill_session` and `kill_adopted` until they
+return 0.
 """
 
 from __future__ import annotations
@@ -13,75 +18,119 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-MOST_PASSES = 100
+MAX_TREE_PASSES = 100
+MAX_SESSION_PASSES = 20
 _HAS_CHILDREN_FILE = Path("/proc/thread-self/children").exists()
 
 
-def kill_tree(pid: int) -> int:
-    """Kill a process and its descendants; return how many descendants there were."""
-    found = stop_tree(pid)
-    for each in found:
-        _signal(each, signal.SIGKILL)
-    _signal_group_of(pid, signal.SIGKILL)
-    return len(found) - 1
+@dataclass(frozen=True)
+class ProcessStat:
+    """A process as /proc/PID/stat showed it."""
+
+    pid: int
+    name: str
+    state: str  # "Z": a zombie, which only waits to be reaped
+    parent: int
+    group: int
+    session: int
+    started_ticks: int  # since boot
+
+    @property
+    def is_zombie(self) -> bool:
+        return self.state in {"Z", "X"}
 
 
-def stop_tree(pid: int) -> list[int]:
-    """Stop a process and its descendants, and return them."""
-    found = {pid: None}
-    _stop(pid)
-    for _ in range(MOST_PASSES):
-        if not _stop_more(found):
-            break
-    return list(found)
+def read_stat(pid: int) -> ProcessStat | None:
+    """Return what /proc knows of a process, or None if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    head, _, tail = text.rpartition(")")  # the name may hold anything, even ')'
+    words = tail.split()
+    numbers = int(words[1]), int(words[2]), int(words[3]), int(words[19])
+    return ProcessStat(pid, head.partition("(")[2], words[0], *numbers)
 
 
-def _stop_more(found: dict[int, None]) -> bool:
-    """Stop, and add, who is below those found; return whether there was anybody."""
-    known, children_of = len(found), _lister()
-    pending = list(found)
-    for each in pending:
-        for child in children_of(each):
-            if child not in found:
-                _stop(child)
-                found[child] = None
-                pending.append(child)
-    return len(found) > known
+def all_processes() -> Iterator[ProcessStat]:
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdecimal()]
+    yield from (stat for stat in map(read_stat, pids) if stat is not None)
 
 
-def descendants(pids: Collection[int]) -> list[int]:
-    """The descendants of these processes, parents first."""
-    children_of = _lister()
+def in_session(session: int) -> list[ProcessStat]:
+    """Return the living processes of a Unix session."""
+    return [stat for stat in all_processes() if stat.session == session and not stat.is_zombie]
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line or title, or ""."""
+    try:
+        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    return data.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+
+
+def children() -> list[int]:
+    """Return our own children, zombies included.
+
+    The kernel's list is exact for children that only we can reap. Reading every process takes
+    seconds when a fork bomb has filled the machine, and deadlines would wait meanwhile.
+    """
+    return _children_reader()(os.getpid())
+
+
+def descendants(pid: int) -> list[ProcessStat]:
+    """Return the living descendants of a process, parents first."""
+    children_of = _children_reader()
     found: dict[int, None] = {}
-    pending = list(pids)
+    pending = [pid]
     for each in pending:
         new = [child for child in children_of(each) if child not in found]
         found |= dict.fromkeys(new)
         pending += new
-    return list(found)
+    return [stat for stat in map(read_stat, found) if stat is not None and not stat.is_zombie]
 
 
-def children() -> list[int]:
-    """Our own children, zombies included.
+def kill_tree(pid: int) -> int:
+    """Kill a process and its descendants; return how many descendants there were."""
+    found = {pid: None}
+    _stop(pid)
+    for _ in range(MAX_TREE_PASSES):
+        if not _stop_new_descendants(found):
+            break
+    for each in found:
+        send_signal(each, signal.SIGKILL)
+    _signal_group_of(pid, signal.SIGKILL)
+    return len(found) - 1
 
-    By the kernel's list, which is exact for those that only we can reap: looking at everybody
-    takes seconds when somebody's fork bomb has filled the machine, and deadlines wait meanwhile.
-    """
-    return _lister()(os.getpid())
+
+def kill_session(session: int) -> int:
+    """Kill every process of a session except this one; return how many there were."""
+    stopped: set[int] = set()
+    for _ in range(MAX_SESSION_PASSES):
+        new = {stat.pid for stat in in_session(session)} - stopped - {os.getpid()}
+        if not new:
+            break
+        for pid in new:
+            send_signal(pid, signal.SIGSTOP)
+        stopped |= new
+    for pid in stopped:
+        send_signal(pid, signal.SIGKILL)
+    return len(stopped)
 
 
 def kill_adopted(known: Collection[int]) -> int:
-    """Kill every child of ours but the known ones, reap who has ended; return how many are left.
-
-    Never waits: call it again until nobody is left.
-    """
-    strangers = [pid for pid in children() if pid not in known and not reap(pid)]
-    for pid in strangers:
+    """Kill our children except the known ones, reap those that ended; return how many are left."""
+    adopted = [pid for pid in children() if pid not in known and not reap(pid)]
+    for pid in adopted:
         kill_tree(pid)
-    return sum(not reap(pid) for pid in strangers)
+    return sum(not reap(pid) for pid in adopted)
 
 
 def reap(pid: int) -> bool:
@@ -92,17 +141,39 @@ def reap(pid: int) -> bool:
         return True
 
 
-def _lister() -> Callable[[int], list[int]]:
-    """How to find a process's children: by the kernel's list, or by everyone's parent."""
+def send_signal(pid: int, number: int) -> bool:
+    """Send a signal; return False if there is no such process or it is not allowed."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _stop_new_descendants(found: dict[int, None]) -> bool:
+    """Stop and add the processes below those found; return whether there were new ones."""
+    known, children_of = len(found), _children_reader()
+    pending = list(found)
+    for each in pending:
+        for child in children_of(each):
+            if child not in found:
+                _stop(child)
+                found[child] = None
+                pending.append(child)
+    return len(found) > known
+
+
+def _children_reader() -> Callable[[int], list[int]]:
+    """Return a function that lists a process's children: from the kernel, or by their parents."""
     if _HAS_CHILDREN_FILE:
-        return _listed
+        return _kernel_children
     below: dict[int, list[int]] = {}
-    for pid, parent in _parents().items():
-        below.setdefault(parent, []).append(pid)
+    for stat in all_processes():
+        below.setdefault(stat.parent, []).append(stat.pid)
     return lambda pid: below.get(pid, [])
 
 
-def _listed(pid: int) -> list[int]:
+def _kernel_children(pid: int) -> list[int]:
     listed: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -111,28 +182,13 @@ def _listed(pid: int) -> list[int]:
     return listed
 
 
-def _parents() -> dict[int, int]:
-    found = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208  half as dear as Path.iterdir
-        if name.isdecimal():
-            with contextlib.suppress(OSError):
-                text = Path(f"/proc/{name}/stat").read_bytes()
-                found[int(name)] = int(text.rpartition(b")")[2].split(None, 2)[1])
-    return found
-
-
 def _stop(pid: int) -> None:
-    """Stop a process, and the group that it leads at one stroke."""
+    """Stop a process, and in one call the group that it leads."""
     _signal_group_of(pid, signal.SIGSTOP)
-    _signal(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
 
 
 def _signal_group_of(leader: int, number: signal.Signals) -> None:
     with contextlib.suppress(OSError):
         if os.getpgid(leader) == leader:
             os.killpg(leader, number)
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(OSError):
-        os.kill(pid, number)

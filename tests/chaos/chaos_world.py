@@ -32,7 +32,7 @@ from running_worker import ProxyProcess
 
 from pgflowd.db import schema
 from pgflowd.embedded import EmbeddedPostgres
-from pgflowd.host.proc import Seen, command_line, everyone, look
+from pgflowd.host.process_tree import ProcessStat, command_line, all_processes, read_stat
 from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until
 
@@ -122,10 +122,10 @@ class Place:
     def rewrite_config(self, text: str) -> None:
         self.daemon.config.write_text(text)
 
-    def processes(self, kind: str) -> list[Seen]:
+    def processes(self, kind: str) -> list[ProcessStat]:
         """The living processes of a kind."""
         if kind == "supervisor":
-            seen = look(self.daemon.pid)
+            seen = read_stat(self.daemon.pid)
             return [seen] if seen and not seen.is_zombie else []
         family = self.daemon.family()
         return [seen for seen in family if f": {kind}" in command_line(seen.pid)]
@@ -266,7 +266,7 @@ class World:
     def _start_server(self) -> None:
         self.server = EmbeddedPostgres(self.directory / "server", options=OPTIONS)
         self.server.__enter__()
-        postmaster = look(self.server.pid)
+        postmaster = read_stat(self.server.pid)
         assert postmaster is not None
         self._postmaster = postmaster
 
@@ -325,7 +325,7 @@ class World:
         while self._undo and (all_of_it or self._undo[0][0] <= now()):
             heapq.heappop(self._undo)[2]()
 
-    def freeze(self, place: Place, seen: Seen, seconds: float) -> None:
+    def freeze(self, place: Place, seen: ProcessStat, seconds: float) -> None:
         """Stop a process for a while."""
         began = now()
         if not signalled(seen, signal.SIGSTOP):
@@ -387,13 +387,13 @@ class World:
                 self.say(f"{seen.pid} outlived all above it")
                 signalled(seen, signal.SIGKILL)
 
-    def leftovers(self) -> list[Seen]:
+    def leftovers(self) -> list[ProcessStat]:
         """Processes that handlers left behind and nobody has killed."""
         mark = f"sleep {self.sleep}"
-        return [seen for seen in everyone() if command_line(seen.pid) == mark]
+        return [seen for seen in all_processes() if command_line(seen.pid) == mark]
 
 
-def signalled(seen: Seen, number: int) -> bool:
+def signalled(seen: ProcessStat, number: int) -> bool:
     """Send a signal to this very process, if it still lives."""
     if is_gone(seen):
         return False

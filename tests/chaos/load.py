@@ -29,7 +29,7 @@ from daemon_house import Daemon, House  # noqa: E402
 
 from pgflowd.db import schema  # noqa: E402
 from pgflowd.embedded import EmbeddedPostgres  # noqa: E402
-from pgflowd.host.proc import command_line  # noqa: E402
+from pgflowd.host.process_tree import command_line  # noqa: E402
 from pgflowd.testing.plugin import MEMORY, has_room  # noqa: E402
 from pgflowd.testing.until import until  # noqa: E402
 

@@ -16,7 +16,7 @@ from pgflowd.processes.service import Service, StopRequested
 
 
 @pytest.fixture
-def post_and_supervisor():
+def service_and_supervisor():
     before = signal.getsignal(signal.SIGIO)
     supervisor, ours = Channel.pair()
     yield Service(ours, Settings()), supervisor
@@ -25,18 +25,18 @@ def post_and_supervisor():
     ours.close()
 
 
-def test_an_order_ends_a_call_that_waits(post_and_supervisor):
-    post, supervisor = post_and_supervisor
+def test_an_order_ends_a_call_that_waits(service_and_supervisor):
+    service, supervisor = service_and_supervisor
 
-    with pytest.raises(StopRequested), post.interruptible():
+    with pytest.raises(StopRequested), service.interruptible():
         supervisor.send(QuickStop())
         select.select([], [], [], 5)  # a call of the database, say
 
 
 def test_an_order_that_comes_where_exceptions_are_dropped_is_obeyed_a_little_later(
-    post_and_supervisor, monkeypatch
+    service_and_supervisor, monkeypatch
 ):
-    post, supervisor = post_and_supervisor
+    service, supervisor = service_and_supervisor
     dropped = []
     monkeypatch.setattr(sys, "unraisablehook", lambda seen: dropped.append(seen.exc_type))
 
@@ -44,9 +44,9 @@ def test_an_order_that_comes_where_exceptions_are_dropped_is_obeyed_a_little_lat
         def __del__(self) -> None:
             supervisor.send(QuickStop())
 
-    with post.interruptible():
+    with service.interruptible():
         Ending()
     assert dropped == [StopRequested]
 
     with pytest.raises(StopRequested):
-        post.wait(time.monotonic() + 5)
+        service.wait(time.monotonic() + 5)

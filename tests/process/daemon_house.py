@@ -1,6 +1,6 @@
 """
 A house for black-box tests of the daemon: flows in a temporary module, a config of profile T,
-and `pgflowd serve` as a subprocess. Seen are the process table, the database, the log, and
+and `pgflowd serve` as a subprocess. ProcessStat are the process table, the database, the log, and
 what the daemon says of itself.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 import oracle
 
 from pgflowd.host import control
-from pgflowd.host.proc import Seen, command_line, look
-from pgflowd.host.sessions import descendants
+from pgflowd.host.process_tree import ProcessStat, command_line, read_stat
+from pgflowd.host.process_tree import descendants
 from pgflowd.testing.until import until
 
 PGFLOWD = [sys.executable, "-c", "from pgflowd.cli.main import main; main()"]
@@ -194,10 +194,10 @@ class Daemon:
     def send(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def family(self) -> list[Seen]:
+    def family(self) -> list[ProcessStat]:
         """The supervisor's descendants; who they were is remembered for the clean-up."""
         found = descendants(self.pid)
-        self.everyone |= {(seen.pid, seen.born) for seen in found}
+        self.everyone |= {(seen.pid, seen.started_ticks) for seen in found}
         return found
 
     def titles(self) -> list[str]:
@@ -227,17 +227,17 @@ class Daemon:
             family = self.family()
             self.process.kill()
             self.process.wait()
-            self.everyone |= {(seen.pid, seen.born) for seen in family}
+            self.everyone |= {(seen.pid, seen.started_ticks) for seen in family}
         for pid, born in self.everyone:
-            seen = look(pid)
-            if seen and seen.born == born:
+            seen = read_stat(pid)
+            if seen and seen.started_ticks == born:
                 os.kill(pid, signal.SIGKILL)
 
 
-def is_gone(seen: Seen) -> bool:
+def is_gone(seen: ProcessStat) -> bool:
     """Whether this very process has ended."""
-    now = look(seen.pid)
-    return now is None or now.born != seen.born or now.is_zombie
+    now = read_stat(seen.pid)
+    return now is None or now.started_ticks != seen.started_ticks or now.is_zombie
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -21,7 +21,7 @@ from daemon_house import is_gone
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
 from pgflowd.embedded import EmbeddedPostgres
-from pgflowd.host.proc import look
+from pgflowd.host.process_tree import read_stat
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 
@@ -62,7 +62,7 @@ class OwnServer:
 
     def crash(self) -> None:
         """An immediate stop: no shutdown checkpoint, as after a crash."""
-        postmaster = look(self._running.pid)
+        postmaster = read_stat(self._running.pid)
         assert postmaster is not None
         os.kill(postmaster.pid, signal.SIGQUIT)
         until(lambda: is_gone(postmaster), 10)

@@ -12,7 +12,7 @@ from typing import Any
 
 from daemon_house import Daemon
 
-from pgflowd.host.proc import command_line
+from pgflowd.host.process_tree import command_line
 from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 

@@ -12,7 +12,7 @@ from daemon_house import FLOW
 from support.covers import covers
 from test_supervisor import is_completed, is_completed_soon, start_run
 
-from pgflowd.host.proc import command_line, in_session
+from pgflowd.host.process_tree import command_line, in_session
 from pgflowd.testing.until import until
 
 

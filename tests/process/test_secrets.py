@@ -17,7 +17,7 @@ from daemon_house import Daemon, House
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
 
-from pgflowd.host.proc import command_line
+from pgflowd.host.process_tree import command_line
 from pgflowd.testing.until import until
 
 CANARY = "canary-7f3a9c12"

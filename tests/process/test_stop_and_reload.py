@@ -750,9 +750,9 @@ def test_as_pid_1_of_a_container_it_reaps_strangers_and_obeys_term(house, databa
 
 
 def zombies_of(pid):
-    from pgflowd.host.proc import everyone
+    from pgflowd.host.process_tree import all_processes
 
-    return [seen for seen in everyone() if seen.parent == pid and seen.is_zombie]
+    return [seen for seen in all_processes() if seen.parent == pid and seen.is_zombie]
 
 
 @covers("rule 32")

@@ -9,7 +9,7 @@ import time
 from daemon_house import is_gone, marks, passed
 from support.covers import covers
 
-from pgflowd.host.proc import command_line, in_session
+from pgflowd.host.process_tree import command_line, in_session
 from pgflowd.testing.until import until
 
 KILL_GRACE_S = 0.5
@@ -190,12 +190,12 @@ def work(run):
 
 def detached(house, database):
     """Start a handler with children that flee in all ways; return them."""
-    from pgflowd.host.proc import look
+    from pgflowd.host.process_tree import read_stat
 
     path = house.directory / "pids"
     start_run(database, "leaver", pids=str(path))
     until(lambda: path.exists() and path.read_text().endswith("."))
-    return [look(int(pid)) for pid in path.read_text().split()[:3]]
+    return [read_stat(int(pid)) for pid in path.read_text().split()[:3]]
 
 
 @covers("rule 34", "rule 35", "row 19")

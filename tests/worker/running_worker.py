@@ -35,8 +35,8 @@ from pgflowd.core.settings.sections import (
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
-from pgflowd.host.proc import in_session, look
-from pgflowd.host.sessions import kill_session
+from pgflowd.host.process_tree import in_session, read_stat
+from pgflowd.host.process_tree import kill_session
 from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
@@ -192,7 +192,7 @@ def title_of(pid: int) -> str:
 
 
 def is_gone(pid: int) -> bool:
-    seen = look(pid)
+    seen = read_stat(pid)
     return seen is None or seen.is_zombie
 
 

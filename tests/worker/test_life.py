@@ -11,7 +11,7 @@ from running_worker import is_gone
 from support.covers import covers
 
 from pgflowd.core.messages import Drain, Failed, Leaving, QuickStop, Ready
-from pgflowd.host.proc import in_session
+from pgflowd.host.process_tree import in_session
 from pgflowd.testing.until import until
 
 MODULE = """

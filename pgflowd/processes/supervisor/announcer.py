@@ -18,18 +18,18 @@ from pgflowd.core.documents import is_cut_off, state_of
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.lifecycle import DaemonPhase
 from pgflowd.errors import Problem
-from pgflowd.host.sessions import send
+from pgflowd.host.process_tree import send_signal
 from pgflowd.host.signals import stacks
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.control import STOPPING
-from pgflowd.processes.supervisor.status import shown
+from pgflowd.processes.supervisor.status import problem_json
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
-EXTEND_EVERY_S = 5.0
+EXTEND_INTERVAL_S = 5.0
 EXTENSION_S = 20.0
-LOOK_S = 1.0
+CHECK_S = 1.0
 
 
 class Announcer:
@@ -41,17 +41,17 @@ class Announcer:
         self._notifier = notifier
         self._feed_at = 0.0
         self._extend_at = 0.0
-        self._said = ""
+        self._last_summary = ""
 
     @property
     def due(self) -> float | None:
         """When the service manager has to hear of us again."""
         moments = [self._feed_at] if self._notifier.watchdog_s is not None else []
         if self._is_busy():
-            moments.append(time.monotonic() + LOOK_S)
+            moments.append(time.monotonic() + CHECK_S)
         return min(moments, default=None)
 
-    def turn(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """The loop has just looked at every child: say so to those who want to know."""
         self._notifier.flush()
         watchdog_s = self._notifier.watchdog_s
@@ -60,14 +60,14 @@ class Announcer:
             self._feed_at = now + watchdog_s / 3
         if self._is_busy() and self._extend_at <= now:
             self._notifier.extend(EXTENSION_S)
-            self._extend_at = now + EXTEND_EVERY_S
-        self._say_status()
+            self._extend_at = now + EXTEND_INTERVAL_S
+        self._send_status()
 
     def record(self, action: act.Action) -> None:
         """Write the record that an action is, and tell who waits for it."""
         if isinstance(action, act.Restarting):
             key = (action.id, _kind(action.reason))
-            restarts = self._supervisor.vitals.restarts
+            restarts = self._supervisor.status.restarts
             restarts[key] = restarts.get(key, 0) + 1
             self._log.warning(
                 "child.restarted",
@@ -94,28 +94,28 @@ class Announcer:
     def _announce(self, what: str) -> None:
         self._extend_at = 0.0
         if what == "ready":
-            self._log.info("supervisor.ready", took_s=self._supervisor.vitals.up_s)
+            self._log.info("supervisor.ready", took_s=self._supervisor.status.up_s)
             self._notifier.ready(self._summary())
             return
         self._log.info(f"supervisor.{what}")
         self._notifier.stopping(what)
-        self._supervisor.reception.answer_reload(STOPPING)
+        self._supervisor.control.answer_reload(STOPPING)
 
     def _on_reloaded(self, action: act.Reloaded) -> None:
         said = {name: list(names) for name, names in asdict(action).items()}
-        vitals = self._supervisor.vitals
-        vitals.reloads["done"] = vitals.reloads.get("done", 0) + 1
+        status = self._supervisor.status
+        status.reloads["done"] = status.reloads.get("done", 0) + 1
         self._log.info("supervisor.reloaded", **said)
-        problems = [shown(problem) for problem in vitals.answer]
-        self._supervisor.reception.answer_reload({**said, "problems": problems})
+        problems = [problem_json(problem) for problem in status.answer]
+        self._supervisor.control.answer_reload({**said, "problems": problems})
         self._reload_is_over()
 
-    def refused(self, problems: Sequence[Problem]) -> None:
+    def on_reload_refused(self, problems: Sequence[Problem]) -> None:
         """A reload has changed nothing."""
-        reloads = self._supervisor.vitals.reloads
+        reloads = self._supervisor.status.reloads
         reloads["refused"] = reloads.get("refused", 0) + 1
-        said = {"error": "refused", "problems": [shown(each) for each in problems]}
-        self._supervisor.reception.answer_reload(said)
+        said = {"error": "refused", "problems": [problem_json(each) for each in problems]}
+        self._supervisor.control.answer_reload(said)
         self._reload_is_over()
 
     def _reload_is_over(self) -> None:
@@ -125,7 +125,7 @@ class Announcer:
     def reloading(self) -> None:
         self._notifier.reloading()
 
-    def complain(self, problem: Problem) -> None:
+    def log_problem(self, problem: Problem) -> None:
         """Log one problem."""
         level = "warning" if problem.is_warning else "error"
         self._log.write(
@@ -139,32 +139,32 @@ class Announcer:
 
     def dump(self, number: signal.Signals) -> None:
         """Put the tree and all stacks into the log; children are asked for theirs (USR1, QUIT)."""
-        status = self._supervisor.vitals.status()
+        status = self._supervisor.status.status()
         self._log.info("supervisor.dump", signal=number.name, state=status["state"])
         for part in [*status["flows"], {"slug": None, **status["listener"]}, status["sweeper"]]:
             self._log.info("supervisor.tree", **{k: v for k, v in part.items() if k != "pid"})
         for thread, stack in stacks().items():
             self._log.info("supervisor.stack", thread=thread, stack=stack)
-        for process in self._supervisor.offspring.alive.values():
+        for process in self._supervisor.children.alive.values():
             for task in process.numbers.get("busy", []):
                 self._log.info("supervisor.task", child=process.id, **task)
-            send(process.pid, signal.SIGUSR1)
+            send_signal(process.pid, signal.SIGUSR1)
 
     def _is_busy(self) -> bool:
         """Whether the service manager waits for us to start or stop."""
         tree = self._supervisor.tree
-        reloads = self._supervisor.reception.awaits_reload
+        reloads = self._supervisor.control.awaits_reload
         return not tree.was_ready or tree.phase is DaemonPhase.STOPPING or reloads
 
-    def _say_status(self) -> None:
+    def _send_status(self) -> None:
         summary = self._summary()
-        if summary != self._said:
-            self._said = summary
+        if summary != self._last_summary:
+            self._last_summary = summary
             self._notifier.status(summary)
 
     def _summary(self) -> str:
         tree = self._supervisor.tree
-        alive = self._supervisor.offspring.alive.values()
+        alive = self._supervisor.children.alive.values()
         cut_off = is_cut_off(process.numbers for process in alive)
         state = state_of(tree, cut_off=cut_off)
         if cut_off or any(child.waiting_for for child in tree.children):

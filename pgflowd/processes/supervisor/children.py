@@ -22,11 +22,11 @@ from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import Log
-from pgflowd.host.proc import Seen, everyone, look
+from pgflowd.host.process_tree import ProcessStat, all_processes, read_stat
 from pgflowd.host.process_tree import children, kill_adopted
-from pgflowd.host.sessions import kill_session, send
+from pgflowd.host.process_tree import kill_session, send_signal
 
-BURIAL_S = 10.0  # then we go on without those that cannot be killed
+KILL_LIMIT_S = 10.0  # then we go on without those that cannot be killed
 
 
 @dataclass(eq=False)
@@ -36,14 +36,14 @@ class ChildProcess:
     id: str
     child: ForkedChild
     title: str
-    started: float  # monotonic
+    started_at: float  # monotonic
     served: ServedFlow | None = None
-    said: Failed | Leaving | None = None
+    exit_message: Failed | Leaving | None = None
     worker_id: str | None = None
-    killed: str | None = None
+    kill_reason: str | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
-    messages: list[Message | UnreadableMessage] = field(default_factory=list)  # its last words
-    buried_from: float = 0.0
+    unread: list[Message | UnreadableMessage] = field(default_factory=list)  # its last words
+    ended_at: float = 0.0
     status: int = 0
 
     @property
@@ -56,7 +56,7 @@ class Children:
 
     def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
         self.alive: dict[str, ChildProcess] = {}
-        self.dying: list[ChildProcess] = []
+        self.ended: list[ChildProcess] = []
         self._strays = 0
         self._logged: set[int] = set()
         self._log = log
@@ -76,64 +76,64 @@ class Children:
         child = fork(main, title=title, keep=keep, death_signal=death_signal)
         process = ChildProcess(id, child, title, time.monotonic(), served)
         self.alive[id] = process
-        self._selector.register(child.pidfd, selectors.EVENT_READ, ("ended", process))
-        self._selector.register(child.channel, selectors.EVENT_READ, ("heard", process))
+        self._selector.register(child.pidfd, selectors.EVENT_READ, ("end", process))
+        self._selector.register(child.channel, selectors.EVENT_READ, ("message", process))
         return process
 
-    def tell(self, process: ChildProcess, message: Message) -> None:
+    def send(self, process: ChildProcess, message: Message) -> None:
         """Send a message; what is kept for want of room is sent as soon as there is some."""
         process.child.channel.send(message)
-        self.attend(process)
+        self.watch(process)
 
-    def attend(self, process: ChildProcess) -> None:
+    def watch(self, process: ChildProcess) -> None:
         """Wait for what the channel needs: reading, and writing while something is kept."""
         channel = process.child.channel
-        if process in self.dying or channel.fileno() < 0:
+        if process in self.ended or channel.fileno() < 0:
             return
         events = 0 if channel.at_end else selectors.EVENT_READ
         events |= selectors.EVENT_WRITE if channel.is_waiting and not channel.at_end else 0
         known = channel.fileno() in self._selector.get_map()
         if events and known:
-            self._selector.modify(channel, events, ("heard", process))
+            self._selector.modify(channel, events, ("message", process))
         elif events:
-            self._selector.register(channel, events, ("heard", process))
+            self._selector.register(channel, events, ("message", process))
         elif known:
             self._selector.unregister(channel)
 
-    def hear(self, process: ChildProcess) -> list[Message | UnreadableMessage]:
+    def receive(self, process: ChildProcess) -> list[Message | UnreadableMessage]:
         """Return what a child has said."""
         channel = process.child.channel
         channel.flush()
         came = channel.receive()
-        self.attend(process)
+        self.watch(process)
         return came
 
     def kill(self, process: ChildProcess, why: str) -> None:
         """Kill a child with its Unix session; its end is then noticed like any other."""
-        process.killed = process.killed or why
+        process.kill_reason = process.kill_reason or why
         kill_session(process.pid)
-        send(process.pid, signal.SIGKILL)
+        send_signal(process.pid, signal.SIGKILL)
 
-    def ended(self, process: ChildProcess) -> None:
+    def on_end(self, process: ChildProcess) -> None:
         """A pidfd says that this child has ended: read its pipe, and begin its burial."""
-        if process in self.dying:
+        if process in self.ended:
             return
         self._selector.unregister(process.child.pidfd)
         if process.child.channel.fileno() in self._selector.get_map():
             self._selector.unregister(process.child.channel)
-        process.messages = process.child.channel.receive_all()
-        process.buried_from = time.monotonic()
+        process.unread = process.child.channel.receive_all()
+        process.ended_at = time.monotonic()
         self.alive.pop(process.id, None)
-        self.dying.append(process)
+        self.ended.append(process)
 
-    def bury(self) -> Iterator[ChildProcess]:
-        """Kill whom the dead left behind; give those of whom nothing is left."""
-        if not self.dying:
+    def reap(self) -> Iterator[ChildProcess]:
+        """Kill source the dead left behind; give those of source nothing is left."""
+        if not self.ended:
             return
-        left = self._left_behind(list(everyone()))
-        for process in list(self.dying):
+        left = self._left_behind(list(all_processes()))
+        for process in list(self.ended):
             mine = [seen for seen in left if seen.session == process.pid]
-            if (mine or self._strays) and time.monotonic() < process.buried_from + BURIAL_S:
+            if (mine or self._strays) and time.monotonic() < process.ended_at + KILL_LIMIT_S:
                 continue
             for each in mine:
                 self._log.error(
@@ -141,18 +141,18 @@ class Children:
                 )
             process.status = process.child.collect()
             process.child.close()
-            self.dying.remove(process)
+            self.ended.remove(process)
             yield process
 
     def kill_strays(self) -> int:
         """Kill descendants that left their session and came to us; return how many there are."""
-        self._left_behind(list(everyone()))
+        self._left_behind(list(all_processes()))
         return self._strays
 
-    def _left_behind(self, everybody: list[Seen]) -> list[Seen]:
+    def _left_behind(self, everybody: list[ProcessStat]) -> list[ProcessStat]:
         """Kill the sessions of the dying, and strays, which are logged once; return the former."""
-        known = {process.pid for process in [*self.alive.values(), *self.dying]}
-        sessions = {process.pid for process in self.dying}
+        known = {process.pid for process in [*self.alive.values(), *self.ended]}
+        sessions = {process.pid for process in self.ended}
         left = [each for each in everybody if each.session in sessions and not each.is_zombie]
         left = [each for each in left if each.pid not in sessions]
         for session in {each.session for each in left}:
@@ -169,9 +169,9 @@ class Children:
         self._strays = kill_adopted(known) if strays else 0
         return left
 
-    def reap_strangers(self) -> None:
+    def reap_orphans(self) -> None:
         """Collect ended processes that are nobody's child any more; rule 10."""
-        known = {process.pid for process in [*self.alive.values(), *self.dying]}
+        known = {process.pid for process in [*self.alive.values(), *self.ended]}
         for _ in range(1000):
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -181,6 +181,6 @@ class Children:
                 break
             os.waitpid(ended.si_pid, os.WNOHANG)
         for pid in set(children()) - known:
-            seen = look(pid)
+            seen = read_stat(pid)
             if seen and seen.is_zombie:
                 os.waitpid(pid, os.WNOHANG)

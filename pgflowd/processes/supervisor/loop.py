@@ -29,7 +29,7 @@ from pgflowd.core.supervision.timeouts import next_due
 from pgflowd.core.supervision.tree import Tree, new_tree
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.logs import Log
-from pgflowd.host.sessions import Remembered
+from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.signals import SignalPipe
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.announcer import Announcer
@@ -38,12 +38,12 @@ from pgflowd.processes.supervisor.control import ControlServer
 from pgflowd.processes.supervisor.discover import ID as DISCOVERY
 from pgflowd.processes.supervisor.inbox import Inbox
 from pgflowd.processes.supervisor.kinds import entry_point, policy_of, root_specs
-from pgflowd.processes.supervisor.reload import Reload
+from pgflowd.processes.supervisor.reload import Reloader
 from pgflowd.processes.supervisor.status import StatusReporter
 
-BURIAL_POLL_S = 0.005
-REMEMBER_S = 2.0
-REMEMBER_SOON_S = 0.5  # after a start, when the child has forked in its turn
+REAP_POLL_S = 0.005
+WRITE_INTERVAL_S = 2.0
+WRITE_AFTER_START_S = 0.5  # after a start, when the child has forked in its turn
 
 
 @dataclass
@@ -56,7 +56,7 @@ class StartOptions:
     signals: SignalPipe
     control: ControlSocket
     notifier: Notifier
-    remembered: Remembered
+    remembered: SurvivorFile
     only: frozenset[str] = frozenset()  # serve these flows alone; empty: all
 
 
@@ -72,24 +72,24 @@ class SupervisorLoop:
         self._start = start
         self.selector = selectors.DefaultSelector()
         self.selector.register(start.signals, selectors.EVENT_READ, ("signals", None))
-        self.offspring = Children(self.log, self.selector)
-        self.vitals = StatusReporter(self)
-        self.reception = ControlServer(self, start.control)
-        self.desk = Announcer(self, start.notifier)
-        self.renewal = Reload(self, start.reread, start.only)
-        self._ear = Inbox(self)
-        self._was_told_to_stop = False
-        self._remember_at = 0.0
-        self._todo: deque[act.Action] = deque()
+        self.children = Children(self.log, self.selector)
+        self.status = StatusReporter(self)
+        self.control = ControlServer(self, start.control)
+        self.announcer = Announcer(self, start.notifier)
+        self.reloader = Reloader(self, start.reread, start.only)
+        self.inbox = Inbox(self)
+        self._is_stop_requested = False
+        self._write_at = 0.0
+        self._actions: deque[act.Action] = deque()
 
     def run(self) -> int:
         """Live; return the exit code."""
-        self.renewal.begin()
+        self.reloader.begin()
         while self.code is None:
-            for key, _ in self.selector.select(self._nap_s()):
-                self._notice(*key.data)
-            self._look_after_all()
-        self._leave()
+            for key, _ in self.selector.select(self._wait_s()):
+                self._dispatch(*key.data)
+            self._tick()
+        self._shut_down()
         return self.code
 
     def now(self) -> float:
@@ -97,64 +97,64 @@ class SupervisorLoop:
 
     # What happens
 
-    def _notice(self, what: str, whom: object) -> None:
+    def _dispatch(self, what: str, source: object) -> None:
         if what == "signals":
             for number in self._start.signals.received():
                 self._on_signal(number)
-        elif what == "heard" and isinstance(whom, ChildProcess):
-            self._ear.hear(whom, self.offspring.hear(whom))
-        elif what == "ended" and isinstance(whom, ChildProcess):
-            self.offspring.ended(whom)
+        elif what == "message" and isinstance(source, ChildProcess):
+            self.inbox.receive(source, self.children.receive(source))
+        elif what == "end" and isinstance(source, ChildProcess):
+            self.children.ended(source)
         else:
-            self.reception.notice(what, whom)
+            self.control.on_event(what, source)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if number in {signal.SIGTERM, signal.SIGINT}:
-            self.stop(drain=not self._was_told_to_stop)
-            self._was_told_to_stop = True
+            self.stop(drain=not self._is_stop_requested)
+            self._is_stop_requested = True
         elif number == signal.SIGHUP:
             self.reload()
         elif number == signal.SIGUSR1:
-            self.desk.dump(number)
+            self.announcer.dump(number)
         elif number == signal.SIGQUIT:
-            self.desk.dump(number)
+            self.announcer.dump(number)
             self.stop(drain=False)
         elif number == signal.SIGCHLD:
-            self.offspring.reap_strangers()
+            self.children.reap_orphans()
 
-    def stop(self, *, drain: bool, patient: bool = False) -> None:
-        """Stop: drain within `drain_timeout` (or, patient, without a limit), or at once."""
-        within_s = None if patient else self.settings.supervisor.drain_timeout_s
-        self.renewal.stop()
+    def stop(self, *, drain: bool, is_patient: bool = False) -> None:
+        """Stop: drain within `drain_timeout` (or, is_patient, without a limit), or at once."""
+        within_s = None if is_patient else self.settings.supervisor.drain_timeout_s
+        self.reloader.stop()
         self.do(on_stop(self.tree, self.now(), drain=drain, within_s=within_s if drain else None))
 
     def reload(self) -> None:
         self.do(on_reload(self.tree, self.now()))
 
-    def _look_after_all(self) -> None:
+    def _tick(self) -> None:
         """Do what every turn does: bury the dead, begin what is due, and tell how we are."""
-        for process in self.offspring.bury():
-            self._on_buried(process)
+        for process in self.children.reap():
+            self._on_exit(process)
         now = self.now()
         due = next_due(self.tree)
         if due is not None and due <= now:
             self.do(on_tick(self.tree, now))
-        self.renewal.turn()
-        if self._remember_at <= now:
+        self.reloader.tick()
+        if self._write_at <= now:
             self._start.remembered.write()
-            self._remember_at = now + REMEMBER_S
-        self.reception.turn(now)
-        self.desk.turn(now)
+            self._write_at = now + WRITE_INTERVAL_S
+        self.control.tick(now)
+        self.announcer.tick(now)
 
-    def _on_buried(self, process: ChildProcess) -> None:
-        self._ear.hear(process, process.messages)
+    def _on_exit(self, process: ChildProcess) -> None:
+        self.inbox.receive(process, process.unread)
         if process.id.startswith(DISCOVERY):
-            self.renewal.ended(process)
+            self.reloader.on_end(process)
             return
-        self.vitals.keep_counters(process)
+        self.status.keep_counters(process)
         child = self.tree.child(process.id)
         asked = child is not None and child.state in {ChildState.DRAINING, ChildState.STOPPING}
-        exit = classify_exit(process.status, process.said, process.killed)
+        exit = classify_exit(process.status, process.exit_message, process.kill_reason)
         clean = process.status == 0 and asked
         level = "info" if clean or exit.kind is ExitKind.REPLACE else "warning"
         self.log_child(
@@ -164,10 +164,10 @@ class SupervisorLoop:
             reason="as asked" if clean else exit.reason,
             status=process.status,
             code=exit.code,
-            lived_s=self.now() - process.started,
+            lived_s=self.now() - process.started_at,
         )
         if process.worker_id and not clean and exit.kind is not ExitKind.REPLACE:
-            self._ear.mourn(process.worker_id)
+            self.inbox.on_worker_ended(process.worker_id)
         self.do(on_exit(self.tree, process.id, exit, self.now()))
 
     # What is done
@@ -175,25 +175,25 @@ class SupervisorLoop:
     def do(self, result: tuple[Tree, list[act.Action]]) -> None:
         """Take the new tree, and perform the actions, in order."""
         self.tree, actions = result
-        self._todo.extend(actions)
-        while self._todo:
-            self._perform(self._todo.popleft())
+        self._actions.extend(actions)
+        while self._actions:
+            self._perform(self._actions.popleft())
 
     def _perform(self, action: act.Action) -> None:
         if isinstance(action, act.StartChild):
             self._fork(action.id)
-        elif isinstance(action, act.SendToChild) and action.id in self.offspring.alive:
-            self.offspring.tell(self.offspring.alive[action.id], action.how)
-        elif isinstance(action, act.KillChild) and action.id in self.offspring.alive:
-            process = self.offspring.alive[action.id]
-            self.log_child("warning", "child.killed", process, reason=action.why)
-            self.offspring.kill(process, action.why)
+        elif isinstance(action, act.SendToChild) and action.id in self.children.alive:
+            self.children.send(self.children.alive[action.id], action.how)
+        elif isinstance(action, act.KillChild) and action.id in self.children.alive:
+            process = self.children.alive[action.id]
+            self.log_child("warning", "child.kill_reason", process, reason=action.why)
+            self.children.kill(process, action.why)
         elif isinstance(action, act.Discover):
-            self.renewal.begin()
+            self.reloader.begin()
         elif isinstance(action, act.End):
             self.code = action.code
         else:
-            self.desk.record(action)
+            self.announcer.record(action)
 
     def _fork(self, id: str) -> None:
         """Start a child; if the system refuses, that is a crash like any other."""
@@ -202,26 +202,26 @@ class SupervisorLoop:
         main = entry_point(id, self.settings, self.log, served)
         signal_of_death = signal.SIGTERM if served else signal.SIGKILL
         try:
-            process = self.offspring.start(
+            process = self.children.start(
                 id, main, title, served=served, death_signal=signal_of_death
             )
         except OSError as error:
             self.log.error("child.refused", child=id, error=str(error))
             exit = ChildExit(ExitKind.CRASH, f"no process could be started: {error}")
             self.tree, actions = on_exit(self.tree, id, exit, self.now())
-            self._todo.extend(actions)
+            self._actions.extend(actions)
             return
-        self._remember_at = min(self._remember_at, self.now() + REMEMBER_SOON_S)
+        self._write_at = min(self._write_at, self.now() + WRITE_AFTER_START_S)
         self.log_child("info", "child.started", process)
 
     # Time, words, and the end
 
-    def _nap_s(self) -> float:
-        moments = [next_due(self.tree), self._remember_at, self.renewal.due, self.desk.due]
-        moments.append(self.reception.due)
-        if self.offspring.dying:
-            waited_s = self.now() - min(each.buried_from for each in self.offspring.dying)
-            moments.append(self.now() + max(BURIAL_POLL_S, min(0.2, waited_s / 10)))
+    def _wait_s(self) -> float:
+        moments = [next_due(self.tree), self._write_at, self.reloader.due, self.announcer.due]
+        moments.append(self.control.due)
+        if self.children.ended:
+            waited_s = self.now() - min(each.ended_at for each in self.children.ended)
+            moments.append(self.now() + max(REAP_POLL_S, min(0.2, waited_s / 10)))
         nearest = min(moment for moment in moments if moment is not None)
         return max(0.0, nearest - self.now())
 
@@ -229,22 +229,22 @@ class SupervisorLoop:
         flow = process.served.slug if process.served else None
         self.log.write(level, event, child=process.id, flow=flow, child_pid=process.pid, **fields)
 
-    def _leave(self) -> None:
+    def _shut_down(self) -> None:
         """All children are gone: leave nobody and nothing behind (rule 34)."""
         until = self.now() + 2.0
-        for process in self.offspring.alive.values():
-            self.offspring.kill(process, "the daemon ends")
+        for process in self.children.alive.values():
+            self.children.kill(process, "the daemon ends")
         while self.now() < until:
-            for process in list(self.offspring.alive.values()):
+            for process in list(self.children.alive.values()):
                 if process.child.has_ended():
-                    self.offspring.ended(process)
-            for process in self.offspring.bury():
+                    self.children.on_end(process)
+            for process in self.children.reap():
                 self.log_child("info", "child.exited", process, reason="the daemon ends")
-            self.offspring.reap_strangers()
-            strays = self.offspring.kill_strays()
-            if not (self.offspring.alive or self.offspring.dying or strays):
+            self.children.reap_orphans()
+            strays = self.children.kill_strays()
+            if not (self.children.alive or self.children.ended or strays):
                 break
-            self.selector.select(BURIAL_POLL_S)
-        self._start.remembered.forget()
+            self.selector.select(REAP_POLL_S)
+        self._start.remembered.remove()
         self.log.info("supervisor.stopped", status=self.code)
-        self.reception.close()
+        self.control.close()

@@ -28,7 +28,7 @@ from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket, Lock
 from pgflowd.host.fork import become_subreaper, hide_memory
 from pgflowd.host.logs import open_log
-from pgflowd.host.sessions import Remembered
+from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.signals import SignalPipe
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.loop import StartOptions, SupervisorLoop
@@ -41,7 +41,7 @@ SIGNALS = (
     signal.SIGUSR1,
     signal.SIGCHLD,
 )
-SHARED = ("psycopg", "psycopg.rows", "psycopg.types.json")
+SHARED_MODULES = ("psycopg", "psycopg.rows", "psycopg.types.json")
 
 
 def take_signals() -> SignalPipe:
@@ -60,14 +60,14 @@ def serve(
     path = Path(control_path(settings)).absolute()
     lock = Lock(path)
     log = open_log(settings.logging, process="supervisor", name=settings.pgflowd.name)
-    _settle_in(settings.pgflowd.name)
+    _prepare_process(settings.pgflowd.name)
     log.info("supervisor.started", version=__version__, control=str(path), config=settings.file)
     if os.geteuid() == 0:
         log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
     for problem in settings.warnings:
-        told = {"code": problem.code, "error": problem.text}
-        log.warning("supervisor.problem", **told, place=problem.place, next=problem.next)
-    remembered = Remembered(path.with_name(path.name + ".processes"))
+        fields = {"code": problem.code, "error": problem.text}
+        log.warning("supervisor.problem", **fields, place=problem.place, next=problem.next)
+    remembered = SurvivorFile(path.with_name(path.name + ".processes"))
     for seen in remembered.kill_survivors():
         log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)
     start = StartOptions(
@@ -86,9 +86,9 @@ def serve(
         lock.release()
 
 
-def _settle_in(name: str) -> None:
+def _prepare_process(name: str) -> None:
     """Have the rights and the title of a supervisor, and what all children will share."""
-    for module in SHARED:
+    for module in SHARED_MODULES:
         importlib.import_module(module)
     logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we say ourselves what fails
     gc.collect()

@@ -39,7 +39,7 @@ class RunnerProcesses:
         self._links: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
         self._zygote_is_dead = False
-        self._loop.add_reader(zygote.line, self._answered)
+        self._loop.add_reader(zygote.socket, self._answered)
         self._loop.add_reader(zygote.pidfd, self._zygote_died)
 
     def link(self, id: int) -> RunnerSocket | None:
@@ -80,17 +80,17 @@ class RunnerProcesses:
             signal.pidfd_send_signal(self.zygote.pidfd, signal.SIGKILL)
 
     def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        self.zygote.line.send(message, descriptors)
-        if self.zygote.line.is_waiting:
-            self._loop.add_writer(self.zygote.line, self._flush)
+        self.zygote.socket.send(message, descriptors)
+        if self.zygote.socket.is_waiting:
+            self._loop.add_writer(self.zygote.socket, self._flush)
 
     def _flush(self) -> None:
-        self.zygote.line.flush()
-        if not self.zygote.line.is_waiting:
-            self._loop.remove_writer(self.zygote.line)
+        self.zygote.socket.flush()
+        if not self.zygote.socket.is_waiting:
+            self._loop.remove_writer(self.zygote.socket)
 
     def _answered(self) -> None:
-        while told := self.zygote.line.receive():
+        while told := self.zygote.socket.receive():
             message = told.message
             if message["say"] == "forked":
                 self._forked(message["id"], message["pid"], told.descriptors)
@@ -100,8 +100,8 @@ class RunnerProcesses:
             elif message["say"] == "ended":
                 usage = (message["cpu_s"], message["peak_kb"])
                 self._reaped(message["pid"], message["status"], *usage)
-        if self.zygote.line.at_end:
-            self._loop.remove_reader(self.zygote.line)
+        if self.zygote.socket.at_end:
+            self._loop.remove_reader(self.zygote.socket)
 
     def _forked(self, id: int, pid: int, descriptors: list[int]) -> None:
         if not descriptors:  # we have no room for its pidfd
@@ -149,7 +149,7 @@ class RunnerProcesses:
             status = os.waitpid(self.zygote.pid, 0)[1]
             self._zygote_is_dead = True
             self._tell(events.ZygoteEnded(end_of(status)))
-        self._loop.remove_reader(self.zygote.line)
+        self._loop.remove_reader(self.zygote.socket)
         self._reap_orphans()
 
     def _reap_orphans(self) -> None:

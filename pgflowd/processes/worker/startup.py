@@ -26,7 +26,7 @@ from pgflowd.db.connection import connect, limits_of
 from pgflowd.errors import Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
-from pgflowd.host.proc import counted
+from pgflowd.host.fork import count_streams
 from pgflowd.processes.flow_loading import secret_variables
 from pgflowd.processes.worker.runners import end_of
 from pgflowd.processes.zygote.main import ZygoteOptions
@@ -122,7 +122,7 @@ def _warnings(told: dict[str, Any], module: str) -> Iterator[Problem]:
         text = f"importing {module} started threads ({names}), so each runner imports it by itself"
         yield Problem("W222", text)
     elif told["streams"]:
-        open_ = counted(told["streams"])
+        open_ = count_streams(told["streams"])
         yield Problem("W222", f"importing {module} left {open_} open, which all runners share")
 
 
@@ -136,9 +136,9 @@ def _fork(brood: ZygoteOptions) -> Zygote:
 def _first_words(zygote: Zygote, channel: Channel, served: ServedFlow) -> dict[str, Any]:
     """Wait for the definition; an order to stop goes first."""
     while True:
-        sources: list[Any] = [zygote.line, zygote.pidfd, channel]
+        sources: list[Any] = [zygote.socket, zygote.pidfd, channel]
         ready, _, _ = select.select(sources, [], [])
-        if zygote.line in ready and (told := zygote.line.receive()):
+        if zygote.socket in ready and (told := zygote.socket.receive()):
             return told.message
         if zygote.pidfd in ready:
             end = end_of(_bury(zygote))
@@ -156,7 +156,7 @@ def _bury(zygote: Zygote) -> int:
     if not select.select([zygote.pidfd], [], [], 0)[0]:
         os.kill(zygote.pid, signal.SIGKILL)
     status = os.waitpid(zygote.pid, 0)[1]
-    zygote.line.close()
+    zygote.socket.close()
     os.close(zygote.pidfd)
     return status
 

@@ -1,11 +1,12 @@
 """
-Zygote: imports a flow's module once, and forks its runners.
+Imports a flow's module once, and forks the runners of one worker.
 
-It answers with the definition, then waits on one socket and runs no line of user code: `fork`
-(with the runner's socket, stdout and stderr) is answered by `forked` and a pidfd, or `refused`;
-`reap`, sent when a runner is known to be dead, by its status and what it used. Until then no
-pid or group can belong to another. A module that starts threads cannot be forked safely: the
-zygote says so and ends, and another one leaves the import to each runner.
+The zygote sends the flow's definition, then only waits on its socket and executes no line of user
+code. It answers `fork` (with the runner's socket, stdout and stderr) by `forked` and a pidfd, or
+by `refused`. It answers `reap`, sent once a runner is known to be dead, by the exit status and what
+the runner used; until then no other process can get its pid or group. A module that starts threads
+cannot be forked safely: the zygote reports them and ends, and the worker starts another one, which
+leaves the import to each runner.
 """
 
 from __future__ import annotations
@@ -27,19 +28,18 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
-from pgflowd.host.fork import become_subreaper, reset_handlers, set_death_signal
-from pgflowd.host.proc import streams
+from pgflowd.host.fork import become_subreaper, prepare_child, shared_streams, signals_blocked
 from pgflowd.processes.flow_loading import load_flow, prepare
 from pgflowd.processes.runner.main import RunnerProcess
 from pgflowd.processes.runner.worker_socket import WorkerSocket
-from pgflowd.processes.zygote.socket import ZygoteAnswer, ZygoteSocket
+from pgflowd.processes.zygote.socket import ZygoteMessage, ZygoteSocket
 
-MOST_SAID = 5000  # characters, of which JSON may make twelve times as many bytes
+MAX_ERROR_CHARS = 5000  # JSON may make twelve times as many bytes of them
 
 
 @dataclass(frozen=True)
 class ZygoteOptions:
-    """What a zygote and its runners are told at their birth."""
+    """What a zygote and its runners need to know."""
 
     served: ServedFlow
     python_path: Sequence[str]
@@ -51,21 +51,22 @@ class ZygoteOptions:
     imports: bool = True  # False: each runner imports the module by itself
 
 
-def main(line: ZygoteSocket, brood: ZygoteOptions) -> int:
-    """Import, tell, fork."""
-    gc.freeze()  # what we share with the worker stays untouched, and so shared
-    prepare(brood.python_path, brood.secrets)
-    sys.stdout, sys.stderr = _stream(1), _stream(2)
+def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
+    """Import the flow, send its definition, then fork and reap as asked."""
+    gc.freeze()  # memory shared with the worker stays untouched, and so shared
+    prepare(options.python_path, options.secrets)
+    sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
     steps: dict[str, StepSpec] = {}
-    if brood.imports:
+    if options.imports:
         try:
-            before = streams()
-            flow = load_flow(brood.served.entry, brood.served.slug)
-            line.send_long(_definition(flow, len(streams() - before)))
+            before = shared_streams()
+            flow = load_flow(options.served.entry, options.served.slug)
+            worker_socket.send_long(_definition(flow, len(shared_streams() - before)))
         except FlowError as error:
             first = error.problems[0]
             text = "; ".join(f"{p.place}: {p.text}" if p.place else p.text for p in error.problems)
-            line.send({"say": "failed", "code": first.code, "text": text[:MOST_SAID]})
+            failed = {"say": "failed", "code": first.code, "text": text[:MAX_ERROR_CHARS]}
+            worker_socket.send(failed)
             return 1
         if _threads():
             return 0
@@ -75,12 +76,16 @@ def main(line: ZygoteSocket, brood: ZygoteOptions) -> int:
             stream.flush()  # else each runner would print what is left
     gc.collect()
     gc.freeze()
-    _serve(line, brood, steps)
+    while request := worker_socket.receive():
+        if request.message["do"] == "fork":
+            _fork(worker_socket, request, options, steps)
+        else:
+            _reap(worker_socket, int(request.message["pid"]))
     return 0
 
 
-def _stream(number: int) -> TextIO:
-    """A text stream that writes whole lines to a descriptor, whatever they hold."""
+def _open_stream(number: int) -> TextIO:
+    """Open a text stream that writes whole lines to a descriptor, whatever they hold."""
     return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
@@ -95,79 +100,77 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
 
 
 def _threads() -> list[str]:
-    """The Python threads that the import left."""
+    """Return the names of the Python threads that the import started."""
     return [t.name for t in threading.enumerate() if t is not threading.main_thread()]
 
 
-def _serve(line: ZygoteSocket, brood: ZygoteOptions, steps: dict[str, StepSpec]) -> None:
-    while True:
-        told = line.receive()
-        if told is None:
-            return
-        if told.message["do"] == "fork":
-            _fork(line, told, brood, steps)
-        else:
-            _reap(line, int(told.message["pid"]))
-
-
 def _fork(
-    line: ZygoteSocket, told: ZygoteAnswer, brood: ZygoteOptions, steps: dict[str, StepSpec]
+    worker_socket: ZygoteSocket,
+    request: ZygoteMessage,
+    options: ZygoteOptions,
+    steps: dict[str, StepSpec],
 ) -> None:
-    runner = told.message["id"]
+    runner = request.message["id"]
     parent = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        if len(told.descriptors) < 3:
-            raise OSError(24, "too many open files in the zygote")
-        pid = os.fork()
-        if pid == 0:
-            _live(line, told.descriptors, brood, steps, parent)
-        line.send({"say": "forked", "id": runner, "pid": pid}, [_pidfd(pid)])
+        with signals_blocked():
+            if len(request.descriptors) < 3:
+                raise OSError(24, "too many open files in the zygote")
+            pid = os.fork()
+            if pid == 0:
+                _live(worker_socket, request.descriptors, options, steps, parent)
+            answer = {"say": "forked", "id": runner, "pid": pid}
+            worker_socket.send(answer, [_open_pidfd(pid)])
     except OSError as error:
-        line.send({"say": "refused", "id": runner, "text": str(error)})
+        worker_socket.send({"say": "refused", "id": runner, "text": str(error)})
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number in told.descriptors:
+        for number in request.descriptors:
             os.close(number)
 
 
-def _pidfd(pid: int) -> int:
+def _open_pidfd(pid: int) -> int:
     try:
         return os.pidfd_open(pid)
-    except OSError:
+    except OSError:  # without a descriptor the runner could not be watched
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         raise
 
 
-def _reap(line: ZygoteSocket, pid: int) -> None:
-    try:
+def _reap(worker_socket: ZygoteSocket, pid: int) -> None:
+    status, cpu_s, peak_kb = 0, 0.0, 0
+    with contextlib.suppress(ChildProcessError):
         _, status, used = os.wait4(pid, 0)
-    except ChildProcessError:
-        line.send({"say": "ended", "pid": pid, "status": 0, "cpu_s": 0.0, "peak_kb": 0})
-        return
-    cpu_s = round(used.ru_utime + used.ru_stime, 6)
-    ended = {"say": "ended", "pid": pid, "status": status, "cpu_s": cpu_s}
-    line.send({**ended, "peak_kb": used.ru_maxrss})
+        cpu_s, peak_kb = round(used.ru_utime + used.ru_stime, 6), used.ru_maxrss
+    usage = {"cpu_s": cpu_s, "peak_kb": peak_kb}
+    worker_socket.send({"say": "ended", "pid": pid, "status": status, **usage})
 
 
 def _live(
-    line: ZygoteSocket,
+    worker_socket: ZygoteSocket,
     descriptors: list[int],
-    brood: ZygoteOptions,
+    options: ZygoteOptions,
     steps: dict[str, StepSpec],
     parent: int,
 ) -> None:
-    """The runner's whole life. It never returns."""
+    """Execute tasks as a runner until its worker is done with it. It never returns."""
     try:
-        end = _become_runner(line, descriptors, brood, parent)
+        prepare_child(parent)
+        os.setpgid(0, 0)
+        become_subreaper()
+        worker_socket.close()
+        runner_socket = _take_descriptors(descriptors)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(options.oom_score_adj))
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _seed_numpy()
-        flow = brood.served
-        if not brood.imports:
+        flow = options.served
+        if not options.imports:
             steps = load_flow(flow.entry, flow.slug).steps
-        title = f"{brood.name}: runner {flow.slug}"
-        runner = RunnerProcess(flow.slug, title, WorkerSocket(end), brood.most_output)
-        runner.live(steps, is_debug=brood.is_debug)
+        title = f"{options.name}: runner {flow.slug}"
+        runner = RunnerProcess(flow.slug, title, WorkerSocket(runner_socket), options.most_output)
+        runner.live(steps, is_debug=options.is_debug)
         os._exit(0)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -176,33 +179,20 @@ def _live(
         os._exit(1)
 
 
-def _become_runner(
-    line: ZygoteSocket, descriptors: list[int], brood: ZygoteOptions, parent: int
-) -> socket.socket:
-    signal.set_wakeup_fd(-1)
-    reset_handlers()
-    set_death_signal(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    os.setpgid(0, 0)
-    become_subreaper()
-    line.close()
+def _take_descriptors(descriptors: list[int]) -> socket.socket:
+    """Put stdin, stdout and stderr in their places, and return the socket to the worker."""
     number, out, err = descriptors
-    os.set_inheritable(number, False)  # else what a handler starts could speak for it
+    os.set_inheritable(number, False)  # else programs that a handler starts could write to it
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (out, 1), (err, 2)):
         if source != target:
             os.dup2(source, target)
             os.close(source)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(str(brood.oom_score_adj))
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return socket.socket(fileno=number)
 
 
 def _seed_numpy() -> None:
-    """Python seeds its own `random` anew in a fork; numpy's would be the same in all runners."""
+    """Seed numpy: after a fork Python reseeds its own `random`, but numpy does not."""
     if found := sys.modules.get("numpy.random"):
         with contextlib.suppress(Exception):
             found.seed()

@@ -1,8 +1,8 @@
 """
-Zygote line: the socket between a worker and its zygote, and the fork that begins it.
+The socket between a worker and its zygote, and the fork that begins it.
 
-Messages are JSON objects, whole or absent (SOCK_SEQPACKET), and descriptors ride along. The
-worker's end never blocks; the zygote's end does nothing but wait. The zygote stays in the
+A message is a JSON object that arrives whole or not at all (SOCK_SEQPACKET), with descriptors
+attached. The worker's end never blocks; the zygote's end only waits. The zygote stays in the
 worker's Unix session and dies with it.
 """
 
@@ -18,27 +18,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import multiprocess  # type: ignore[import-untyped]
 import setproctitle
 
 from pgflowd.core.json.unpatched import dumps, loads
 from pgflowd.host.fork import (
-    close_all_but,
+    close_all_except,
     hide_memory,
-    reset_handlers,
-    set_death_signal,
-    take_stdin,
+    prepare_child,
+    reopen_stdin,
+    start_process,
 )
 
-LARGEST = 64 * 1024
-PART = LARGEST // 5  # characters, up to four bytes each, of a text that may be longer
-MOST_DESCRIPTORS = 3
-
-_fork = multiprocess.get_context("fork")
+MAX_MESSAGE = 64 * 1024
+PART = MAX_MESSAGE // 5  # characters, up to four bytes each, of a text that may be longer
+MAX_DESCRIPTORS = 3  # a runner's socket, stdout and stderr
 
 
 @dataclass(frozen=True)
-class ZygoteAnswer:
+class ZygoteMessage:
     """A message, and the descriptors that came with it."""
 
     message: dict[str, Any]
@@ -51,45 +48,32 @@ class Zygote:
 
     pid: int
     pidfd: int
-    line: ZygoteSocket
+    socket: ZygoteSocket
 
 
 def fork_zygote(main: Callable[[ZygoteSocket], int], title: str) -> Zygote:
-    """Fork a process that runs `main` and leaves by `os._exit`."""
+    """Fork a process that runs `main`."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
 
-    def run() -> None:
-        _first_acts(theirs, title, parent)
-        os._exit(main(ZygoteSocket(theirs)))
+    def live() -> int:
+        prepare_child(parent)
+        close_all_except({0, 1, 2, theirs.fileno()})
+        reopen_stdin()
+        hide_memory(False)  # else its own oom_score_adj would be unwritable
+        setproctitle.setproctitle(title)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        return main(ZygoteSocket(theirs))
 
-    process = _fork.Process(target=run, name=title, daemon=False)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        process.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    process = start_process(live, title)
     theirs.close()
     ours.setblocking(False)
     pid = int(process.pid)
     return Zygote(pid, os.pidfd_open(pid), ZygoteSocket(ours))
 
 
-def _first_acts(end: socket.socket, title: str, parent: int) -> None:
-    signal.set_wakeup_fd(-1)
-    reset_handlers()
-    set_death_signal(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    close_all_but({0, 1, 2, end.fileno()})
-    take_stdin()
-    hide_memory(False)  # else its own oom_score_adj would be unwritable
-    setproctitle.setproctitle(title)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 class ZygoteSocket:
-    """One end."""
+    """One end of the socket."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -102,11 +86,11 @@ class ZygoteSocket:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is kept until there is room."""
+        """Whether a message is kept until there is room."""
         return bool(self._kept)
 
     def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        """Send, or keep; the descriptors are closed here once they are sent."""
+        """Send now, or keep until there is room. Descriptors are closed here once they are sent."""
         self._kept.append((dumps(message).encode(), descriptors or []))
         self.flush()
 
@@ -131,11 +115,11 @@ class ZygoteSocket:
             for number in descriptors:
                 os.close(number)
 
-    def receive(self) -> ZygoteAnswer | None:
-        """Return the next message; None: nothing now, or never again (`at_end`)."""
+    def receive(self) -> ZygoteMessage | None:
+        """Return the next message; None: none now, or never again (`at_end`)."""
         while True:
             try:
-                data, numbers, _, _ = socket.recv_fds(self._socket, LARGEST, MOST_DESCRIPTORS)
+                data, numbers, _, _ = socket.recv_fds(self._socket, MAX_MESSAGE, MAX_DESCRIPTORS)
             except (BlockingIOError, InterruptedError):
                 return None
             except OSError:
@@ -145,11 +129,11 @@ class ZygoteSocket:
                 return None
             message = loads(data)
             if "part" not in message:
-                return ZygoteAnswer(message, list(numbers))
+                return ZygoteMessage(message, list(numbers))
             self._parts += message["part"]
             if message["last"]:
                 whole, self._parts = self._parts, ""
-                return ZygoteAnswer(loads(whole), [])
+                return ZygoteMessage(loads(whole), [])
 
     def close(self) -> None:
         for _, descriptors in self._kept:

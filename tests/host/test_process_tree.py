@@ -47,12 +47,12 @@ def test_a_tree_is_killed_with_all_sessions_in_it():
 def test_a_tree_that_keeps_forking_is_frozen_first():
     forking = "import os\nwhile True:\n  if not os.fork(): os._exit(0)\n  os.waitpid(-1, 0)"
     root = subprocess.Popen([sys.executable, "-c", forking], start_new_session=True)
-    until(lambda: process_tree.descendants([root.pid]))
+    until(lambda: process_tree.descendants(root.pid))
 
     process_tree.kill_tree(root.pid)
 
     root.wait(5)
-    assert process_tree.descendants([root.pid]) == []
+    assert process_tree.descendants(root.pid) == []
 
 
 @pytest.mark.parametrize("has_file", [True, False])
@@ -62,7 +62,7 @@ def test_both_ways_of_finding_descendants_know_our_child(monkeypatch, has_file):
     )
     child = subprocess.Popen(["sleep", "600"])
 
-    assert child.pid in process_tree.descendants([os.getpid()])
+    assert child.pid in {stat.pid for stat in process_tree.descendants(os.getpid())}
     assert child.pid in process_tree.children()
 
     child.kill()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pgflowd.host.sessions import Remembered
+from pgflowd.host.survivors import SurvivorFile
 
 
 def test_what_could_not_be_written_down_is_tried_again(tmp_path):
-    remembered = Remembered(tmp_path / "t.processes")
+    survivors = SurvivorFile(tmp_path / "t.processes")
     in_the_way = tmp_path / "t.new"
     in_the_way.mkdir()
 
-    remembered.write()
+    survivors.write()
     in_the_way.rmdir()
-    remembered.write()
+    survivors.write()
 
     assert (tmp_path / "t.processes").exists()

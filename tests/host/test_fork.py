@@ -15,8 +15,7 @@ import pytest
 
 from pgflowd.core.messages import Drain, Failed, Ready
 from pgflowd.host.fork import fork, parent_pid
-from pgflowd.host.proc import command_line, in_session, look
-from pgflowd.host.sessions import kill_session
+from pgflowd.host.process_tree import command_line, in_session, kill_session, read_stat
 from pgflowd.testing.until import until
 
 
@@ -145,7 +144,8 @@ def test_the_death_of_a_child_is_seen_while_a_grandchild_holds_its_pipes():
 
     assert select.select([child.pidfd], [], [], 1)[0]
     assert kill_session(child.pid) >= 1
-    until(lambda: all(look(seen.pid) is None or look(seen.pid).is_zombie for seen in left))
+    pids = [seen.pid for seen in left]
+    until(lambda: all((stat := read_stat(pid)) is None or stat.is_zombie for pid in pids))
     assert collected(child)[0] == -9
 
 
@@ -175,13 +175,13 @@ select.select([], [], [], 1000)
 def test_a_child_dies_with_its_parent():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     pid = int(parent.stdout.readline())
-    born = look(pid).born
+    born = read_stat(pid).started_ticks
     until(lambda: command_line(pid) == "pgflowd: a child")
 
     parent.kill()
     parent.wait()
 
-    until(lambda: (seen := look(pid)) is None or seen.born != born or seen.is_zombie, 2)
+    until(lambda: (s := read_stat(pid)) is None or s.started_ticks != born or s.is_zombie, 2)
 
 
 @pytest.mark.parametrize("spare", [0, 1, 2, 3])
