@@ -27,19 +27,12 @@ from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
 from pgflowd.core.json.sql_null import SQL_NULL
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import MapInput
 from pgflowd.testing.pipeline import Pipeline
 from pgflowd.testing.records import ClaimedRecord, Key, record_of
 from pgflowd.testing.reports import Reports, json_type
-from pgflowd.testing.rows import (
-    EngineRun,
-    EngineStep,
-    Event,
-    RunStatus,
-    StepStatus,
-    TaskRow,
-    TaskStatus,
-)
+from pgflowd.testing.rows import EngineRun, EngineStep, Event, TaskRow
 from pgflowd.testing.snapshot import snapshot_of
 
 __all__ = ["SQL_NULL", "ClaimedRecord", "Engine", "Key"]

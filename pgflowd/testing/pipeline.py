@@ -12,18 +12,9 @@ from typing import Any
 
 from pgflowd.core.definition.conditions import contains
 from pgflowd.core.definition.plan import FlowPlan, StepPlan
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import RunError
-from pgflowd.testing.rows import (
-    EngineRun,
-    EngineStep,
-    Event,
-    QueueMessage,
-    RunStatus,
-    StepStatus,
-    TaskRow,
-    TaskStatus,
-    json_null,
-)
+from pgflowd.testing.rows import EngineRun, EngineStep, Event, QueueMessage, TaskRow, json_null
 
 MAX_ROUNDS = 50
 

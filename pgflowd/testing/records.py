@@ -9,7 +9,8 @@ from typing import Any
 
 from pgflowd.core.definition.plan import StepPlan
 from pgflowd.core.json.sql_null import SQL_NULL
-from pgflowd.testing.rows import EngineRun, StepStatus, TaskRow, json_null
+from pgflowd.core.statuses import StepStatus
+from pgflowd.testing.rows import EngineRun, TaskRow, json_null
 
 Key = tuple[str, str, int]  # run id, step slug, task index
 

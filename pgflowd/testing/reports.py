@@ -8,16 +8,9 @@ import math
 from typing import Any
 
 from pgflowd.core.json.sql_null import SqlNull
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.testing.pipeline import Pipeline
-from pgflowd.testing.rows import (
-    EngineStep,
-    Event,
-    RunStatus,
-    StepStatus,
-    TaskRow,
-    TaskStatus,
-    json_null,
-)
+from pgflowd.testing.rows import EngineStep, Event, TaskRow, json_null
 
 LONGEST_DELAY_S = 2**31 - 1
 

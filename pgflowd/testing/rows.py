@@ -9,34 +9,11 @@ changes by `move` only, which knows the table of moves and raises E902 for any o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from pgflowd.core.json.sql_null import SQL_NULL, SqlNull
+from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import Bug
-
-
-class RunStatus(StrEnum):
-    STARTED = "started"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-class StepStatus(StrEnum):
-    CREATED = "created"
-    STARTED = "started"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-
-
-class TaskStatus(StrEnum):
-    QUEUED = "queued"
-    STARTED = "started"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    SKIPPED = "skipped"  # its step was skipped while it was queued or started
-
 
 Status = TypeVar("Status", RunStatus, StepStatus, TaskStatus)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import Bug, MapInput, RunError
 from pgflowd.testing.engine import SQL_NULL, Engine
 from pgflowd.testing.reports import retry_delay_s
-from pgflowd.testing.rows import RUN_MOVES, RunStatus, move
+from pgflowd.testing.rows import RUN_MOVES, move
 
 
 def step(slug: str, *deps: str, kind: str = "single", **more: Any) -> dict[str, Any]:

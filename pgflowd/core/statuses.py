@@ -1,0 +1,130 @@
+"""
+The statuses of runs, steps, tasks, attempts, children and daemons, and how screens show each.
+
+A status is a string with the value of its word, so rows, JSON documents and code compare it
+directly. `mark` is its sign on a screen: never colour alone, since each status also has a sign, and
+the word stands beside it. `is_end` says whether nothing follows. The states of a child and their
+moves belong to `core.supervision.lifecycle`; here is only how they look.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from pgflowd.core.supervision.lifecycle import ChildState
+
+
+class Mark(NamedTuple):
+    """A sign on a screen."""
+
+    sign: str
+    ascii: str  # where the terminal shows no Unicode
+    colour: str | None = None
+
+
+DONE = Mark("✔", "+", "green")
+FAILED = Mark("✖", "x", "red")
+ACTIVE = Mark("▶", ">", "cyan")
+WAITING = Mark("·", ".")
+PASSED_OVER = Mark("↷", "~", "yellow")
+CANCELLED = Mark("⊘", "/", "yellow")
+WARNING = Mark("⚠", "!", "yellow")
+UP = Mark("●", "*", "green")
+CHANGING = Mark("◐", "o", "yellow")
+OFF = Mark("○", "-")
+UNKNOWN = Mark("?", "?")
+
+
+class Status(StrEnum):
+    """Base of all statuses. A word that a newer database has is shown with a question mark."""
+
+    mark: Mark
+    is_end: bool
+
+    def __new__(cls, word: str, mark: Mark, is_end: bool = True) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.mark = mark
+        member.is_end = is_end
+        return member
+
+    @classmethod
+    def _missing_(cls, value: object) -> Status | None:
+        if not isinstance(value, str):
+            return None
+        member = str.__new__(cls, value)
+        member._name_, member._value_ = value.upper(), value
+        member.mark, member.is_end = UNKNOWN, True
+        return member
+
+
+class RunStatus(Status):
+    """To other runtimes a cancelled run has failed."""
+
+    STARTED = "started", ACTIVE, False
+    COMPLETED = "completed", DONE
+    FAILED = "failed", FAILED
+    CANCELLED = "cancelled", CANCELLED
+
+
+class StepStatus(Status):
+    CREATED = "created", WAITING, False
+    STARTED = "started", ACTIVE, False
+    COMPLETED = "completed", DONE
+    FAILED = "failed", FAILED
+    SKIPPED = "skipped", PASSED_OVER
+
+
+class TaskStatus(Status):
+    QUEUED = "queued", WAITING, False
+    STARTED = "started", ACTIVE, False
+    COMPLETED = "completed", DONE
+    FAILED = "failed", FAILED
+    SKIPPED = "skipped", PASSED_OVER  # its step was skipped while it was queued or started
+
+
+class Outcome(Status):
+    """Of an attempt. The database has no outcome of an open one; screens show it as started."""
+
+    STARTED = "started", ACTIVE, False
+    COMPLETED = "completed", DONE
+    FAILED = "failed", FAILED
+    TIMED_OUT = "timed_out", FAILED
+    CRASHED = "crashed", FAILED
+    STALLED = "stalled", WARNING
+    RELEASED = "released", PASSED_OVER
+    LATE = "late", WARNING
+    LOST = "lost", WARNING
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a handler failed, so that the attempt counts."""
+        return self in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)
+
+
+class DaemonState(Status):
+    STARTING = "starting", CHANGING, False
+    HEALTHY = "healthy", UP, False
+    DEGRADED = "degraded", CHANGING, False
+    FAILED = "failed", FAILED, False
+    DRAINING = "draining", CHANGING, False
+    STOPPING = "stopping", CHANGING, False
+
+
+class DatabaseState(Status):
+    UP = "up", UP, False
+    DOWN = "down", CHANGING, False
+    UNKNOWN = "unknown", CHANGING, False
+
+
+def child_mark(state: str) -> Mark:
+    """How a state of a child looks; each one between up and down is changing."""
+    return _CHILDREN.get(state, CHANGING)
+
+
+_CHILDREN: dict[str, Mark] = {
+    ChildState.UP.value: UP,
+    ChildState.PARKED.value: FAILED,
+    ChildState.DISABLED.value: OFF,
+}
