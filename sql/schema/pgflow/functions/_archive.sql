@@ -1,6 +1,8 @@
 -- _archive(flow_slugs, message_ids): archives messages, one call per queue. Nulls and messages
 -- that are archived already are ignored.
--- Called by: everything that ends a task.   Locks: the messages (tasks are locked already).
+-- Called by: _archive_task_message, _close_tasks, _complete_tasks, _fail_tasks,
+-- _fail_type_violation, _recover_stalled.
+-- Locks: the messages (tasks are locked already).
 create or replace function pgflow._archive(flow_slugs text[], message_ids bigint[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin

@@ -1,5 +1,5 @@
 -- _archive_task_message(p_run_id, p_step_slug, p_task_index): archives one task's message.
--- Called by: siblings and operators.   Locks: the message.
+-- Called by: workers of other runtimes, operators.   Locks: the message.
 create or replace function pgflow._archive_task_message(
   p_run_id uuid, p_step_slug text, p_task_index int)
 returns void language sql set search_path = '', pg_temp as $$

@@ -4,7 +4,7 @@
 -- or had no tasks itself.
 -- Returns the dependents that may start at once, and the runs in which a ready step has a
 -- condition or no task: there conditions and empty maps must be settled first.
--- Called by: _advance, cascade_complete_taskless_steps, cascade_resolve_conditions.
+-- Called by: _advance, cascade_complete_taskless_steps, _skip_unmet.
 -- Locks: the dependents by slug (runs are locked already).
 create or replace function pgflow._count_down(
   run_ids uuid[], step_slugs text[],

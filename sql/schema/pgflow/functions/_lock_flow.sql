@@ -1,7 +1,8 @@
 -- _lock_flow(flow_slug): locks a flow's definition to the end of the transaction. Workers of
 -- other runtimes take the same keys: since 0.17 the slug in lower case, before that the slug as
 -- it is. Slugs that differ only in case share the first key.
--- Called by: create_flow, add_step, ensure_flow_compiled, delete_flow_and_data.
+-- Called by: add_step, create_flow, delete_flow_and_data, ensure_flow_compiled.
+-- Locks: the advisory keys only.
 create or replace function pgflow._lock_flow(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin

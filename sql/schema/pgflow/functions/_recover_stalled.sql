@@ -2,7 +2,7 @@
 -- passed more than `slack` ago, in open runs and steps only. A task that was queued again three
 -- times is given up: it is stamped, its message is archived, and its status stays.
 -- Two calls at once share the work; a task that is being reported is skipped.
--- Called by: requeue_stalled_tasks, recover_stalled_tasks.
+-- Called by: recover_stalled_tasks, requeue_stalled_tasks.
 -- Locks: tasks by slug and index within each flow (skips locked), then messages.
 create or replace function pgflow._recover_stalled(slack interval, out requeued int, out queues int)
 language plpgsql set search_path = '', pg_temp as $$

@@ -2,7 +2,7 @@
 -- through realtime.send where the platform has it. Elsewhere they are notifications on the same
 -- topic. One that would exceed PostgreSQL's limit leaves out input and output, cuts long texts,
 -- and has `truncated`; then its receiver reads the row.
--- Called by: _send_run_events, _send_step_events.   Locks: nothing.
+-- Called by: _send_run_events, _send_step_events, pgflowd._send_event.   Locks: nothing.
 create or replace function pgflow._send_events(run_ids uuid[], names text[], payloads json[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin

@@ -1,5 +1,5 @@
 -- _send_run_events(run_ids): sends the event of each run's present status.
--- Called by: start_flows, _complete_runs, _fail_step.   Locks: nothing.
+-- Called by: _complete_runs, _fail_step, start_flows.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off

@@ -2,7 +2,9 @@
 -- event of a step that completed without a task has its start too, since no other event has it.
 -- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
 -- cascade skipped it.
--- Called by: everything that moves a step.   Locks: nothing.
+-- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps,
+-- start_flows, _start_steps.
+-- Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off

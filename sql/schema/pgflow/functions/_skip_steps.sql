@@ -1,6 +1,6 @@
 -- _skip_steps(run_id, step_slugs, skip_reasons, error_message): marks steps as skipped, with
 -- their open tasks, and sends the events. The caller counts down the dependents.
--- Called by: cascade_resolve_conditions, _cascade_force_skip_steps, _exhaust_step.
+-- Called by: _cascade_force_skip_steps, _exhaust_step, _skip_unmet.
 -- Locks: states, tasks, messages (the run is locked already).
 create or replace function pgflow._skip_steps(
   run_id uuid, step_slugs text[], skip_reasons text[], error_message text default null)

@@ -1,5 +1,5 @@
 -- _start_steps(run_ids, step_slugs): starts steps that are ready, in the order given.
--- Called by: start_ready_steps, _advance.   Locks: the states (runs are locked already).
+-- Called by: _advance, start_ready_steps.   Locks: the states (runs are locked already).
 create or replace function pgflow._start_steps(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

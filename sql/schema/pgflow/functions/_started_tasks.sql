@@ -3,7 +3,7 @@
 -- queue only messages that were read or moved are looked up, and the first thousand in any case,
 -- because a task may have been started by hand. Tasks without a message have an index, together
 -- with those that recovery gave up, whose messages are archived.
--- Called by: _recover_stalled, pgflowd's recovery.   Locks: nothing.
+-- Called by: _recover_stalled, pgflowd._started_tasks.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
 returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp set jit = off as $$
 declare

@@ -1,7 +1,7 @@
 -- _unmet_steps(run_id): returns the steps of a run that are ready and whose condition is not met.
 -- A root step's condition is tested on the run's input, another's on {slug: output} of its
 -- completed deps.
--- Called by: cascade_resolve_conditions.   Locks: nothing.
+-- Called by: cascade_complete_taskless_steps, cascade_resolve_conditions.   Locks: nothing.
 create or replace function pgflow._unmet_steps(run_id uuid)
 returns setof pgflow.steps language sql stable set search_path = '', pg_temp as $$
   select step.*

@@ -2,7 +2,7 @@
 -- in a chain of maps each empty one empties the next. Returns how many were completed. A step
 -- that the level before made ready, and whose condition is not met, is left to
 -- cascade_resolve_conditions.
--- Called by: _resolve_steps.   Locks: the run, then states.
+-- Called by: _resolve_steps, pgflowd._advance.   Locks: the run, then states.
 create or replace function pgflow.cascade_complete_taskless_steps(run_id uuid)
 returns int language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

@@ -1,7 +1,7 @@
 -- cascade_resolve_conditions(run_id): tests the conditions of the steps that are ready, round by
 -- round until nothing is skipped any more. A step is ready once, so its condition is tested once.
 -- False when a condition has failed the run, now or before.
--- Called by: _resolve_steps.   Locks: the run, then states.
+-- Called by: _resolve_steps, pgflowd._advance.   Locks: the run, then states.
 create or replace function pgflow.cascade_resolve_conditions(run_id uuid)
 returns boolean language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
 -- cleanup_ensure_workers_logs(retention_hours): deletes cron's log of job runs that ended longer
 -- ago.
--- Called by: cron.   Locks: cron's rows.
+-- Called by: setup_ensure_workers_cron; cron.   Locks: cron's rows.
 create or replace function pgflow.cleanup_ensure_workers_logs(retention_hours int default 24)
 returns table (cron_deleted bigint) language plpgsql security definer set search_path = '', pg_temp as $$
 begin

@@ -1,7 +1,8 @@
 -- create_flow(flow_slug, max_attempts, base_delay, timeout): creates a flow unless it exists,
 -- with its queue and the trigger that wakes workers, and returns it. An existing flow keeps its
 -- options.
--- Called by: _create_flow_from_shape, clients.   Locks: the flow's definition (_lock_flow).
+-- Called by: _create_flow_from_shape; workers of other runtimes, applications.
+-- Locks: the flow's definition (_lock_flow).
 create or replace function pgflow.create_flow(
   flow_slug text, max_attempts int default null, base_delay int default null,
   timeout int default null)

@@ -1,7 +1,7 @@
 -- delete_flow_and_data(p_flow_slug): deletes the flow, its runs and its queue, without a
 -- question: our commands ask before they call it. Runs are locked first, so that a start or a
 -- report under way ends before its rows are deleted.
--- Called by: ensure_flow_compiled, operators.
+-- Called by: ensure_flow_compiled; `pgflowd flows delete`, operators.
 -- Locks: the definition, the starts (_lock_starts), then the flow's runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -2,7 +2,7 @@
 -- database all enabled ones, at once. Elsewhere those without a live worker that were not called
 -- within their debounce; address and secret of the project come from the vault, and without both
 -- none is called. Returns the called functions.
--- Called by: cron on the hosted platform.   Locks: the functions' rows.
+-- Called by: setup_ensure_workers_cron; cron.   Locks: the functions' rows.
 create or replace function pgflow.ensure_workers()
 returns table (function_name text, invoked boolean, request_id bigint)
 language plpgsql set search_path = '', pg_temp as $$

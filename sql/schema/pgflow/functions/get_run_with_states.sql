@@ -2,7 +2,7 @@
 -- It has all columns of both; no step states give [], an unknown run gives SQL null.
 -- Volatile, so that it sees a run started earlier in the same statement; security definer,
 -- so that a role which may read no table can follow its runs.
--- Called by: clients, start_flow_with_states.   Locks: nothing.
+-- Called by: start_flow_with_states; clients, applications.   Locks: nothing.
 create or replace function pgflow.get_run_with_states(run_id uuid)
 returns jsonb language plpgsql volatile security definer set search_path = '', pg_temp as $$
 begin

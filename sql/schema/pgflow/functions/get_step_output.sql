@@ -1,5 +1,5 @@
 -- get_step_output(p_run_id, p_step_slug): returns the step's output; null while there is none.
--- Called by: the Elixir edition.   Locks: nothing.
+-- Called by: workers of other runtimes.   Locks: nothing.
 create or replace function pgflow.get_step_output(p_run_id uuid, p_step_slug text)
 returns jsonb language sql stable set search_path = '', pg_temp as $$
   select state.output

@@ -1,7 +1,7 @@
 -- is_valid_slug(slug): whether a flow or a step may have this name.
 -- A letter or underscore, then letters, digits and underscores; at most 128 characters; and
 -- not `run`, the key under which older workers find the run's input. Null is not a slug: false.
--- Called by: the check constraints of flows and steps.   Locks: nothing.
+-- Called by: check constraints.   Locks: nothing.
 create or replace function pgflow.is_valid_slug(slug text)
 returns boolean language sql immutable parallel safe set search_path = '', pg_temp as $$
   select coalesce(length(is_valid_slug.slug) <= 128

@@ -1,5 +1,5 @@
 -- maybe_complete_run(run_id): completes the run if no step of it is left. Safe at any time.
--- Called by: siblings and operators.   Locks: the run.
+-- Called by: pgflowd._advance; workers of other runtimes, operators.   Locks: the run.
 create or replace function pgflow.maybe_complete_run(run_id uuid)
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- poll_for_tasks(queue_name, vt, qty, …): the claim of old releases. It raises a notice and
 -- returns nothing.
--- Called by: nobody any more.   Locks: nothing.
+-- Called by: no current release.   Locks: nothing.
 create or replace function pgflow.poll_for_tasks(
   queue_name text, vt int, qty int, max_poll_seconds int default 5,
   poll_interval_ms int default 100)

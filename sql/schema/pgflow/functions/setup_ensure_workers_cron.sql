@@ -1,6 +1,6 @@
 -- setup_ensure_workers_cron(cron_interval): schedules ensure_workers with cron, and an hourly
 -- clean-up of cron's log of it.
--- Called by: operators of the hosted platform.   Locks: cron's rows.
+-- Called by: operators.   Locks: cron's rows.
 create or replace function pgflow.setup_ensure_workers_cron(cron_interval text default '1 second')
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- setup_requeue_stalled_tasks_cron(cron_interval): schedules the recovery of stalled tasks with
 -- cron, so that it happens while no daemon runs. Cron and a daemon may both do it.
--- Called by: db migrate where pg_cron is, operators.   Locks: cron's rows.
+-- Called by: db migrate, operators.   Locks: cron's rows.
 create or replace function pgflow.setup_requeue_stalled_tasks_cron(cron_interval text default '15 seconds')
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 begin

@@ -1,6 +1,6 @@
 -- start_flow_with_states(flow_slug, input, run_id): starts a run and returns it with its states.
 -- Security definer, so that a role which may touch no table can start runs.
--- Called by: clients.   Locks: the new rows.
+-- Called by: clients, applications.   Locks: the new rows.
 create or replace function pgflow.start_flow_with_states(
   flow_slug text, input jsonb, run_id uuid default null)
 returns jsonb language plpgsql security definer set search_path = '', pg_temp as $$

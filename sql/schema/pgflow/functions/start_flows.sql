@@ -2,7 +2,7 @@
 -- Steps that can start at once are inserted as started; only a flow whose root steps have
 -- conditions, and a run whose root map is empty, go through the general pipeline. The steps are
 -- listed once, so a step that is added meanwhile is in none of the runs.
--- Called by: start_flow, start_flow_with_states, clients.
+-- Called by: start_flow, start_flow_with_states; clients.
 -- Locks: the flow against deletion (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(
   flow_slug text, inputs jsonb[], run_ids uuid[] default null)

@@ -1,6 +1,6 @@
 -- track_worker_function(function_name, start_mode): registers an HTTP function. For a known one
 -- it sets how it is started, and keeps when it was last called.
--- Called by: HTTP workers at start.   Locks: the function's row.
+-- Called by: workers of other runtimes.   Locks: the function's row.
 create or replace function pgflow.track_worker_function(
   function_name text, start_mode text default 'http')
 returns void language sql set search_path = '', pg_temp as $$

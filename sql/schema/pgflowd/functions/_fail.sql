@@ -2,7 +2,7 @@
 -- Without `retry` the attempts are spent first. `delay` moves the message of a task that is tried
 -- again. Upstream's delay overflows after some thirty attempts, and then no failure could be
 -- recorded, so the count is lowered for the call.
--- Called by: _report_one.   Locks: the message; the caller holds run, step state and task.
+-- Called by: _become.   Locks: the message; the caller holds run, step state and task.
 create or replace function pgflowd._fail(
   task pgflow.step_tasks, error_message text, retry boolean, delay interval, attempt int,
   live boolean)

@@ -1,5 +1,5 @@
 -- _is_leased(run_id, step_slug, task_index): whether an open attempt holds this started task.
--- Called by: recoveries.   Locks: nothing.
+-- Called by: _sweep_unleased, _sweep_unleased_task.   Locks: nothing.
 create or replace function pgflowd._is_leased(run_id uuid, step_slug text, task_index int)
 returns boolean language plpgsql stable set search_path = '' set enable_seqscan = off as $$
 begin

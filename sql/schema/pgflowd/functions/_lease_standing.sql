@@ -7,7 +7,7 @@
 -- its row is open was not ended by its report: if it failed in a cancelled run, by the cancel.
 -- The caller holds the locks of run and task, and read the attempt after it had them. It has no
 -- query of its own, so that the callers' queries inline it.
--- Called by: reports.   Locks: nothing.
+-- Called by: heartbeat, _report_one, _with_standings, view attempt_history.   Locks: nothing.
 create or replace function pgflowd._lease_standing(
   task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
   cancelled boolean)

@@ -1,7 +1,7 @@
 -- _lock_stalled(run_id, step_slug, task_index, stale_threshold): locks a stalled task with its run
 -- and step, and returns it; only nulls if it is not stalled once it is locked.
 -- PF002 for an unknown task.
--- Called by: requeue_task, give_up_task.   Locks: the run, the step, the task.
+-- Called by: give_up_task, requeue_task.   Locks: the run, the step, the task.
 create or replace function pgflowd._lock_stalled(
   run_id uuid, step_slug text, task_index int, stale_threshold interval)
 returns pgflow.step_tasks language plpgsql set search_path = '' as $$

@@ -1,6 +1,6 @@
 -- _put_back(task, attempt, delay): queues a task again as if it had not been claimed: visible after
 -- `delay`, the attempt not spent.
--- Called by: _report_one.   Locks: the message; the caller holds the task.
+-- Called by: _become, _requeue_released.   Locks: the message; the caller holds the task.
 create or replace function pgflowd._put_back(task pgflow.step_tasks, attempt int, delay interval)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -1,5 +1,5 @@
 -- _report_element(report, output, ord): records one element of a report.
--- Called by: _report_all on foreign cores, _report_singly.   Locks: see _report_one.
+-- Called by: _report_all, _report_singly.   Locks: see _report_one.
 create or replace function pgflowd._report_element(report jsonb, output text, ord int)
 returns pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$

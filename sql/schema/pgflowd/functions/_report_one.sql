@@ -5,8 +5,8 @@
 -- Heartbeats move started_at, and a completion in an older transaction would then break
 -- completed_at >= started_at; so the attempt's is restored. A task that was queued again and not
 -- claimed since is started again. Everything else is the core's.
--- Called by: complete, fail, release, report.   Locks: the run, its step state, the task, its
--- attempt, its message, in this order.
+-- Called by: complete, fail, release, _report_element.
+-- Locks: the run, its step state, the task, its attempt, its message, in this order.
 create or replace function pgflowd._report_one(
   run_id uuid, step_slug text, task_index int, token bigint, outcome text,
   output jsonb, error_message text, error_type text, traceback text,

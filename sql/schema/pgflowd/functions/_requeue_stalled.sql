@@ -7,7 +7,7 @@
 -- message any more. With `show` the messages become visible and the workers are woken; a claim
 -- that is about to start the tasks itself keeps the messages hidden. The caller holds the locks
 -- of the tasks.
--- Called by: claim, _sweep_leased.   Locks: attempts; queue rows, skipping.
+-- Called by: _handle_unstarted, _sweep_leased.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)

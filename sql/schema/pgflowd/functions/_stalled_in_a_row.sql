@@ -1,7 +1,8 @@
 -- _stalled_in_a_row(run_id, step_slug, task_index): returns how many of a task's last attempts
 -- stalled. Attempts that were released or lost prove nothing about the task and do not count. After
 -- it was given up once (E408), a task that is tried again counts from zero.
--- Called by: recoveries.   Locks: nothing.
+-- Called by: _requeue_stalled, stalled_tasks, _sweep_leased, _sweep_unleased_task.
+-- Locks: nothing.
 create or replace function pgflowd._stalled_in_a_row(run_id uuid, step_slug text, task_index int)
 returns int language plpgsql stable set search_path = '' set enable_seqscan = off as $$
 begin

@@ -4,8 +4,8 @@
 -- It inserts a stalled attempt. A task that was queued again three times, by us or by upstream's
 -- own recovery, is failed instead: upstream's recovery would leave it started for ever. For a
 -- task of a failed run it calls fail_task.
--- Called by: _sweep_unleased.   Locks: the task, unless it is locked; its message, likewise;
--- see _give_up.
+-- Called by: _sweep_unleased.
+-- Locks: the task, unless it is locked; its message, likewise; see _give_up.
 create or replace function pgflowd._sweep_unleased_task(
   run_id uuid, step_slug text, task_index int, started_at timestamptz, run_failed boolean)
 returns text language plpgsql set search_path = '' as $$

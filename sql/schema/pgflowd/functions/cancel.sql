@@ -3,8 +3,8 @@
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
 -- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
--- Called by: operators and clients.   Locks: the run, its started steps (by slug), their open
--- tasks (by slug and index), messages.
+-- Called by: clients, commands, operators.
+-- Locks: the run, its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql set search_path = '' as $$
 declare

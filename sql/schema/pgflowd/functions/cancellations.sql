@@ -1,6 +1,6 @@
 -- cancellations(tokens): returns the cancelled runs among those that these attempts belong to, and
 -- by whom and why they were cancelled.
--- Called by: workers that a beat told to give up tasks, for their log.   Locks: nothing.
+-- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.cancellations(tokens bigint[])
 returns table (run_id uuid, cancelled_by text, cancel_reason text)
 language sql stable set search_path = '' as $$

@@ -1,6 +1,6 @@
 -- find_runs(digits, max_runs): returns the runs whose id ends with these hexadecimal digits, newest
 -- first; without digits the newest runs. It walks the runs from the newest on, until it has enough.
--- Called by: `pgflowd`, for a RUN that is named by its last digits or `@last`.   Locks: nothing.
+-- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.find_runs(digits text, max_runs int default 2)
 returns table (run_id uuid, flow_slug text, started_at timestamptz)
 language sql stable set search_path = '' as $$

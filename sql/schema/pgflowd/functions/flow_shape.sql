@@ -1,7 +1,7 @@
 -- flow_shape(flow_slug): returns the flow as a shape with the options in force, so that they can be
 -- compared with the code's; null for an unknown flow. A step's unset options are left out. Where an
 -- older core has no column, the value is how that core behaves.
--- Called by: `pgflowd check`, `flows`.   Locks: nothing.
+-- Called by: workers, commands.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
 returns jsonb language sql stable set search_path = '' as $$
   select jsonb_build_object(

@@ -1,7 +1,8 @@
 -- give_up_task(run_id, step_slug, task_index, stale_threshold, reason, actor): fails a stalled task
 -- for good, as if its last attempt had failed; its run goes on as the step's options say.
 -- False, and nothing is done, if the task is not stalled (any more): it may be at work.
--- Called by: operators.   Locks: the run, the step, the task; see fail_task.
+-- Called by: `pgflowd stalled fail`, operators.
+-- Locks: the run, the step, the task; see fail_task.
 create or replace function pgflowd.give_up_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, reason text, actor text)
 returns boolean language plpgsql set search_path = '' as $$

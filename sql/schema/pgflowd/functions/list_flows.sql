@@ -1,7 +1,7 @@
 -- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
 -- Open work is counted through the queues, which hold nothing else, at most ten thousand
 -- messages of each. A worker counts as living if its last heartbeat was in the last half minute.
--- Called by: `pgflowd flows list`, `flows show`, completion.   Locks: nothing.
+-- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,

@@ -5,7 +5,7 @@
 -- transactions that overlap may each return a step without tasks, which starts and completes at
 -- once. Columns that some cores do not have are looked up in `missing` where the core's row has
 -- no such column; so they stand there without the name of a table.
--- Called by: workers, after `report` in the same transaction, for their log.   Locks: nothing.
+-- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
 returns table (run_id uuid, step_slug text, status text, took_s float8, error text)
 language plpgsql stable set search_path = ''

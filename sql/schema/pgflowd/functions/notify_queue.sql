@@ -1,7 +1,7 @@
 -- notify_queue(): the trigger that announces new messages of a queue.
 -- One notification per inserting statement on channel `pgflowd`, the queue's name as payload;
 -- PostgreSQL folds equal ones of a transaction. It saves time and decides nothing.
--- Called by: the statement trigger that watch_queue puts on pgmq.q_<queue>.   Locks: nothing.
+-- Called by: watch_queue; queue triggers.   Locks: nothing.
 create or replace function pgflowd.notify_queue()
 returns trigger language plpgsql set search_path = '', pg_temp as $$
 begin

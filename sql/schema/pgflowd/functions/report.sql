@@ -7,8 +7,9 @@
 -- element does not spoil the others. A run not free within 5 s gives `error` 55P03.
 -- First all elements are recorded at once; if anything raises, that is undone and each element is
 -- recorded by itself. 40001, 40P01 and 57014 are raised: send the report again.
--- Called by: workers, before `claim` in the same transaction.   Locks: runs in ascending
--- order, all before anything else; then step states, tasks, attempts, messages.
+-- Called by: workers.
+-- Locks: runs in ascending order, all before anything else; then step states, tasks, attempts,
+-- messages.
 create or replace function pgflowd.report(reports jsonb, outputs text[])
 returns table (token bigint, verdict text, sqlstate text, message text)
 language plpgsql set search_path = '' set lock_timeout = '5s' as $$

@@ -2,7 +2,8 @@
 -- with a new message, without spending the attempt; its open attempt closes as stalled.
 -- False, and nothing is done, if the task is not stalled (any more): it may be at work.
 -- It resets how often the tasks of this step were recovered.
--- Called by: operators.   Locks: the run, the step, the task; attempts; messages.
+-- Called by: `pgflowd stalled requeue`, operators.
+-- Locks: the run, the step, the task; attempts; messages.
 create or replace function pgflowd.requeue_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text)
 returns boolean language plpgsql set search_path = '' as $$

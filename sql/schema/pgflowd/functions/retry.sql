@@ -4,8 +4,9 @@
 -- its attempts; an attempt that is still at work on one of them is lost. Then the core's
 -- pipeline goes on. PF002 for an unknown run; PF004 for one that has not failed, or was
 -- cancelled, unless `even_if_cancelled`.
--- Called by: operators and clients.   Locks: the run, its steps (by slug), their unfinished
--- tasks (by slug and index), attempts, messages.
+-- Called by: clients, commands, operators.
+-- Locks: the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
+-- messages.
 create or replace function pgflowd.retry(
   run_id uuid, actor text, even_if_cancelled boolean default false)
 returns int language plpgsql set search_path = '' as $$

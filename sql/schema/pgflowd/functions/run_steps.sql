@@ -1,7 +1,7 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
 -- status, and of the started tasks the attempt, its limits and since when. `next_at` is when the
 -- first of its queued tasks may be claimed.
--- Called by: `pgflowd runs show`, `flows graph --run`.   Locks: nothing.
+-- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
                completed int, failed int, attempts int, max_attempts int, timeout_s int,

@@ -1,7 +1,7 @@
 -- run_troubles(run_id, after): returns the attempts of a run that ended without an output, oldest
 -- first, and when the task may be claimed again, if it will be. With `after` only those that ended
 -- at that time or later.
--- Called by: `pgflowd runs show`, `runs follow`.   Locks: nothing.
+-- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_troubles(run_id uuid, after timestamptz default null)
 returns table (step_slug text, task_index int, token bigint, attempt int, max_attempts int,
                outcome text, error_type text, error_message text, traceback text,

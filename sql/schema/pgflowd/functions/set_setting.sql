@@ -1,6 +1,6 @@
 -- set_setting(name, value, actor): changes a setting that all daemons share; returns the old value.
 -- PF020 for an unknown name, or a value that the name does not take.
--- Called by: operators through `pgflowd`.   Locks: the setting's row.
+-- Called by: operators.   Locks: the setting's row.
 create or replace function pgflowd.set_setting(name text, value jsonb, actor text)
 returns jsonb language plpgsql set search_path = '' as $$
 declare

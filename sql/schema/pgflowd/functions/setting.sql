@@ -3,7 +3,7 @@
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
 -- PF020 for an unknown name.
--- Called by: reports, sweeps, `pgflowd`.   Locks: nothing.
+-- Called by: _delete_attempts, _requeue_stalled, set_setting.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
 declare

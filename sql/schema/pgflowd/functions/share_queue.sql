@@ -2,7 +2,7 @@
 -- run. Workers may do all that messages need, and only add to the archive; viewers read both.
 -- The owner of schema pgflow, with whose rights clients start runs, may use a queue that another
 -- role has made by defining a flow. A queue of another owner is left alone.
--- Called by: watch_queue, sql/install/grants.sql.   Locks: nothing but the tables' rights.
+-- Called by: watch_queue; db migrate.   Locks: nothing but the tables' rights.
 create or replace function pgflowd.share_queue(queue_name text)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -3,7 +3,7 @@
 -- those that upstream's recovery gave up, which stay started for ever. `times` counts how often
 -- in a row the task stalled before. It reads all open runs, so that no task is missed whose
 -- message is gone.
--- Called by: `pgflowd stalled`, requeue_task, give_up_task.   Locks: nothing.
+-- Called by: _lock_stalled; commands.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,

@@ -3,8 +3,9 @@
 -- A task with a lease is stalled when the lease has lapsed; one of upstream's, which has none,
 -- `stale_threshold` after its timeout. Tasks that upstream's own recovery gave up, which would
 -- stay started for ever, are failed.
--- Called by: the sweeper, recover_stalled; several at once share the work.   Locks: tasks, skipping
--- locked ones; attempts; queue rows, skipping; runs of tasks given up, unless locked.
+-- Called by: recover_stalled; the sweeper.
+-- Locks: tasks, skipping locked ones; attempts; queue rows, skipping; runs of tasks given up,
+-- unless locked.
 create or replace function pgflowd.sweep(
   stale_threshold interval default '60 s', max_tasks int default 500,
   out recovered int, out given_up int)

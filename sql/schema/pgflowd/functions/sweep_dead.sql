@@ -2,8 +2,9 @@
 -- ended and are reaped: visible at once, no attempt spent. A task whose attempts stalled
 -- `crash_limit` times in a row is failed for good instead. Returns how many tasks were queued
 -- again, and how many given up.
--- Called by: the sweeper, crashed.   Locks: tasks, skipping locked ones; attempts; queue rows,
--- skipping; the run of a task that is given up, unless it is locked.
+-- Called by: crashed; the sweeper.
+-- Locks: tasks, skipping locked ones; attempts; queue rows, skipping; the run of a task that is
+-- given up, unless it is locked.
 create or replace function pgflowd.sweep_dead(
   worker_id uuid, reason text, max_tasks int default 500, out recovered int, out given_up int)
 language plpgsql set search_path = '' as $$

@@ -12,7 +12,7 @@
 -- Archives may be emptied by anybody, so I7 reads the queue. Older cores keep no output of
 -- steps, so there is no I4. Workers of other runtimes have no leases, and history may be off, so
 -- I9 and I10 say "at most".
--- Called by: `pgflowd doctor`, tests.   Locks: nothing.
+-- Called by: `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
                detail text)

@@ -2,7 +2,7 @@
 -- Idempotent: a queue that is watched already is not touched, so no lock on its table is taken.
 -- Roles that roles.sql made are given their rights on it.
 -- Queue tables are small and busy, so the first call also makes autovacuum visit them often.
--- Called by: pgflow.create_flow, db migrate on foreign cores.   Locks: the queue's table, once.
+-- Called by: pgflow._create_queue; workers, commands, db migrate.   Locks: the queue's table, once.
 create or replace function pgflowd.watch_queue(queue_name text)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -3,9 +3,10 @@
 -- error; a report that names a task twice is left to _report_singly.
 -- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run; and
 -- a task is looked up by what its run's lock returned, or a plan could lock it before its run.
--- Called by: report.   Locks: each run with its tasks, ascending; then as _complete_tasks and
--- _fail_tasks; attempts. No transaction that holds a task of a run without the run waits, so runs
--- may be locked while tasks of lesser ones are held. States change only with their run.
+-- Called by: report.
+-- Locks: each run with its tasks, ascending; then as _complete_tasks and _fail_tasks; attempts. No
+-- transaction that holds a task of a run without the run waits, so runs may be locked while tasks
+-- of lesser ones are held. States change only with their run.
 create or replace function pgflowd._report_all(reports jsonb, outputs text[])
 returns setof pgflowd.answer language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off

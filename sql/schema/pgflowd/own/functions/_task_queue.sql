@@ -1,5 +1,8 @@
 -- _task_queue(task): returns the queue that holds a task's message.
--- Called by: reports, beats, recoveries.   Locks: nothing.
+-- Called by: _cancel_tasks, _fail, _fail_all, _handle_unstarted, heartbeat, _put_back,
+-- _queue_violations, _requeue_stalled, _requeue_step, requeue_task, run_steps, run_troubles,
+-- _sweep_unleased_task.
+-- Locks: nothing.
 create or replace function pgflowd._task_queue(task pgflow.step_tasks)
 returns text language sql immutable as $$
   select (task).queue_name;

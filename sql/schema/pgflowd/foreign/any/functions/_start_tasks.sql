@@ -5,7 +5,7 @@
 -- Upstream's forms of `start_tasks`: four or five arguments since 0.17, three before; before
 -- 0.12 the record has no `flow_input`, and the run's input is a key of the input.
 -- PF030 when there is none of these.
--- Called by: _start_attempts on cores of somebody else.   Locks: tasks, skipping locked ones.
+-- Called by: _start_attempts.   Locks: tasks, skipping locked ones.
 create or replace function pgflowd._start_tasks(
   flow_slug text, queue_name text, only_step text, msg_ids bigint[], worker_id uuid)
 returns table (run_id uuid, step_slug text, task_index int, msg_id bigint,
