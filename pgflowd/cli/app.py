@@ -1,10 +1,10 @@
 """
-App: what every command is given: the global flags, the settings, and ways to speak.
+The object that every command gets: the global flags, the settings, and methods that print.
 
-A command takes it with `@pass_app`. Everything that costs time is done when first asked for,
-so `--help` reads no file. `app.settings` loads the configuration (and prints its warnings);
-`app.database_url` is read at each call, so a rotated password works; what it holds is hidden
-from everything printed later. Results go to standard output, all else to standard error.
+A command takes it with `@pass_app`. Expensive work is done on first use, so `--help` reads no
+file. `app.settings` loads the configuration and prints its warnings. `app.database_url` is read
+at each call, so a rotated password works; its secrets are hidden in all later output. Results
+go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class App:
-    """The global flags of one invocation and what follows from them."""
+    """The global flags of one invocation, and the settings and output that depend on them."""
 
     def __init__(self) -> None:
         self.config: str | None = None
@@ -48,21 +48,21 @@ class App:
 
     @cached_property
     def settings(self) -> Settings:
-        """The checked settings; raises ConfigError with all that is wrong."""
-        from pgflowd.cli.problems import complain
+        """The checked settings. ConfigError lists everything that is wrong."""
+        from pgflowd.cli.problems import print_problems
         from pgflowd.host.config import load
 
         settings = load(config=self.config, instance=self.instance, flags=self._flags)
         if settings.warnings and not self.quiet:
-            complain(self, settings.warnings)
+            print_problems(self, settings.warnings)
         return settings
 
     def forget_settings(self) -> None:
-        """Read them again when they are asked for again."""
+        """Read the settings again at their next use."""
         self.__dict__.pop("settings", None)
 
     def check_settings(self) -> list[Problem]:
-        """Return all that keeps a daemon from serving with them; go on with what is right."""
+        """Return every problem that keeps a daemon from serving; keep the valid settings."""
         from pgflowd.host.config import load_with_problems
 
         settings, problems = load_with_problems(
@@ -78,15 +78,15 @@ class App:
     @property
     def database_url(self) -> str:
         """
-        The DSN, read now. Empty means the database of `pgflowd dev` while that runs here, and
-        the libpq environment else. Never print it unredacted.
+        The DSN, read now. An empty one means the database of `pgflowd dev` if that runs here,
+        else the libpq environment. Never print it unredacted.
         """
         from pgflowd.host.config_refs import read
-        from pgflowd.host.dev_lock import development_url, forget_libpq
+        from pgflowd.host.dev_lock import development_url, unset_libpq_variables
 
         url = read(self.settings.database.url, place="[database] url")
         if not url and (url := development_url(self.settings.file)):
-            forget_libpq()
+            unset_libpq_variables()
         self.secrets.update(secrets_in(url))
         return url
 
@@ -103,21 +103,21 @@ class App:
         emit(text, sys.stdout)
 
     def note(self, text: str) -> None:
-        """Tell a human something on the side; `-q` and `--json` silence it."""
+        """Print a remark for humans to standard error; `-q` and `--json` silence it."""
         if not (self.quiet or self.json):
             emit(self.err.folded(text), sys.stderr)
 
     def hint(self, commands: Sequence[tuple[str, str]]) -> None:
-        """Tell a human which commands may come next, and why."""
+        """Print the commands that a human may need next, and why; silenced like a remark."""
         if not (self.quiet or self.json):
             emit("\n".join(self.err.commands("next", self.with_activation(commands))), sys.stderr)
 
     def print_json(self, value: Any) -> None:
-        """Print one JSON document, for humans to read as well."""
+        """Print one JSON document, indented."""
         emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
 
     def print_json_line(self, value: Any) -> None:
-        """Print one object on one line, and let the reader have it now."""
+        """Print one JSON object on one line, and flush it."""
         emit(json.dumps(value, default=_as_json), sys.stdout)
 
     def print_table(
@@ -137,14 +137,14 @@ class App:
         return redact(text, self.secrets)
 
     def with_activation(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Commands of ours that a shell is to run, after the one that lets it find them."""
+        """The commands, after the one that puts `pgflowd` on the PATH, if that is needed."""
         activate = Path(sys.prefix, "bin", "activate")
         if shutil.which("pgflowd") or not activate.exists():
             return list(commands)
         return [(f". {self.shorten_paths(str(activate))}", "so that pgflowd is found"), *commands]
 
     def shorten_paths(self, text: str) -> str:
-        """Return the text with files below the current directory named as seen from here."""
+        """Return the text with paths below the current directory made relative to it."""
         try:
             here = os.path.join(Path.cwd(), "")  # noqa: PTH118 - with the slash at its end
         except OSError:
@@ -154,18 +154,16 @@ class App:
         return re.sub(rf"(?<![\w./-]){re.escape(here)}", "", text)  # not within a longer path
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something is deleted. Without a terminal `--yes` must have been given."""
+        """Ask before a deletion. Without a terminal `--yes` is required."""
         if yes:
             return
         if self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise CommandRefused(
-                f"{one_line(question)} this needs --yes here, where nobody can be asked"
-            )
+            raise CommandRefused(f"{one_line(question)} without a terminal this needs --yes")
         if not click.confirm(one_line(question), default=False, err=True):
             raise CommandRefused("nothing was changed")
 
     def exit(self, code: ExitCode) -> NoReturn:
-        """End the command with an exit code that is no error."""
+        """End the command with this exit code, without an error message."""
         raise click.exceptions.Exit(int(code))
 
 
@@ -173,7 +171,7 @@ pass_app = click.make_pass_decorator(App)
 
 
 def _as_json(value: object) -> object:
-    """How what JSON lacks is written: times in ISO 8601 and UTC, durations in seconds."""
+    """Values that JSON lacks: times become ISO 8601 in UTC, durations seconds."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, timedelta):

@@ -1,8 +1,8 @@
 """
-Report: writes down an exception that is our own mistake, so that it can be sent to us.
+Writes an exception that is a bug of pgflowd into a file, so that a user can send it.
 
-The file lies in systemd's state directory, or else with the temporary files. Only its owner
-can read it, and what looks like a secret is taken out first. Returns the path.
+The file lies in systemd's state directory, else with the temporary files. Only its owner can
+read it. Text that looks like a secret is taken out first.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from pgflowd import __version__
 from pgflowd.core.redact import redact
 
-_MOST_CHARACTERS = 200_000
+_MAX_CHARS = 200_000
 
 
 def write_report(
     error: BaseException, args: Sequence[str], secrets: Iterable[str] = (), directory: str = ""
 ) -> Path:
     """Write a report of the error into a new file of mode 0600 and return its path."""
-    # cut twice: what the first cut tears apart at its end, the second one drops
-    text = redact(_text(error, args)[: 2 * _MOST_CHARACTERS], secrets)[:_MOST_CHARACTERS]
+    # cut twice: the second cut drops a secret that the first cut split, so redact missed it
+    text = redact(_text(error, args)[: 2 * _MAX_CHARS], secrets)[:_MAX_CHARS]
     place = directory or os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     if not (place and os.access(place, os.W_OK)):
         place = tempfile.gettempdir()
@@ -39,7 +39,7 @@ def write_report(
 def _text(error: BaseException, args: Sequence[str]) -> str:
     lines = [
         f"pgflowd {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command: pgflowd {' '.join(map(_shown, args))}",
+        f"command: pgflowd {' '.join(map(_quoted, args))}",
         f"directory: {Path.cwd()}",
         f"modules: {' '.join(sorted(name for name in sys.modules if name.startswith('pgflowd')))}",
         "",
@@ -47,5 +47,5 @@ def _text(error: BaseException, args: Sequence[str]) -> str:
     return "\n".join(lines) + "".join(traceback.format_exception(error))
 
 
-def _shown(argument: str) -> str:
+def _quoted(argument: str) -> str:
     return argument if argument.isprintable() and " " not in argument else repr(argument)

@@ -1,10 +1,10 @@
 """
-Control: the socket by which commands speak to a running daemon.
+The control socket, by which commands talk to a running daemon.
 
-One request, one answer, each a line of JSON. The socket has mode 0600 in a directory of mode
-0700, and only our own user and root are heard. A client gets 1 s and 4 KiB for its request;
-at most 16 are served at a time, and none can hold up the loop. Whose socket it is a lock tells
-(`Lock`), not the socket's presence: one left behind by a kill is replaced.
+One request, one answer, each a line of JSON. The socket has mode 0600 in a directory of mode 0700,
+and only our own user and root are served. A client has 1 s and 4 KiB for its request. At most 16
+clients are served at a time, and none of them can block the loop. A lock (`Lock`) shows which
+daemon owns the socket, not the socket's presence: a socket left behind by a kill is replaced.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-LONGEST_REQUEST = 4096
-PATIENCE_S = 1.0
-MOST_CLIENTS = 16
-LONGEST_ANSWER = 16 * 1024 * 1024
+MAX_REQUEST = 4096
+CLIENT_LIMIT_S = 1.0  # to send a request, and to read the answer
+MAX_CLIENTS = 16
+MAX_ANSWER = 16 * 1024 * 1024
 COMMANDS = frozenset({"status", "metrics", "drain", "stop", "reload"})
 
 
@@ -34,8 +34,8 @@ class SocketInUse(Exception):
     """Another daemon has the socket."""
 
 
-class NoPlace(Exception):
-    """The socket cannot be where it should."""
+class SocketPathError(Exception):
+    """The socket cannot be made at its path."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"{cause.filename}: {cause.strerror}" if cause.filename else str(cause))
@@ -43,13 +43,13 @@ class NoPlace(Exception):
 
 
 class Lock:
-    """The lock that says whose socket it is; it ends with the process."""
+    """The lock of the daemon that owns the socket; it ends with the process."""
 
     def __init__(self, socket_path: Path) -> None:
         try:
             self._handle = _open_lock(socket_path)
         except OSError as error:
-            raise NoPlace(error) from error
+            raise SocketPathError(error) from error
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -62,19 +62,19 @@ class Lock:
 
 @dataclass(eq=False)
 class ControlClient:
-    """One connection: what it has sent, and what it is still to get."""
+    """One connection: the bytes it has sent, and the answer still to be written."""
 
     socket: socket.socket
     until: float
-    asked: bytes = b""
+    request: bytes = b""
     answer: bytes = b""
-    has_asked: bool = False
+    is_waiting: bool = False
     is_answered: bool = False
 
 
 @dataclass
 class Request:
-    """What a client wants."""
+    """A client's request, parsed."""
 
     client: ControlClient
     command: str
@@ -94,30 +94,30 @@ class ControlSocket:
             self._listener.bind(str(path))
         finally:
             os.umask(before)
-        self._listener.listen(MOST_CLIENTS)
+        self._listener.listen(MAX_CLIENTS)
 
     def fileno(self) -> int:
         return self._listener.fileno()
 
     def accept(self) -> list[ControlClient]:
-        """Take in those who knock; turn away strangers, and whoever comes when all are busy."""
-        came = []
-        with contextlib.suppress(OSError):  # nobody knocks, or no descriptor is left
+        """Accept clients; refuse other users, and everybody while MAX_CLIENTS are served."""
+        accepted = []
+        with contextlib.suppress(OSError):  # no client waits, or no descriptor is left
             while True:
                 connection, _ = self._listener.accept()
                 connection.setblocking(False)
-                if len(self.clients) >= MOST_CLIENTS or not _is_ours(connection):
+                if len(self.clients) >= MAX_CLIENTS or not _is_ours(connection):
                     connection.close()
                     continue
-                client = ControlClient(connection, time.monotonic() + PATIENCE_S)
+                client = ControlClient(connection, time.monotonic() + CLIENT_LIMIT_S)
                 self.clients[connection.fileno()] = client
-                came.append(client)
-        return came
+                accepted.append(client)
+        return accepted
 
     def read(self, client: ControlClient) -> Request | None:
-        """Return the request once it is whole. What is wrong with it is answered here."""
+        """Return the request once it is complete. A bad request is answered here."""
         try:
-            data = client.socket.recv(LONGEST_REQUEST + 1)
+            data = client.socket.recv(MAX_REQUEST + 1)
         except (BlockingIOError, InterruptedError):
             return None
         except OSError:
@@ -125,34 +125,34 @@ class ControlSocket:
         if not data or client.is_answered:
             self.drop(client)
             return None
-        if client.has_asked:  # and waits for the answer; more is not heard
+        if client.is_waiting:  # for its answer; further input is ignored
             return None
-        client.asked += data
-        if len(client.asked) > LONGEST_REQUEST:
-            self.answer(client, {"error": f"a request has at most {LONGEST_REQUEST} bytes"})
-        elif b"\n" in client.asked:
+        client.request += data
+        if len(client.request) > MAX_REQUEST:
+            self.answer(client, {"error": f"a request has at most {MAX_REQUEST} bytes"})
+        elif b"\n" in client.request:
             return self._parsed(client)
         return None
 
     def _parsed(self, client: ControlClient) -> Request | None:
         try:
-            asked = json.loads(client.asked.partition(b"\n")[0])
+            asked = json.loads(client.request.partition(b"\n")[0])
             command = asked.pop("command")
         except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
             command, asked = None, {}
         if not isinstance(command, str) or command not in COMMANDS:
             self.answer(client, {"error": f"the commands are {', '.join(sorted(COMMANDS))}"})
             return None
-        client.has_asked = True
+        client.is_waiting = True
         return Request(client, command, asked)
 
-    def answer(self, client: ControlClient, said: dict[str, Any]) -> None:
-        """Answer a client; what does not fit at once follows by `write`."""
+    def answer(self, client: ControlClient, document: dict[str, Any]) -> None:
+        """Answer a client; the rest that does not fit at once follows by `write`."""
         if client.is_answered or client.socket.fileno() < 0:
             return
-        client.answer = json.dumps(said, default=str).encode() + b"\n"
+        client.answer = json.dumps(document, default=str).encode() + b"\n"
         client.is_answered = True
-        client.until = time.monotonic() + PATIENCE_S
+        client.until = time.monotonic() + CLIENT_LIMIT_S
         self.write(client)
 
     def write(self, client: ControlClient) -> None:
@@ -172,13 +172,13 @@ class ControlSocket:
         client.socket.close()
 
     def overdue(self, now: float) -> Iterator[ControlClient]:
-        """Those whose time is over; a request that is being worked on has all the time."""
+        """Yield the clients whose time is over; the caller decides about requests under way."""
         for client in list(self.clients.values()):
             if client.until <= now:
                 yield client
 
     def close(self) -> None:
-        """Say no more, and leave no socket behind."""
+        """Close all connections, and remove the socket."""
         for client in list(self.clients.values()):
             self.drop(client)
         self.path.unlink(missing_ok=True)
@@ -186,42 +186,42 @@ class ControlSocket:
 
 
 def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
-    """Ask a daemon, from a command. OSError if there is none; ValueError if it talks rubbish."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(timeout_s)
-        line.connect(str(path))
-        line.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+    """Send a request from a command. OSError: no daemon; ValueError: not a valid answer."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon_socket:
+        daemon_socket.settimeout(timeout_s)
+        daemon_socket.connect(str(path))
+        daemon_socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
         data = bytearray()
-        while chunk := line.recv(65536):
+        while chunk := daemon_socket.recv(65536):
             data += chunk
-            if len(data) > LONGEST_ANSWER:
+            if len(data) > MAX_ANSWER:
                 raise ValueError("the answer is too long")
-    said = json.loads(bytes(data))
-    if not isinstance(said, dict):
-        raise ValueError("the answer is no object")
-    return said
+    answer = json.loads(bytes(data))
+    if not isinstance(answer, dict):
+        raise ValueError("the answer is not a JSON object")
+    return answer
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Whether the other end is our own user or root."""
+    """Whether the client is our own user or root."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", data)
     return uid in {0, os.geteuid()}
 
 
 def _open_lock(socket_path: Path) -> int:
-    """Open the file of the lock; refuse a socket's place in which something else is."""
+    """Open the lock file; refuse a path at which there is something other than a socket."""
     _make_private(socket_path.parent)
     is_other = socket_path.is_file() or socket_path.is_dir()
-    if is_other and not socket_path.is_symlink():  # that one is replaced, and harms nothing
-        why = "there is something else, and no socket"
+    if is_other and not socket_path.is_symlink():  # a symlink is replaced, which harms nothing
+        why = "there is a file or directory, not a socket"
         raise FileExistsError(errno.EEXIST, why, str(socket_path))
     path = socket_path.with_name(socket_path.name + ".lock")
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def _make_private(directory: Path) -> None:
-    """Make the runtime directory, for us alone; refuse one in which others may do things."""
+    """Make the runtime directory, private to us; refuse one that other users can change."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = directory.lstat()
     if stat.S_ISLNK(state.st_mode):

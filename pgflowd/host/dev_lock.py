@@ -1,8 +1,8 @@
 """
-Development: where the database of a running `pgflowd dev` is, for other terminals.
+The file that gives other terminals the database URL of a running `pgflowd dev`.
 
-While it runs it holds a lock on `.pgflowd/dev.url` beside the config file, and the file says
-where. Without the lock the file is left over from a kill, and counts for nothing.
+While `dev` runs it holds a lock on `.pgflowd/dev.url` beside the config file. Without the lock the
+file is left over from a kill and is ignored.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PLACE = Path(".pgflowd", "dev.url")
-_LONGEST = 4096
+_FILE = Path(".pgflowd", "dev.url")
+_MAX_URL = 4096
 
 
-class DevServer(Exception):
+class DevAlreadyRunning(Exception):
     """Another `pgflowd dev` runs here."""
 
 
 @contextmanager
-def announced(root: Path, url: str) -> Iterator[None]:
-    """Tell other terminals of this database until the block is left."""
-    path = root / _PLACE
+def announce_url(root: Path, url: str) -> Iterator[None]:
+    """Offer this URL to other terminals until the block is left."""
+    path = root / _FILE
     path.parent.mkdir(exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise DevServer(str(root)) from None
+            raise DevAlreadyRunning(str(root)) from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, url.encode(), 0)
         yield
@@ -41,15 +41,15 @@ def announced(root: Path, url: str) -> Iterator[None]:
         os.close(handle)
 
 
-def forget_libpq() -> None:
-    """Drop libpq's variables, which are meant for another database than that of `pgflowd dev`."""
+def unset_libpq_variables() -> None:
+    """Unset libpq's variables, which name another database than that of `pgflowd dev`."""
     for name in [name for name in os.environ if name.startswith("PG") and name.isalpha()]:
         del os.environ[name]
 
 
 def development_url(config: str | None) -> str:
-    """Return the URL of the `dev` that runs beside this config file, or nothing."""
-    path = (Path(config).absolute().parent if config else Path.cwd()) / _PLACE
+    """Return the URL of the `dev` that runs beside this config file, or ""."""
+    path = (Path(config).absolute().parent if config else Path.cwd()) / _FILE
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -57,7 +57,7 @@ def development_url(config: str | None) -> str:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:  # held: it runs
-        return os.pread(handle, _LONGEST, 0).decode()
+        return os.pread(handle, _MAX_URL, 0).decode()
     finally:
         os.close(handle)
     return ""

@@ -1,9 +1,9 @@
 """
-Frames: what a worker and a runner say to each other over their socket.
+Frames: the messages on the socket between a worker and a runner.
 
 A frame is two lengths of four bytes, a head (a JSON object, at most 64 KiB) and a body (bytes).
-`Frames` assembles them from whatever pieces arrive, and refuses a length over its limit on
-sight, with nothing allocated. Nothing is ever unpickled.
+`Frames` assembles them from the pieces that arrive, and refuses a length over its limit before
+it allocates anything. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from pgflowd.core.json.unpatched import dumps, loads
 
-MOST_HEAD = 64 * 1024
-PIECE = 256 * 1024  # read at once, so that a large frame delays nobody
+MAX_HEAD = 64 * 1024
+PIECE = 256 * 1024  # read at once, so that a large frame does not delay other runners
 
 _LENGTHS = struct.Struct("!II")
 _buffer = memoryview(bytearray(PIECE))  # a process reads one frame at a time
@@ -27,7 +27,7 @@ class Frame(NamedTuple):
 
 
 class BadFrame(Exception):
-    """What came is no frame. `is_too_large`: its body is over the limit."""
+    """The bytes are not a frame. `is_too_large`: its body is over the limit."""
 
     def __init__(self, text: str, is_too_large: bool = False) -> None:
         super().__init__(text)
@@ -37,13 +37,13 @@ class BadFrame(Exception):
 def pack(head: dict[str, Any], body: bytes = b"") -> bytes:
     """Return the frame for the wire."""
     text = dumps(head).encode()
-    if len(text) > MOST_HEAD:
+    if len(text) > MAX_HEAD:
         raise ValueError(f"a head of {len(text)} bytes")
     return _LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def receive(end: socket.socket, flags: int = 0) -> bytes:
-    """Do what `end.recv(PIECE)` does, which would get and give back that much memory each time."""
+    """Return what `end.recv(PIECE)` returns, which would allocate that much memory each time."""
     count = end.recv_into(_buffer, 0, flags)
     return bytes(_buffer[:count])
 
@@ -54,7 +54,7 @@ class Frames:
     def __init__(self, most_body: int) -> None:
         self._most_body = most_body
         self._data: bytes | bytearray = b""
-        self._at = 0  # what lies before it was taken
+        self._at = 0  # everything before it was taken
 
     def feed(self, piece: bytes) -> None:
         if self.is_empty:
@@ -76,17 +76,17 @@ class Frames:
         start = self._at + _LENGTHS.size
         if len(data) < start:
             return None
-        of_head, of_body = _LENGTHS.unpack_from(data, self._at)
-        if of_head > MOST_HEAD:
-            raise BadFrame(f"a head of {of_head} bytes")
-        if of_body > self._most_body:
-            text = f"a body of {of_body} bytes, more than the {self._most_body} allowed"
+        head_size, body_size = _LENGTHS.unpack_from(data, self._at)
+        if head_size > MAX_HEAD:
+            raise BadFrame(f"a head of {head_size} bytes")
+        if body_size > self._most_body:
+            text = f"a body of {body_size} bytes, more than the {self._most_body} allowed"
             raise BadFrame(text, is_too_large=True)
-        end = start + of_head + of_body
+        end = start + head_size + body_size
         if len(data) < end:
             return None
-        head = _object(data[start : start + of_head])
-        body = bytes(data[start + of_head : end])
+        head = _object(data[start : start + head_size])
+        body = bytes(data[start + head_size : end])
         self._at = end
         return Frame(head, body)
 
@@ -95,7 +95,7 @@ def _object(text: bytes | bytearray) -> dict[str, Any]:
     try:
         head = loads(bytes(text))
     except (ValueError, RecursionError) as error:
-        raise BadFrame(f"a head that is no JSON: {text[:60]!r}") from error
+        raise BadFrame(f"the head is not valid JSON: {text[:60]!r}") from error
     if not isinstance(head, dict):
-        raise BadFrame(f"a head that is no object: {text[:60]!r}")
+        raise BadFrame(f"the head is not an object: {text[:60]!r}")
     return head

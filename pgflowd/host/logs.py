@@ -1,12 +1,12 @@
 """
-Logs: writes records to stderr or the journal, and never waits for the reader.
+Writes log records to stderr or the journal, and never waits for the reader.
 
     log = open_log(settings.logging, process="supervisor")
     log.bind(process="worker", flow="send_email").info("task.completed", took_s=0.2)
 
 The supervisor opens the log once; children inherit its descriptor (`fileno()`) and bind their
 own fields. A record that does not fit into the pipe is dropped and counted, and the count is
-told as soon as there is room. `hide` adds secrets to those that no record shows.
+logged as soon as there is room. `hide` adds secrets that no record may show.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JOURNAL = "/run/systemd/journal/socket"
 
 @dataclass
 class Sink:
-    """Where records go; shared by all logs of a process."""
+    """The destination of records; shared by all logs of a process."""
 
     write: Callable[[bytes], bool]  # False: no room
     render: Callable[[LogRecord], bytes]
@@ -41,7 +41,7 @@ class Sink:
 
 
 class Log:
-    """A way to write records, with fields that all of them carry."""
+    """Writes records that all carry the same fields."""
 
     def __init__(self, sink: Sink, fields: dict[str, Any]) -> None:
         self._sink = sink
@@ -55,7 +55,7 @@ class Log:
         return self._sink.number
 
     def retune(self, settings: LoggingSettings) -> None:
-        """Follow other settings; the format stays."""
+        """Apply other settings; the format stays."""
         self._sink.level = LEVELS[settings.level]
         self._sink.keys = settings.redact
 
@@ -73,7 +73,7 @@ class Log:
         self.write("error", event, **fields)
 
     def write(self, level: str, event: str, **fields: Any) -> None:
-        """Write one record, if its level is wanted; drop it rather than wait."""
+        """Write one record if its level is enabled; drop it rather than wait."""
         sink = self._sink
         if not self.is_wanted(level):
             return
@@ -86,7 +86,7 @@ class Log:
         return LEVELS[level] <= self._sink.level
 
     def record(self, level: str, event: str, **fields: Any) -> LogRecord:
-        """Return what `write` would write at every level: short, and without secrets."""
+        """Return the record that `write` would write: short, and without secrets."""
         everything = {**self._fields, "pid": os.getpid(), **fields}
         record = LogRecord(event, level, time.time(), everything)
         return redacted(record, self._sink.keys, self._sink.secrets)
@@ -97,7 +97,7 @@ class Log:
 
 def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
     """Open the log of this process and its children."""
-    form = settings.format if settings.format != "auto" else _suitable()
+    form = settings.format if settings.format != "auto" else _format_for_stderr()
     if form == "journal":
         write, number = _to_journal()
         render: Callable[[LogRecord], bytes] = as_journal
@@ -109,8 +109,8 @@ def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
     return Log(sink, {"process": process, **fields})
 
 
-def _suitable() -> str:
-    """Choose the format by what stderr is."""
+def _format_for_stderr() -> str:
+    """Choose the format that suits stderr."""
     with contextlib.suppress(OSError):
         state = os.fstat(2)
         if os.environ.get("JOURNAL_STREAM") == f"{state.st_dev}:{state.st_ino}":
@@ -134,8 +134,8 @@ def _to_journal() -> tuple[Callable[[bytes], bool], int]:
 def _to_descriptor(number: int) -> tuple[Callable[[bytes], bool], int]:
     """Write to a descriptor without waiting, and without changing it for others.
 
-    A pipe or terminal is opened anew, since O_NONBLOCK on the descriptor we got would strike
-    all who share it; a socket can be told with each write; a file never makes us wait.
+    A pipe or terminal is opened anew, since O_NONBLOCK on the inherited descriptor would apply to
+    every process that shares it. A socket takes a flag with each write. A file never blocks.
     """
     try:
         mode = os.fstat(number).st_mode

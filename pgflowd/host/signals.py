@@ -1,9 +1,8 @@
 """
-Signals: turns signals into bytes in a pipe, so that a loop can wait for them.
+Turns signals into bytes in a pipe, so that a loop can wait for them.
 
-The handlers are empty; Python writes each signal's number into the pipe (`set_wakeup_fd`), and
-`received` reads them, in order. SIGINT and SIGTERM therefore interrupt nothing, wherever they
-arrive.
+The handlers are empty. Python writes each signal's number into the pipe (`set_wakeup_fd`), and
+`received` reads them in order. So SIGINT and SIGTERM interrupt no code.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from types import FrameType
 
 
 class SignalPipe:
-    """The signals that came since they were last asked for."""
+    """The signals that arrived since the last call of `received`."""
 
     def __init__(self, wanted: Iterable[signal.Signals]) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -31,13 +30,16 @@ class SignalPipe:
         return self._read
 
     def ignore(self) -> None:
-        """From here on nothing that comes matters. Python itself would leave the signals to their
-        default actions while it ends, and one more of them would become our exit status."""
+        """Ignore the signals from now on, for a process that ends.
+
+        Python restores the default actions while it ends, and one more signal would then
+        become our exit status.
+        """
         for number in self._wanted:
             signal.signal(number, signal.SIG_IGN)
 
     def received(self) -> list[signal.Signals]:
-        """Return the signals that have come, without waiting."""
+        """Return the signals that have arrived, without waiting."""
         try:
             return [signal.Signals(number) for number in os.read(self._read, 4096)]
         except BlockingIOError:
@@ -45,7 +47,7 @@ class SignalPipe:
 
 
 def stacks() -> dict[str, str]:
-    """Return what each thread of this process is doing, by the thread's name."""
+    """Return the stack of each thread of this process, by the thread's name."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return {
         names.get(ident, str(ident)): "".join(traceback.format_stack(frame))
@@ -54,4 +56,4 @@ def stacks() -> dict[str, str]:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
-    """The pipe has been told."""
+    """Do nothing: the number is in the pipe."""

@@ -1,9 +1,9 @@
 """
-Units: our unit files for systemd, as they should be on this machine.
+Our unit files for systemd, adapted to this machine.
 
-The files in `systemd/` are what we ship; here they get the path of our program, and for a user's
-own service manager lose what only the system's may do. Drop-ins go only to a systemd that
-knows them. Reads, writes and compares files; starts nothing but `systemctl`.
+The files in `systemd/` are shipped with the package. Here they get the path of our program. For a
+user's own service manager they lose the settings that only the system's may use. Drop-ins are
+installed only for a systemd that knows them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from pathlib import Path
 from pgflowd.resources import shipped
 
 UNITS = ("pgflowd.service", "pgflowd@.service")
-DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # from which systemd on
+DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # the first systemd that knows it
 SYSTEM = Path("/etc/systemd/system")
-RUNNING = Path("/run/systemd/system")  # there, if systemd runs this machine
+RUNNING = Path("/run/systemd/system")  # exists if systemd runs this machine
 TIMEOUT_S = 30.0
 
 _NOT_FOR_USERS = re.compile(
@@ -34,7 +34,7 @@ _NOT_FOR_USERS = re.compile(
 
 @dataclass(frozen=True)
 class UnitFile:
-    """A file, where it belongs, and what it should say."""
+    """A unit file: its path, and the text it should have."""
 
     path: Path
     text: str
@@ -51,7 +51,7 @@ class UnitFile:
         return self.installed == self.text
 
     def write(self) -> None:
-        """Put it there, whole or not at all."""
+        """Write the file, whole or not at all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.new")
         draft.write_text(self.text, encoding="utf-8")
@@ -62,7 +62,7 @@ class UnitFile:
 def unit_files(
     *, for_user: bool, version: int | None, environ: Mapping[str, str]
 ) -> list[UnitFile]:
-    """The files for this machine; without a known version no drop-ins."""
+    """Return the files for this machine; without a known version there are no drop-ins."""
     directory = user_directory(environ) if for_user else SYSTEM
     files = []
     for name in UNITS:
@@ -76,26 +76,25 @@ def unit_files(
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
-    """Where a user's own units lie."""
+    """Return the directory of a user's own units."""
     config = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")) / ".config")
     return Path(config).expanduser() / "systemd" / "user"
 
 
 def program() -> str:
-    """The path of the command `pgflowd` that belongs to this Python."""
+    """Return the path of the command `pgflowd` that belongs to this Python."""
     beside = Path(sys.executable).with_name("pgflowd")
     return str(beside) if beside.exists() else shutil.which("pgflowd") or str(beside)
 
 
 def systemd_version() -> int | None:
-    """The version of systemd here, if there is one."""
-    told = _systemctl("--version")
-    match = re.match(r"systemd (\d+)", told or "")
+    """Return the version of systemd on this machine, or None."""
+    match = re.match(r"systemd (\d+)", _systemctl("--version") or "")
     return int(match[1]) if match else None
 
 
 def reload_manager(*, for_user: bool) -> bool:
-    """Let systemd read its units again; False where none runs."""
+    """Let systemd read its units again; return False if none runs."""
     if not RUNNING.exists():
         return False
     return _systemctl(*(["--user"] if for_user else []), "daemon-reload") is not None
@@ -110,7 +109,7 @@ def user_exists(name: str) -> bool:
 
 
 def setting(text: str, key: str) -> str | None:
-    """What a unit says for a key; the last one counts."""
+    """Return the value of a key in a unit; the last one counts."""
     found = re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
     return found[-1].strip() if found else None
 
@@ -130,7 +129,7 @@ def _adapted(text: str, for_user: bool) -> str:
 
 
 def _systemctl(*args: str) -> str | None:
-    """What systemctl prints; None if it is not there, or fails."""
+    """Return what systemctl prints; None if it is missing or fails."""
     try:
         done = subprocess.run(
             ["systemctl", *args],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pgflowd.host.dev_lock import announced, development_url
+from pgflowd.host.dev_lock import announce_url, development_url
 from pgflowd.testing.until import until
 
 COMMAND = str(Path(sys.executable).with_name("pgflowd"))
@@ -213,7 +213,7 @@ def test_it_ends_well_when_its_daemon_is_stopped_as_asked(project: Path):
 
 
 def test_a_second_one_in_the_same_project_is_refused(project: Path):
-    with announced(project, "postgresql:///x"):
+    with announce_url(project, "postgresql:///x"):
         refused = subprocess.run(
             [COMMAND, "dev", "--ephemeral"], cwd=project, capture_output=True, text=True, timeout=60
         )

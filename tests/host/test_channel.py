@@ -10,12 +10,12 @@ import pytest
 
 from pgflowd.core.messages import (
     LARGEST,
-    ConnectionClosed,
     Drain,
     Heartbeat,
     Ready,
     UnreadableMessage,
     Wake,
+    WorkerEnded,
 )
 from pgflowd.host.channel import Channel
 
@@ -65,14 +65,14 @@ def test_on_a_full_pipe_wakes_are_dropped_and_orders_are_kept(pair):
     began = time.monotonic()
 
     one.send(Drain(1.0))
-    one.send(ConnectionClosed("w"))
+    one.send(WorkerEnded("w"))
 
     assert time.monotonic() - began < 0.1
     assert one.is_waiting
     came = other.receive_all()
     one.flush()
     came += other.receive_all()
-    assert came[-2:] == [Drain(1.0), ConnectionClosed("w")]
+    assert came[-2:] == [Drain(1.0), WorkerEnded("w")]
     assert not one.is_waiting
 
 
@@ -119,7 +119,7 @@ def test_what_is_too_large_is_a_mistake_of_ours_or_dropped(pair):
 
     assert one.send(Heartbeat({"n": "x" * LARGEST})) is False
     with pytest.raises(ValueError, match="bytes"):
-        one.send(ConnectionClosed("x" * LARGEST))
+        one.send(WorkerEnded("x" * LARGEST))
 
 
 def test_sending_to_the_dead_is_no_error(pair):

@@ -16,13 +16,13 @@ from support.covers import covers
 
 from pgflowd.host import control
 from pgflowd.host.control import (
-    LONGEST_REQUEST,
-    MOST_CLIENTS,
-    PATIENCE_S,
+    CLIENT_LIMIT_S,
+    MAX_CLIENTS,
+    MAX_REQUEST,
     ControlSocket,
     Lock,
-    NoPlace,
     SocketInUse,
+    SocketPathError,
 )
 from pgflowd.testing.until import until
 
@@ -77,7 +77,7 @@ def test_who_goes_on_talking_has_asked_once(tmp_path):
         (client,) = desk.accept()
         line.sendall(b'{"command": "reload"}\n')
         request = desk.read(client)
-        for more in (b"\n", b"x" * LONGEST_REQUEST):
+        for more in (b"\n", b"x" * MAX_REQUEST):
             line.sendall(more)
             assert desk.read(client) is None
 
@@ -102,7 +102,7 @@ def test_garbage_is_answered_with_an_error(desk, data):
 
 @covers("row 104")
 def test_a_greedy_client_is_refused(desk):
-    assert "error" in talk(desk, b"x" * (LONGEST_REQUEST + 1))
+    assert "error" in talk(desk, b"x" * (MAX_REQUEST + 1))
 
 
 @covers("row 104")
@@ -113,7 +113,7 @@ def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
     began = time.monotonic()
 
     assert control.ask(desk.path, "status") == {"asked": "status"}
-    assert time.monotonic() - began < PATIENCE_S / 2
+    assert time.monotonic() - began < CLIENT_LIMIT_S / 2
     slow.settimeout(3)
     assert slow.recv(10) == b""
     slow.close()
@@ -121,12 +121,12 @@ def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
 
 @covers("row 104")
 def test_only_so_many_are_served_at_a_time(desk):
-    lines = [socket.socket(socket.AF_UNIX) for _ in range(MOST_CLIENTS + 4)]
+    lines = [socket.socket(socket.AF_UNIX) for _ in range(MAX_CLIENTS + 4)]
     for line in lines:
         line.connect(str(desk.path))
-    until(lambda: len(desk.clients) >= MOST_CLIENTS)
+    until(lambda: len(desk.clients) >= MAX_CLIENTS)
 
-    assert len(desk.clients) <= MOST_CLIENTS
+    assert len(desk.clients) <= MAX_CLIENTS
     for line in lines:
         line.close()
     until(lambda: not desk.clients, 3)
@@ -149,7 +149,7 @@ def test_what_is_no_socket_in_its_place_is_left_alone(tmp_path, make):
     path = tmp_path / "pgflowd.toml"
     make(path)
 
-    with pytest.raises(NoPlace, match="there is something else, and no socket"):
+    with pytest.raises(SocketPathError, match="there is a file or directory, not a socket"):
         Lock(path)
 
     assert list(tmp_path.iterdir()) == [path]
@@ -170,7 +170,7 @@ def test_nothing_is_opened_through_a_symlink(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(NoPlace):
+    with pytest.raises(SocketPathError):
         Lock(tmp_path / "run" / "control")
 
 
@@ -178,7 +178,7 @@ def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o777)
 
-    with pytest.raises(NoPlace, match="can be changed by other users"):
+    with pytest.raises(SocketPathError, match="can be changed by other users"):
         Lock(tmp_path / "run" / "control")
 
 
@@ -187,7 +187,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     os.chown(tmp_path / "run", 65534, 65534)
 
-    with pytest.raises(NoPlace, match="belongs to another user"):
+    with pytest.raises(SocketPathError, match="belongs to another user"):
         Lock(tmp_path / "run" / "control")
 
 
@@ -221,7 +221,7 @@ def test_a_symlink_in_the_place_of_a_file_harms_not_what_it_leads_to(tmp_path, n
     (tmp_path / "run").mkdir(mode=0o700)
     (tmp_path / "run" / name).symlink_to(victim)
 
-    with contextlib.suppress(NoPlace, SocketInUse):
+    with contextlib.suppress(SocketPathError, SocketInUse):
         lock = Lock(tmp_path / "run" / "control")
         ControlSocket(tmp_path / "run" / "control").close()
         lock.release()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.covers import covers
 
-from pgflowd.host.frame import MOST_HEAD, BadFrame, Frame, Frames, pack
+from pgflowd.host.frame import MAX_HEAD, BadFrame, Frame, Frames, pack
 
 heads = st.dictionaries(st.text(max_size=10), st.integers() | st.text(max_size=50), max_size=5)
 
@@ -53,9 +53,9 @@ def test_a_length_over_the_limit_is_refused_on_sight():
 
 def test_a_head_over_64_kib_is_neither_sent_nor_taken():
     with pytest.raises(ValueError, match="a head of"):
-        pack({"x": "y" * MOST_HEAD})
+        pack({"x": "y" * MAX_HEAD})
     frames = Frames(1000)
-    frames.feed(struct.pack("!II", MOST_HEAD + 1, 0))
+    frames.feed(struct.pack("!II", MAX_HEAD + 1, 0))
 
     with pytest.raises(BadFrame, match="a head of 65537 bytes"):
         frames.take()

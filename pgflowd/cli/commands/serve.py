@@ -33,7 +33,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     \b
     Example: pgflowd serve -c pgflowd.toml
     """
-    from pgflowd.host.control import NoPlace, SocketInUse
+    from pgflowd.host.control import SocketInUse, SocketPathError
     from pgflowd.processes.supervisor import start
 
     signals = start.take_signals()
@@ -47,7 +47,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     except SocketInUse as taken:
         click.echo(f"pgflowd: another daemon has {taken}", err=True)
         app.exit(ExitCode.TRY_LATER)
-    except NoPlace as error:
+    except SocketPathError as error:
         remedy = "name another place with control in [supervisor]"
         click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
         app.exit(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)

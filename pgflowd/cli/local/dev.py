@@ -56,17 +56,17 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     Example: pgflowd dev
     """
     from pgflowd.cli.local.dev_watch import Project, watching
-    from pgflowd.host.dev_lock import DevServer, announced, forget_libpq
+    from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
 
     began = time.monotonic()
-    forget_libpq()
+    unset_libpq_variables()
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
         with (
             interrupted_by_term(),
             suppress(KeyboardInterrupt),
             _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
-            announced(root, postgres.dsn),
+            announce_url(root, postgres.dsn),
             watching(root, wanted=not no_reload) as changes,
         ):
             _prepare(postgres.dsn)
@@ -74,7 +74,7 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             _greet(app, postgres, ephemeral=ephemeral)
             while not _serve(app, project, changes, began):
                 began = time.monotonic()
-    except DevServer:
+    except DevAlreadyRunning:
         app.note(f"another `pgflowd dev` runs in {root}")
         app.exit(ExitCode.TRY_LATER)
     app.note("  stopped")
@@ -121,14 +121,14 @@ def _server(
     root: Path, port: int | None, *, ephemeral: bool, reset: bool
 ) -> Iterator[EmbeddedPostgres]:
     from pgflowd.embedded import EmbeddedPostgres
-    from pgflowd.host.dev_lock import DevServer
+    from pgflowd.host.dev_lock import DevAlreadyRunning
 
     (root / ".pgflowd").mkdir(exist_ok=True)
     directory = root / ".pgflowd" / "pg"
     if ephemeral:
         directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
     elif reset and not EmbeddedPostgres(directory).discard():
-        raise DevServer(str(root))
+        raise DevAlreadyRunning(str(root))
     try:
         with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
             if port and postgres.port != port:
