@@ -1,0 +1,174 @@
+"""
+Each reference to a page leads somewhere: links of Markdown, and pages cited in code.
+
+In code a page is cited in a docstring or a comment by its path from the root of the repository. A
+number (`rule 12`, `row 5`, `section 1`) stands in the same docstring or comment as its page.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUPERVISION, FAILURES = "docs/design/supervision.md", "docs/design/failures.md"
+RUNNERS = "docs/design/runners.md"
+PAGE_OF = {"rule": SUPERVISION, "row": FAILURES, "trap": RUNNERS, "P": FAILURES, "D": FAILURES}
+
+PATH = re.compile(r"(?<![\w/.:-])(?:[\w.-]+/)*[\w-]+\.md\b")
+LIST = r"\d+(?:(?:, | and | to )\d+)*"
+NUMBERS = re.compile(
+    rf"\b((?i:rule|row|trap|section))s? ({LIST})(?![\w]|\.\d)|\b([PD])([1-9]\d?)\b"
+)
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+PAGES = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "GUARANTEES.md")),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "sql").rglob("*.md"),
+        ROOT / "bench/README.md",
+    ]
+)
+
+
+def expanded(numbers: str) -> list[str]:
+    """`9, 14 and 22 to 25` as single numbers."""
+    found: list[int] = []
+    for word in re.findall(r"\d+|to", numbers):
+        found.append(-1 if word == "to" else int(word))
+    for place, number in enumerate(found):
+        if number == -1:
+            found[place : place + 1] = range(found[place - 1] + 1, found[place + 1])
+    return [str(number) for number in found]
+
+
+@cache
+def anchors_of(page: str) -> frozenset[str]:
+    """What `page.md#anchor` may name: explicit anchors, and headings as GitHub names them."""
+    text = FENCED.sub("", (ROOT / page).read_text("utf-8"))
+    explicit = re.findall(r'<a id="([^"]+)"></a>', text)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = [re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings]
+    return frozenset([*explicit, *named])
+
+
+def problems_of(block: str, mentioned: list[str]) -> Iterator[str]:
+    """The numbers of a text that none of the mentioned pages explains."""
+    for match in NUMBERS.finditer(block):
+        kind = match[1].lower() if match[1] else match[3]
+        numbers = expanded(match[2]) if match[1] else [match[4]]
+        pages = mentioned if kind == "section" else [PAGE_OF[kind]]
+        if not set(pages) & set(mentioned):
+            yield f"{match[0]!r} without its page"
+            continue
+        separator = "-" if match[1] else ""
+        for number in numbers:
+            anchor = f"{kind.lower()}{separator}{number}"
+            if not any(anchor in anchors_of(page) for page in pages):
+                yield f"{match[0]!r}: {', '.join(pages)} has no #{anchor}"
+
+
+def docstrings_and_comments(path: Path) -> Iterator[tuple[int, str]]:
+    """First line and text of each docstring and each block of comments."""
+    source = path.read_text("utf-8")
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, DOCUMENTED) and (docstring := ast.get_docstring(node)):
+                yield node.body[0].lineno, " ".join(docstring.split())
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        comments = [(t.start[0], t.string[1:]) for t in tokens if t.type == tokenize.COMMENT]
+    else:
+        lines = enumerate(source.splitlines(), 1)
+        comments = [(number, line.partition("--")[2]) for number, line in lines if "--" in line]
+    yield from joined(comments)
+
+
+def joined(comments: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Comments on lines that follow each other are one text."""
+    begin, last, texts = 0, -1, list[str]()
+    for number, text in [*comments, (0, "")]:
+        if texts and number != last + 1:
+            yield begin, " ".join(" ".join(texts).split())
+            texts = []
+        begin = begin if texts else number
+        texts.append(text)
+        last = number
+
+
+def problems_in_code(path: Path) -> Iterator[str]:
+    for line, block in docstrings_and_comments(path):
+        mentioned = PATH.findall(block)
+        missing = [page for page in mentioned if not (ROOT / page).exists()]
+        known = [page for page in mentioned if page not in missing]
+        for problem in [*(f"there is no {page}" for page in missing), *problems_of(block, known)]:
+            yield f"{path.relative_to(ROOT)}:{line}: {problem}"
+
+
+def code_under(*roots: str) -> list[Path]:
+    files = [path for root in roots for path in (ROOT / root).rglob("*")]
+    return [
+        path
+        for path in sorted(files)
+        if path.suffix in {".py", ".sql"} and not {"node_modules", "upstream"} & set(path.parts)
+    ]
+
+
+def test_code_cites_pages_and_numbers_that_exist() -> None:
+    paths = [path for path in code_under("tests") if path != Path(__file__)]
+
+    assert [problem for path in paths for problem in problems_in_code(path)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target in (match["target"] for match in LINK.finditer(page.read_text("utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        is_known = not anchor or anchor in anchors_of(str(file.relative_to(ROOT)))
+        if not file.exists() or not is_known:
+            broken.append(target)
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_cites_pages_and_numbers_that_exist(page: Path) -> None:
+    text = " ".join(page.read_text("utf-8").split())
+    plain = LINK.sub(lambda match: match["text"], text)
+    linked = [match["target"].partition("#")[0] for match in LINK.finditer(text)]
+    pages = {(page.parent / target).resolve() for target in linked if target.endswith(".md")}
+    known = [str(each.relative_to(ROOT)) for each in [page, *pages] if each.exists()]
+    cited = [(path, [ROOT / path, page.parent / path]) for path in PATH.findall(LINK.sub("", text))]
+
+    assert [path for path, files in cited if not any(file.exists() for file in files)] == []
+    assert list(problems_of(plain, known)) == []
+
+
+@pytest.mark.parametrize(
+    ("block", "problems"),
+    [
+        ("docs/design/supervision.md, rules 3 and 5 to 7; rule 9", 0),
+        ("rule 12", 1),
+        ("docs/design/supervision.md, rule 50", 1),
+        ("docs/design/failures.md, row 12 and P5, D3", 0),
+        ("docs/design/runners.md, sections 5 and 6", 0),
+        ("docs/design/runners.md, section 11", 1),
+        ("section 1", 1),
+        ("the 3 rows of a table; P95", 1),
+    ],
+)
+def test_a_number_needs_its_page(block: str, problems: int) -> None:
+    assert len(list(problems_of(block, PATH.findall(block)))) == problems
