@@ -1,11 +1,10 @@
 """
-Connection: opens connections to the database, and turns its errors into ours.
+Opens connections to the database, and translates its errors into errors of pgflowd.
 
-`connect` and `connect_async` give every connection the same limits: a server that is gone is
-noticed within seconds, a client that is gone holds no lock, and no statement waits for ever.
-What the URL says wins. `translated` wraps whatever talks to the database; what an error
-becomes is written in `db.errors`, and what has no meaning of ours passes unchanged, so that
-the caller can try again. No text of ours holds a password.
+`connect` and `connect_async` give every connection the same limits: a lost server is noticed within
+seconds, a lost client holds no lock, and each statement has a limit. The URL overrides these
+defaults. `translated` wraps code that uses the database; `db.errors` defines the translation. An
+error without one passes unchanged, so that the caller can try again. No text holds a password.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflowd.core.redact import one_line, redact, secrets_in
+from pgflowd.core.settings.refs import URL_NEXT
 from pgflowd.db.errors import error_for
 from pgflowd.errors import Unreachable
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Guard = Callable[[psycopg.Connection[Any]], AbstractContextManager[object]]
 _NAMES_A_SERVER = {"PGHOST", "PGHOSTADDR", "PGSERVICE"}  # variables of libpq
-_LOOKING = "name the primary; with target_session_attrs=any in the URL, this one can be read"
-_WHO = "see that [database] url, PGUSER, PGPASSWORD or the password file say who may log in"
-_REMEDIES = {  # by what a server that speaks English, or libpq, says
-    "read-only": _LOOKING,
-    "hot standby": _LOOKING,
-    "password": _WHO,
-    "pg_hba.conf": _WHO,
-    'FATAL:  role "': _WHO,
+_PRIMARY = "name the primary; with target_session_attrs=any in the URL this one can be read"
+_LOGIN = "check user and password in [database] url, PGUSER, PGPASSWORD or the password file"
+_REMEDIES = {  # by words of libpq, or of a server whose messages are English
+    "read-only": _PRIMARY,
+    "hot standby": _PRIMARY,
+    "password": _LOGIN,
+    "pg_hba.conf": _LOGIN,
+    'FATAL:  role "': _LOGIN,
     'FATAL:  database "': "create it, or name another one in [database] url or PGDATABASE",
 }
 _FAILED = re.compile(r"\A(connection (failed|is bad): )+")
@@ -46,21 +46,21 @@ _FAILED = re.compile(r"\A(connection (failed|is bad): )+")
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a connection waits for what, in seconds; zero is for ever."""
+    """The limits of a connection in seconds; zero means no limit."""
 
     connect_s: float = 10.0
     statement_s: float = 30.0
     tcp_user_s: float = 20.0
     lock_s: float = 5.0
     idle_in_transaction_s: float = 10.0
-    client_check_s: float = 1.0  # the server looks whether we live while it works for us
+    client_check_s: float = 1.0  # how often the server checks, during a statement, that we live
 
 
 DEFAULT_LIMITS = Limits()
 
 
 def limits_of(database: DatabaseSettings) -> Limits:
-    """The limits that the settings give."""
+    """Return the limits from the settings."""
     return Limits(
         connect_s=database.connect_timeout_s,
         statement_s=database.statement_timeout_s,
@@ -77,14 +77,15 @@ def connect(
     autocommit: bool = True,
     guard: Guard = nullcontext,
 ) -> psycopg.Connection[Any]:
-    """Open a connection; raise Unreachable when nobody answers.
-
-    An empty URL means the libpq environment. `pooled` says that a transaction pooler stands
-    between, where session settings and prepared statements would end up with others. One that
-    nobody told of is noticed: it gives its clients another process id than the server has.
-    `guard` ends our first question when it takes too long, as at a pooler without a server.
     """
-    with _reaching(url):
+    Open a connection; raise Unreachable if that fails.
+
+    An empty URL means the libpq environment. `pooled` means a transaction pooler in between, which
+    would pass session settings and prepared statements on to other clients. A pooler is also
+    detected: it gives its clients another process id than the server has. `guard` limits the first
+    statement, which waits for ever at a pooler without a server.
+    """
+    with _as_unreachable(url):
         conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)
         with guard(conn):
             is_direct = not pooled and conn.execute(_SETTINGS, _settings(limits, conn)).fetchone()
@@ -102,8 +103,8 @@ async def connect_async(
     pooled: bool = False,
     autocommit: bool = True,
 ) -> psycopg.AsyncConnection[Any]:
-    """Do what `connect` does, for those who await."""
-    with _reaching(url):
+    """Do the same as `connect` with asyncio."""
+    with _as_unreachable(url):
         conn = await psycopg.AsyncConnection.connect(conninfo(url, name, limits), autocommit=True)
         if pooled or not await (await conn.execute(_SETTINGS, _settings(limits, conn))).fetchone():
             conn.prepare_threshold = None
@@ -117,7 +118,7 @@ def is_pooled(conn: AnyConnection) -> bool:
 
 
 def conninfo(url: str, name: str, limits: Limits) -> str:
-    """Return the connection string with our defaults beside what the URL says."""
+    """Return the connection string: the URL, and our defaults for what it does not set."""
     defaults: dict[str, Any] = {
         "application_name": name,
         "client_encoding": "UTF8",  # whatever PGCLIENTENCODING says
@@ -133,7 +134,7 @@ def conninfo(url: str, name: str, limits: Limits) -> str:
 
 
 def is_exposed(conn: psycopg.Connection[Any]) -> bool:
-    """Whether others may read along: the server is another machine, and nothing is encrypted."""
+    """Whether the connection leads to another machine and is not encrypted."""
     address = conn.info.hostaddr.partition("%")[0]  # none: a Unix socket
     if not address or ip_address(address).is_loopback or conn.pgconn.ssl_in_use:
         return False
@@ -147,25 +148,26 @@ EXPOSED_NEXT = "set sslmode=verify-full, or at least sslmode=require"
 
 @contextmanager
 def translated(conn: AnyConnection | None = None) -> Iterator[None]:
-    """Raise errors of the database as errors of ours, where they have a meaning of ours."""
+    """Raise errors of the database as errors of pgflowd, where there is a translation."""
     try:
         yield
     except psycopg.Error as error:
-        ours = error_for(error, user=_user(conn))
-        if ours is None:
+        user = None if conn is None or conn.closed else conn.info.user
+        translation = error_for(error, user)
+        if translation is None:
             raise
-        raise ours from error
+        raise translation from error
 
 
 @contextmanager
-def _reaching(url: str) -> Iterator[None]:
-    """Say which server could not be reached, and why, without its password."""
+def _as_unreachable(url: str) -> Iterator[None]:
+    """Raise Unreachable with the server and the cause, without the password."""
     try:
         yield
     except psycopg.ProgrammingError as error:
         raise Unreachable(
             f"the database URL cannot be read: {_cause(error, url)}",
-            next="it should look like postgresql://user@host:5432/dbname",
+            next=URL_NEXT,
         ) from None
     except psycopg.Error as error:
         cause = _cause(error, url)
@@ -176,16 +178,16 @@ def _reaching(url: str) -> Iterator[None]:
 
 
 def _remedy(url: str, cause: str) -> str:
-    told = next((remedy for word, remedy in _REMEDIES.items() if word in cause), None)
-    if told:
-        return told
+    known = next((remedy for word, remedy in _REMEDIES.items() if word in cause), None)
+    if known:
+        return known
     if url or os.environ.keys() & _NAMES_A_SERVER:
-        return "see that it runs and that [database] url, or PGHOST and the like, are right"
-    return "set [database] url, or PGHOST and the like, or serve one with `pgflowd dev`"
+        return "check that it runs and that [database] url, or PGHOST and the like, are right"
+    return "set [database] url, or PGHOST and the like, or start one with `pgflowd dev`"
 
 
 def place_of(url: str) -> str:
-    """Return host, port and database of a URL, and nothing secret."""
+    """Return host, port and database of a URL, without secrets."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
@@ -218,10 +220,6 @@ def _settings(limits: Limits, conn: AnyConnection) -> list[str | int]:
 
 
 def _cause(error: psycopg.Error, url: str) -> str:
-    said = _FAILED.sub("", str(error)).splitlines()
-    lines = [line.strip() for line in said if line.strip() and not line.startswith("\t")]
+    text = _FAILED.sub("", str(error)).splitlines()
+    lines = [line.strip() for line in text if line.strip() and not line.startswith("\t")]
     return one_line(redact("; ".join(lines), secrets_in(url)), 500)
-
-
-def _user(conn: AnyConnection | None) -> str | None:
-    return None if conn is None or conn.closed else conn.info.user

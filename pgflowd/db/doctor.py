@@ -1,8 +1,8 @@
 """
-Doctor: looks at a database from all sides, and says what is well and what is not.
+Examines a database and reports findings, for `pgflowd doctor`.
 
-Each examination returns findings; one that may not look says so and keeps no other from it.
-Everything is read only. What must never be is told by `pgflowd.violations`.
+Each examination yields findings. If one fails, for example without permission, that is a finding
+and the others go on. All examinations only read. `pgflowd.violations` lists broken invariants.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
 
-CLOCK_S = 1.0  # further apart than this is told
-OLD_TRANSACTION_S = 300.0
-MOST_ROWS = 20
+MAX_CLOCK_SKEW_S = 1.0  # less is normal between machines with a time server
+OLD_TRANSACTION_S = 300.0  # longer than any transaction of pgflowd
+MAX_ROWS = 20  # of each kind, so that the output stays readable
 
 
 @dataclass(frozen=True)
 class DoctorRequest:
-    """What examinations need to know."""
+    """The settings that examinations use."""
 
     stale_threshold_s: float
     has_listen_url: bool
@@ -40,27 +40,27 @@ class DoctorRequest:
 Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
 
 
-def examine(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    """Look at everything. Without a schema of ours only at the server."""
+def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Perform all examinations, or only those of the server if the schema cannot be used."""
     usable = True
-    for name, look in EXAMINATIONS.items():
+    for name, examination in EXAMINATIONS.items():
         if not usable and name not in _OF_THE_SERVER:
             continue
         try:
             with translated(conn):
-                for finding in look(conn, asked):
+                for finding in examination(conn, request):
                     usable = usable and finding.code not in _UNUSABLE
                     yield finding
         except (PgflowdError, psycopg.Error) as error:
             code = error.code if isinstance(error, PgflowdError) else None
             text = error.text if isinstance(error, PgflowdError) else _first_line(error)
             remedy = error.next if isinstance(error, PgflowdError) else None
-            yield Finding(name, "error", f"could not be looked at: {text}", code, remedy)
+            yield Finding(name, "error", f"could not be examined: {text}", code, remedy)
             if conn.closed:
                 return
 
 
-def _server(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     began = time.perf_counter()
     conn.execute("select 1")
     rtt_s = time.perf_counter() - began
@@ -72,78 +72,85 @@ def _server(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     if problem:
         yield Finding("schema", "error", problem.text, problem.code, problem.next)
         return
-    core = "our own core" if state.core == "own" else f"beside pgflow {state.core}"
+    core = "own core" if state.core == "own" else f"core of pgflow {state.core}"
     yield Finding("schema", "ok", f"version {state.version}, {core}, pgmq {state.pgmq}")
     if status.functions_differ:
-        text = "the functions are of another pgflowd than this one"
+        text = "the functions are from another release of pgflowd"
         yield Finding("schema", "warning", text, None, "run `pgflowd db migrate`")
 
 
-def _clock(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+def _clock(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     before = time.time()
     theirs = execute(conn, overview.now()).timestamp()
     after = time.time()
     skew_s = theirs - (before + after) / 2
-    if abs(skew_s) <= CLOCK_S + (after - before):
+    if abs(skew_s) <= MAX_CLOCK_SKEW_S + (after - before):
         yield Finding(
-            "clocks", "ok", f"ours and the database's differ by {round(skew_s * 1000):+} ms"
+            "clocks",
+            "ok",
+            f"this machine's and the database's differ by {round(skew_s * 1000):+} ms",
         )
         return
     text = f"the database's clock is {spoken(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'}"
-    yield Finding("clocks", "warning", f"{text} ours", "W312", "see that both follow a time server")
+    yield Finding(
+        "clocks",
+        "warning",
+        f"{text} this machine's",
+        "W312",
+        "check that both machines use a time server",
+    )
 
 
-def _pooler(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    """A pooler tells its clients another process id than the server does."""
+def _pooler(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """A pooler gives its clients another process id than the server has."""
     real = {_one(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
     if real == {conn.info.backend_pid}:
         yield Finding("pooler", "ok", "none in between")
-    elif asked.has_listen_url:
-        yield Finding("pooler", "ok", "one stands in between; listen_url goes past it")
+    elif request.has_listen_url:
+        yield Finding("pooler", "ok", "one in between; listen_url bypasses it")
     else:
-        text = "a pooler stands before the database, so notifications may not arrive"
+        text = "a pooler is in between, so notifications may not arrive"
         yield Finding(
-            "pooler", "warning", text, "W314", "set [database] listen_url, past the pooler"
+            "pooler", "warning", text, "W314", "set [database] listen_url to bypass the pooler"
         )
 
 
-def _rights(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     row = conn.execute(_RIGHTS).fetchone()
     assert row is not None
     role, *rights = row
     names = ("view", "start", "serve", "deploy")
     can = [name for name, right in zip(names, rights, strict=True) if right]
     cannot = [name for name in names if name not in can]
-    text = f"{role} may {', '.join(can) or 'nothing'}" + (
-        f"; not {', '.join(cannot)}" if cannot else ""
-    )
+    text = f"{role} may {', '.join(can) or 'do nothing'}"
+    text += f"; not {', '.join(cannot)}" if cannot else ""
     state = "ok" if can else "error"
     remedy = None if can else f"give {role} a role of `pgflowd db sql roles`"
     yield Finding("rights", state, text, None if can else "E305", remedy)
 
 
-def _durability(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if _one(conn, "select current_setting('synchronous_commit')") != "off":
-        yield Finding("durability", "ok", "what is committed stays")
+        yield Finding("durability", "ok", "commits survive a crash of the server")
         return
     text = "synchronous_commit is off: a crash of the server loses the last commits"
     remedy = "set it to on for this database or role"
     yield Finding("durability", "warning", text, "W315", remedy)
 
 
-def _transactions(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MOST_ROWS}).fetchall()
+def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MAX_ROWS}).fetchall()
     if not rows:
-        yield Finding("transactions", "ok", f"none is open for {spoken(OLD_TRANSACTION_S)}")
-    for who, state, age_s in rows:
-        text = f"{who} {state} for {lasted(age_s)}: dead rows stay, and claims slow down"
+        yield Finding("transactions", "ok", f"none is older than {spoken(OLD_TRANSACTION_S)}")
+    for client, state, age_s in rows:
+        text = f"{client} {state} for {lasted(age_s)}: dead rows stay, and claims slow down"
         yield Finding(
             "transactions", "warning", text, None, "end it: `select pg_terminate_backend(PID)`"
         )
 
 
-def _recovery(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    """Jobs of pg_cron that recover tasks as well. The one our own migrate made is meant to."""
+def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
     if _one(conn, "select pg_catalog.to_regclass('cron.job')") is None:
         yield Finding("recovery", "ok", "by the daemon's sweeper alone")
         return
@@ -153,14 +160,18 @@ def _recovery(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     for job in jobs:
         if own and job == known:
             continue
-        text = f"pg_cron job {job} recovers tasks as well as the sweeper"
+        text = f"pg_cron job {job} recovers tasks, as the sweeper does"
         yield Finding("recovery", "warning", text, "W313", "unschedule one of them")
     if all(own and job == known for job in jobs):
-        text = "by pg_cron as well, while no daemon lives" if jobs else "by the sweeper alone"
+        text = (
+            "by the sweeper, and by pg_cron while no daemon runs"
+            if jobs
+            else "by the sweeper alone"
+        )
         yield Finding("recovery", "ok", text)
 
 
-def _flows(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
+def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     flows = execute(conn, overview.list_flows())
     now = execute(conn, overview.now())
     fine = True
@@ -173,17 +184,21 @@ def _flows(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
         if flow.workers == 0 and flow.active_runs:
             waits = _waits(flow.oldest_queued_at, now)
             work = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}{waits}"
-            text = f"{work}, and no worker serves it"
+            text = f"{work}, but no worker serves it"
             yield Finding("flows", "warning", text, None, "run `pgflowd serve`")
             fine = False
     if fine:
-        yield Finding("flows", "ok", f"{len(flows)} in the database, none left alone")
+        yield Finding(
+            "flows",
+            "ok",
+            f"{len(flows)} in the database, all with triggers and workers where needed",
+        )
 
 
-def _stalled(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    found = execute(conn, overview.stalled_tasks(asked.stale_threshold_s))
+def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    found = execute(conn, overview.stalled_tasks(request.stale_threshold_s))
     if not found:
-        yield Finding("stalled", "ok", "no task is")
+        yield Finding("stalled", "ok", "no task is stalled")
         return
     oldest = found[0]
     task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
@@ -191,25 +206,27 @@ def _stalled(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
     yield Finding("stalled", "warning", text, None, "see `pgflowd stalled list`")
 
 
-def _orphans(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    queues = [name for (name,) in conn.execute(_STRANGE_QUEUES, (MOST_ROWS,)).fetchall()]
-    gone = _one(conn, _GONE_WORKERS)
+def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    queues = [name for (name,) in conn.execute(_UNKNOWN_QUEUES, (MAX_ROWS,)).fetchall()]
+    lost = _one(conn, _LOST_WORKERS)
     parts = []
     if queues:
-        parts.append(f"queues of no flow: {', '.join(queues)}")
-    if gone:
-        parts.append(f"{counted(gone, 'worker')} vanished without a word")
+        parts.append(f"queues without a flow: {', '.join(queues)}")
+    if lost:
+        parts.append(
+            f"{counted(lost, 'worker')} without a heartbeat for 5 min, never marked stopped"
+        )
     yield Finding("orphans", "ok", "; ".join(parts) or "none")
 
 
-def _invariants(conn: Connection, asked: DoctorRequest) -> Iterator[Finding]:
-    rows = conn.execute(_VIOLATIONS, (MOST_ROWS,)).fetchall()
+def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    rows = conn.execute(_VIOLATIONS, (MAX_ROWS,)).fetchall()
     if not rows:
         yield Finding("invariants", "ok", "I2 to I10 hold for the runs of the last day")
     for number, flow, run_id, step, index, detail in rows:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
-        remedy = "if nobody changed tables by hand, please tell us"
+        remedy = "if no table was changed by hand, please report this"
         yield Finding("invariants", "error", f"{number} {where}: {detail}", None, remedy)
 
 
@@ -240,7 +257,7 @@ select current_user,
 """
 _TRANSACTIONS = """
 select 'pid ' || pid || coalesce(', ' || nullif(application_name, ''), '')
-         || coalesce(', ' || usename, '') as who,
+         || coalesce(', ' || usename, '') as client,
        coalesce(state, 'open') as state,
        extract(epoch from clock_timestamp() - xact_start)::float8 as age_s
   from pg_catalog.pg_stat_activity
@@ -259,14 +276,14 @@ select coalesce(to_jsonb(job) ->> 'jobname', 'number ' || job.jobid) from cron.j
  where job.active and job.command ~* '(requeue_stalled|recover_stalled)'
    and coalesce(to_jsonb(job) ->> 'database', current_database()) = current_database()
 """
-_STRANGE_QUEUES = """
+_UNKNOWN_QUEUES = """
 select queue.queue_name from pgmq.list_queues() as queue
  where not exists (
    select from pgflow.flows as flow cross join lateral pgflowd._queues(flow.flow_slug) as known
     where known.queue_name = queue.queue_name)
  order by 1 limit %s
 """
-_GONE_WORKERS = """
+_LOST_WORKERS = """
 select count(*) from pgflow.workers as worker
  where to_jsonb(worker) ->> 'stopped_at' is null
    and worker.last_heartbeat_at < now() - interval '5 minutes'

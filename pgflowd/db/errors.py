@@ -1,10 +1,10 @@
 """
-SQLSTATE: what an error of the database means in our words.
+Translates errors of the database into errors of pgflowd.
 
-SQLSTATE decides, never psycopg's class. PF000 to PF033 are raised by our own SQL; the others
-are PostgreSQL's. Constraint names and a few texts are public parts of the contract and tell
-flows and runs apart. An error without a meaning of ours has None here: such as a lock timeout
-or a deadlock, after which the caller tries again.
+SQLSTATE decides, never psycopg's class. The SQL of pgflowd raises PF000 to PF033; all other states
+are PostgreSQL's. Constraint names and a few texts are public parts of the contract and distinguish
+flows from runs. Some errors have no translation, such as a lock timeout or a deadlock, after which
+the caller tries again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
     "runs_pkey": RunExists,
 }
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
-NOT_THERE = {"3F000", "42P01", "42883"}  # schema, table, function
+MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _PGMQ = re.compile(r"\bpgmq\b")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
@@ -60,36 +60,36 @@ _RIGHTS = {
 
 
 def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | None:
-    """Return what the error means in our words, or None if it has no meaning of ours."""
+    """Return the error of pgflowd for an error of the database, or None if there is none."""
     state, text = error.sqlstate, _text(error)
     if state is None:
-        return _lost(text) if isinstance(error, psycopg.OperationalError) else None
+        return _unreachable(text) if isinstance(error, psycopg.OperationalError) else None
     if state in OURS:
         kind, code = OURS[state]
         return kind(text, code=code, next=_hint(error))
     if state == "42501":
         return _denied(text, user)
-    if state in NOT_THERE and _OUR_SCHEMA.search(text):
-        return _not_there(text)
+    if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
+        return _missing_object(text)
     if state == "25006":
         return _read_only(text)
     if UNREACHABLE.fullmatch(state):
-        return _lost(text)
+        return _unreachable(text)
     if state == "P0001" and _MAP_INPUT.match(text):
-        return MapInput(text, next="give it a JSON array, one element per task")
+        return MapInput(text, next="start it with a JSON array, one element per task")
     return _constraint(error)
 
 
-def _lost(text: str) -> Unreachable:
-    return Unreachable(f"the database is not there: {text}", next="see that it runs")
+def _unreachable(text: str) -> Unreachable:
+    return Unreachable(f"the database cannot be reached: {text}", next="check that it runs")
 
 
 def _read_only(text: str) -> Unreachable:
-    remedy = "see that it is the primary, and the transaction not read-only"
-    return Unreachable(f"the database takes no changes: {text}", next=remedy)
+    remedy = "check that it is the primary, and that the transaction is not read-only"
+    return Unreachable(f"the database is read-only: {text}", next=remedy)
 
 
-def _not_there(text: str) -> DatabaseError:
+def _missing_object(text: str) -> DatabaseError:
     code = "E304" if _PGMQ.search(text) else "E302"
     return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
 
@@ -101,7 +101,7 @@ def _denied(text: str, user: str | None) -> AccessDenied:
     if match and match["kind"] in _RIGHTS:
         remedy = f"grant {_RIGHTS[match['kind']]} {match['name']} to {role}, or {remedy}"
     elif match:
-        remedy = f"grant what it does on {match['kind']} {match['name']} to {role}, or {remedy}"
+        remedy = f"grant that permission on {match['kind']} {match['name']} to {role}, or {remedy}"
     return AccessDenied(f"{text}, as {role}", next=remedy)
 
 

@@ -1,10 +1,10 @@
 """
-Calls: what is asked of the database, apart from who asks and how.
+Defines `Query`, one statement, and executes queries on plain and asyncio connections.
 
-A `Call` is SQL, its parameters, and how its rows are read. `run` performs one on a plain
-connection, `run_async` on an asyncio one. `all_together` performs several in one pipeline: one
-round trip and, on a connection in autocommit, one transaction, since what lies between two syncs
-is one. JSON comes back as the bytes the server sent; nobody parses what is only passed on.
+A query is SQL, its parameters, and a function that reads its rows. `execute_together` sends several
+in one pipeline. That is one round trip and, on a connection in autocommit, one transaction, because
+all statements between two syncs are one. JSON is returned as the bytes that the server sent,
+because most of it is only passed on.
 """
 
 from __future__ import annotations
@@ -28,67 +28,69 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 
 @dataclass(frozen=True)
 class Query(Generic[A]):
-    """One statement, and how to read its answer."""
+    """One statement, and how to read its rows."""
 
     sql: str
     params: Sequence[Any]
     read: Callable[[Rows], A]
 
 
-def execute(conn: SyncConnection, call: Query[A]) -> A:
-    """Perform the call and return its answer."""
+def execute(conn: SyncConnection, query: Query[A]) -> A:
+    """Execute the query and return its result."""
     with translated(conn), psycopg.Cursor(conn, row_factory=tuple_row) as cursor:
-        _leave_json_alone(cursor)
-        cursor.execute(call.sql.encode(), call.params)
-        return call.read(cursor.fetchall())
+        _leave_json_unparsed(cursor)
+        cursor.execute(query.sql.encode(), query.params)
+        return query.read(cursor.fetchall())
 
 
-async def execute_async(conn: AsyncConnection, call: Query[A]) -> A:
-    """Do what `run` does, for those who await."""
+async def execute_async(conn: AsyncConnection, query: Query[A]) -> A:
+    """Do the same as `execute` with asyncio."""
     with translated(conn):
         async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            _leave_json_alone(cursor)
-            await cursor.execute(call.sql.encode(), call.params)
-            return call.read(await cursor.fetchall())
+            _leave_json_unparsed(cursor)
+            await cursor.execute(query.sql.encode(), query.params)
+            return query.read(await cursor.fetchall())
 
 
-def execute_together(conn: SyncConnection, calls: Sequence[Query[Any]]) -> list[Any]:
-    """Perform all, in this order, in one round trip and one transaction."""
+def execute_together(conn: SyncConnection, queries: Sequence[Query[Any]]) -> list[Any]:
+    """Execute all, in this order, in one round trip and one transaction."""
     with translated(conn), ExitStack() as stack:
-        cursors = [stack.enter_context(conn.cursor()) for _ in calls]
+        cursors = [stack.enter_context(conn.cursor()) for _ in queries]
         with conn.pipeline():
-            for cursor, call in zip(cursors, calls, strict=True):
-                _leave_json_alone(cursor)
-                cursor.execute(call.sql.encode(), call.params)
-        return [call.read(cursor.fetchall()) for cursor, call in zip(cursors, calls, strict=True)]
+            for cursor, query in zip(cursors, queries, strict=True):
+                _leave_json_unparsed(cursor)
+                cursor.execute(query.sql.encode(), query.params)
+        return [
+            query.read(cursor.fetchall()) for cursor, query in zip(cursors, queries, strict=True)
+        ]
 
 
-async def execute_together_async(conn: AsyncConnection, calls: Sequence[Query[Any]]) -> list[Any]:
-    """Do what `all_together` does, for those who await; a single call needs no pipeline."""
-    if len(calls) == 1:
-        return [await execute_async(conn, calls[0])]
+async def execute_together_async(conn: AsyncConnection, queries: Sequence[Query[Any]]) -> list[Any]:
+    """Do the same as `execute_together` with asyncio; a single query needs no pipeline."""
+    if len(queries) == 1:
+        return [await execute_async(conn, queries[0])]
     with translated(conn):
         async with AsyncExitStack() as stack:
-            cursors = [await stack.enter_async_context(conn.cursor()) for _ in calls]
+            cursors = [await stack.enter_async_context(conn.cursor()) for _ in queries]
             async with conn.pipeline():
-                for cursor, call in zip(cursors, calls, strict=True):
-                    _leave_json_alone(cursor)
-                    await cursor.execute(call.sql.encode(), call.params)
-            pairs = zip(cursors, calls, strict=True)
-            return [call.read(await cursor.fetchall()) for cursor, call in pairs]
+                for cursor, query in zip(cursors, queries, strict=True):
+                    _leave_json_unparsed(cursor)
+                    await cursor.execute(query.sql.encode(), query.params)
+            pairs = zip(cursors, queries, strict=True)
+            return [query.read(await cursor.fetchall()) for cursor, query in pairs]
 
 
 def only(rows: Rows) -> Any:
-    """Read the one value of a one-row answer."""
+    """Read the only value of one row."""
     return rows[0][0]
 
 
-class _Untouched(Loader):
-    """Hands JSON on as the server wrote it."""
+class _UnparsedJson(Loader):
+    """Returns JSON as the server wrote it."""
 
     def load(self, data: Buffer) -> bytes:
         return bytes(data)
 
 
-def _leave_json_alone(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
-    cursor.adapters.register_loader("jsonb", _Untouched)
+def _leave_json_unparsed(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> None:
+    cursor.adapters.register_loader("jsonb", _UnparsedJson)

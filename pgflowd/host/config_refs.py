@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.refs import URL_NEXT, Ref
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import NotFoundError
 from pgflowd.errors import ConfigError, Problem
 
 MAX_BYTES = 64 * 1024
 SECRETS = ("url", "listen_url")
-URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 
 
 def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | None = None) -> str:

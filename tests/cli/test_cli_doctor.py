@@ -86,7 +86,7 @@ def test_clocks_that_differ_are_told(examined, monkeypatch):
     found = examined()
 
     assert code_of(found, "clocks") == ("warning", "W312")
-    assert "1 m 30 s ahead of ours" in found["clocks"][0]["text"]
+    assert "1 m 30 s ahead of this machine's" in found["clocks"][0]["text"]
 
 
 @covers("row 82")
@@ -199,7 +199,8 @@ def test_stalled_tasks_and_orphans_are_told(examined, shop):
 
     assert "1 task, the oldest" in found["stalled"][0]["text"]
     assert found["orphans"][0]["text"] == (
-        "queues of no flow: strange; 1 worker vanished without a word"
+        "queues without a flow: strange; "
+        "1 worker without a heartbeat for 5 min, never marked stopped"
     )
 
 
@@ -295,7 +296,7 @@ def test_who_may_not_look_is_told_so_and_the_rest_is_shown(pgflowd, shop):
     ended = pgflowd("doctor", "--database-url", url)
 
     assert ended.code == 77
-    assert "E305  could not be looked at: permission denied" in ended.out
+    assert "E305  could not be examined: permission denied" in ended.out
     assert "pooler        none in between" in ended.out
 
 
@@ -304,7 +305,7 @@ def test_what_cannot_be_looked_at_for_another_reason_is_an_error_as_well(here, s
 
     ended = here("doctor")
 
-    assert (ended.code, "E302  could not be looked at: function" in ended.out) == (1, True)
+    assert (ended.code, "E302  could not be examined: function" in ended.out) == (1, True)
 
 
 def test_an_unreachable_database_is_told(pgflowd):

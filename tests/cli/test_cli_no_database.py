@@ -58,7 +58,7 @@ def test_who_names_a_server_is_told_of_that_one(fresh, pgflowd, monkeypatch):
     ended = pgflowd("runs", "list")
 
     assert (ended.code, "pgflowd dev" in ended.err) == (69, False)
-    assert "see that it runs" in ended.err
+    assert "check that it runs" in ended.err
 
 
 def test_without_its_queues_a_database_is_refused_as_such_everywhere(here, project, shop):

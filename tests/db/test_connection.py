@@ -150,7 +150,7 @@ def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "remedy"),
-    [({"dbname": "no_such_database"}, "create it"), ({"user": "no_such_role"}, "who may log in")],
+    [({"dbname": "no_such_database"}, "create it"), ({"user": "no_such_role"}, "check user and password")],
 )
 def test_who_is_refused_is_told_what_helps(
     database: ScratchDatabase, wrong: dict[str, str], remedy: str

@@ -101,7 +101,7 @@ def test_a_core_that_changed_underneath_is_told_until_the_next_migrate(
     schema.migrate(upstream)
     upstream.execute(LATER["0.14"].encode())
 
-    with pytest.raises(DatabaseError, match=r"E307 schema pgflow was release 0\.8 and is 0\.14"):
+    with pytest.raises(DatabaseError, match=r"E307 schema pgflow was release 0\.8 and is now 0\.14"):
         schema.require(upstream)
 
     schema.migrate(upstream)
@@ -132,7 +132,7 @@ def test_our_schema_without_its_mark_is_not_taken_for_upstreams(conn: Connection
     conn.execute("comment on schema pgflow is null")
 
     for use in (schema.migrate, schema.require):
-        with pytest.raises(DatabaseError, match=r"E307 .*lost our mark"):
+        with pytest.raises(DatabaseError, match=r"E307 .*lost the mark"):
             use(conn)
 
 

@@ -54,7 +54,7 @@ def test_our_own_states_become_our_errors_with_text_and_hint(
 def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection) -> None:
     conn.execute("set default_transaction_read_only = on")
 
-    with pytest.raises(Unreachable, match="takes no changes: cannot execute"), translated(conn):
+    with pytest.raises(Unreachable, match="is read-only: cannot execute"), translated(conn):
         conn.execute("create table t ()")
 
 
@@ -85,7 +85,7 @@ def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
     ("statement", "remedy"),
     [
         ("select * from mine.t", "grant usage on schema mine"),
-        ("select * from t", "grant what it does on table t"),
+        ("select * from t", "grant that permission on table t"),
         ("select f()", "grant execute on function f"),
         ("create schema x", "grant create on database"),
         ("alter table t add x int", "db sql roles"),

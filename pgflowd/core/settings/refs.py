@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pgflowd.core.redact import redact, secrets_in
 
 SCHEMES = ("env", "file", "cred")
+URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,14 +1,14 @@
 """
-Schema: brings a database to the schema this pgflowd needs, and tells how far it is.
+Brings a database to the schema that this pgflowd needs, and reports its version.
 
-`migrate` does all in one transaction under an advisory lock: a failure leaves nothing, and a
-second migrate waits for the first. `status` and `verify` only look, `require` raises what a
-daemon cannot work with, `sql` prints what `migrate` would run. Nothing here touches a schema
-`pgflow` that somebody else installed; beside it only `pgflowd` is added.
+`migrate` works in one transaction under an advisory lock: a failure changes nothing, and a second
+migrate waits for the first. `status` and `verify` only read. `require` raises if the daemon cannot
+work with the schema. `sql` returns the SQL that `migrate` would execute. A schema `pgflow` that
+another tool installed is never changed; only schema `pgflowd` is added.
 
-    files    the SQL files and their order        plan    which of them, from where to where
-    state    what the database says of itself     verify  what changed since the last migrate
-    pgmq     the queues' SQL                      judge   states we cannot work with
+    files          the SQL files and their order     plan    the files for one migrate
+    state          the schema found in the database  verify  changes since the last migrate
+    compatibility  states that pgflowd refuses       pgmq    the SQL of the queues
 """
 
 from pgflowd.db.schema.compatibility import Status, refuse_newer, require, status

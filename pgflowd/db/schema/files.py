@@ -1,15 +1,15 @@
 """
-Schema files: which SQL files make a database, and in which order they are applied.
+Lists the SQL files that make a database, in the order in which they are applied.
 
-`sql/schema/` shows the database as it should look today, one object per file, and
-`sql/migrations/` how an older database gets the tables of today. `sql/schema/order.txt`
-lists what must come early: schemas, types, and tables after the tables they mention. All
-other files follow by kind (types, tables, functions, views, triggers), then by name.
+`sql/schema/` holds the database as it should look today, one object per file. `sql/migrations/`
+gives an older database the tables of today. `sql/schema/order.txt` lists the files that must come
+early: schemas, types, and tables after the tables they reference. All other files follow by kind
+(types, tables, functions, views, triggers), then by name.
 
-Some files suit some cores only. Below `pgflowd/own/` lies what needs a schema `pgflow` of
-ours, below `pgflowd/foreign/any/` and `pgflowd/foreign/<core>/` what adapts us to somebody
-else's; on a foreign core nothing of `pgflow/` is applied. A migration belongs to the schema
-its name begins with.
+Some files are for some cores only. `pgflowd/own/` needs a schema `pgflow` from pgflowd;
+`pgflowd/foreign/any/` and `pgflowd/foreign/<core>/` adapt pgflowd to one that another tool
+installed. On a foreign core no file of `pgflow/` is applied. A migration belongs to the schema
+that its name begins with.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pathlib import Path
 from pgflowd.resources import shipped
 
 OWN = "own"
-SERVERS = range(15, 19)  # the major versions of PostgreSQL that our SQL is tested on
+SERVERS = range(15, 19)  # the major versions of PostgreSQL that the SQL is tested on
 KINDS = ("types", "tables", "functions", "views", "triggers")
 _MIGRATION = re.compile(r"(\d{4})_((pgflowd|pgflow)_\w+)\.sql")
 
 
 @dataclass(frozen=True)
 class SqlFile:
-    """A file: its path below `sql/`, and what it says."""
+    """A file: its path below `sql/`, and its text."""
 
     path: str
     text: str
@@ -52,7 +52,7 @@ class Migration:
         return hashlib.sha256(self.file.text.encode()).hexdigest()
 
     def suits(self, core: str) -> bool:
-        """Tell whether it changes this core's database: nobody else's schema pgflow is ours."""
+        """Whether it is for this core: a foreign schema pgflow is never changed."""
         return core == OWN or self.name.startswith("pgflowd_")
 
 
@@ -90,7 +90,7 @@ def newest_version() -> int:
 
 
 def checksum(files: list[SqlFile]) -> str:
-    """Return one checksum of many files, so that a changed function shows."""
+    """Return one checksum of many files, by which a changed function is noticed."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.path}\0{file.text}\0".encode())
@@ -116,5 +116,5 @@ def _suits(path: str, core: str) -> bool:
 def _rank(path: str) -> tuple[int, str]:
     kind = path.split("/")[-2]
     if kind not in KINDS:
-        raise ValueError(f"sql/schema/{path} lies in no directory of {', '.join(KINDS)}")
+        raise ValueError(f"sql/schema/{path} is not in a directory named {', '.join(KINDS)}")
     return KINDS.index(kind), path

@@ -1,8 +1,8 @@
 """
-Migrate: changes a database, in one transaction, to the schema this pgflowd needs.
+Migrates a database, in one transaction, to the schema that this pgflowd needs.
 
-The lock comes first, then a look at the database, then the plan. A dry run does all of it and
-rolls back, so it finds what a real one would find. Errors name the file they come from.
+It takes the lock, reads the state of the database, and then executes the plan. A dry run does the
+same and rolls back, so it finds the same errors. Errors name the file they come from.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import psycopg
 
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
-from pgflowd.db.errors import NOT_THERE
+from pgflowd.db.errors import MISSING_OBJECT
 from pgflowd.db.schema.compatibility import refuse_to_migrate
 from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
 from pgflowd.db.schema.plan import MigrationPlan
 from pgflowd.db.schema.state import Connection, DatabaseState, read_state
 from pgflowd.errors import DatabaseError, OutOfReach
 
-NOT_NOW = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
-IN_THE_WAY = {"42P06", "42P07", "42710", "42723", "2BP01"}  # objects of others
+BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
+CONFLICT_STATES = {"42P06", "42P07", "42710", "42723", "2BP01"}  # foreign objects exist
 
 
 @dataclass(frozen=True)
 class Migrated:
-    """What a migrate did, or would have done."""
+    """The result of a migrate, or of a dry run."""
 
     before: int | None
     after: int
@@ -36,19 +36,19 @@ class Migrated:
 
 
 def install(conn: Connection) -> None:
-    """Bring an empty or older database to the present schema, pgmq included."""
+    """Bring an empty or older database to the newest schema, pgmq included."""
     migrate(conn)
 
 
 def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> Migrated:
     """Bring the database to version `to`, or to the newest, in one transaction."""
     with conn.transaction() as transaction:
-        _run(conn, session_script())
+        _apply(conn, session_script())
         with translated(conn):
             state = read_state(conn)
         plan = _plan(state, to)
         for file in plan.files:
-            _run(conn, file)
+            _apply(conn, file)
         if dry_run:
             raise psycopg.Rollback(transaction)
     names = [f"{step.version:04}_{step.name}" for step in plan.migrations]
@@ -56,9 +56,10 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
 
 
 def sql(from_: int | None = None) -> str:
-    """Return the whole script for another migration program: all, or what follows a version.
+    """
+    Return the SQL for another migration tool: everything, or the part after a version.
 
-    It is plain SQL for a database with a core of ours, to be run in one transaction.
+    It is plain SQL for a database with pgflowd's own core, for one transaction.
     """
     if from_ is not None:
         _check_target(from_, lowest=0)
@@ -71,7 +72,7 @@ def sql(from_: int | None = None) -> str:
 
 
 def session_script(servers: range = SERVERS) -> SqlFile:
-    """Return what opens the transaction: settings, the look at the server, and the lock."""
+    """Return the start of the transaction: settings, the check of the server, and the lock."""
     return read(
         "install/session.sql",
         printing=read("install/printing.sql").text,
@@ -81,7 +82,7 @@ def session_script(servers: range = SERVERS) -> SqlFile:
 
 
 def roles_sql() -> str:
-    """Return the script that makes the roles and gives them their rights; run it again freely."""
+    """Return the script that creates the roles with their rights; it may be executed again."""
     grants = read("install/grants.sql").text
     return read("roles.sql", grants=grants).text
 
@@ -100,27 +101,27 @@ def _plan(state: DatabaseState, to: int | None) -> MigrationPlan:
 def _check_target(version: int, lowest: int) -> None:
     if not lowest <= version <= newest_version():
         raise OutOfReach(
-            f"schema version {version} is out of reach, which is {lowest} to {newest_version()}",
-            next="pgflowd db status shows where the database is",
+            f"schema version {version} is out of reach; it must be {lowest} to {newest_version()}",
+            next="see `pgflowd db status` for the present version",
         )
 
 
-def _run(conn: Connection, file: SqlFile) -> None:
+def _apply(conn: Connection, file: SqlFile) -> None:
     try:
         conn.execute(file.text.encode())
     except psycopg.Error as error:
-        error.add_note(f"while running sql/{file.path}")
+        error.add_note(f"while executing sql/{file.path}")
         text = one_line(error.diag.message_primary or str(error))
-        if error.sqlstate in NOT_NOW:
+        if error.sqlstate in BUSY_STATES:
             raise DatabaseError(
                 f"{text}; nothing was changed", next="try again when the database is less busy"
             ) from error
-        if error.sqlstate in IN_THE_WAY:
+        if error.sqlstate in CONFLICT_STATES:
             detail = one_line(error.diag.message_detail or f"in sql/{file.path}")
             raise DatabaseError(
-                f"{text} ({detail}); nothing was changed", next="rename or drop what is in the way"
+                f"{text} ({detail}); nothing was changed", next="rename or drop that object"
             ) from error
-        if error.sqlstate in NOT_THERE:  # a file of ours is wrong: no migrate would mend it
+        if error.sqlstate in MISSING_OBJECT:  # one of our files is wrong; no migrate helps
             raise
         with translated(conn):
             raise

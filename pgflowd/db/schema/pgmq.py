@@ -1,9 +1,9 @@
 """
-pgmq: the queues below pgflow, and where their SQL comes from.
+Finds the SQL of pgmq, which provides the queues of pgflow.
 
-The server's extension is preferred; `sql/install/pgmq.sql` decides when it runs. Here the SQL
-of the Python package `pgmq` is put into that file, found without importing the package, whose
-modules are heavy.
+`sql/install/pgmq.sql` prefers the extension of the server when it is executed. This module puts the
+SQL of the Python package `pgmq` into that file as the alternative. The package is not imported,
+because that is slow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pgflowd.db.schema.files import SqlFile, read
 
 
 def pgmq_script() -> SqlFile:
-    """Return the statement that makes sure of pgmq, the shipped SQL inside it."""
+    """Return the statement that installs pgmq if it is missing, with the shipped SQL inside."""
     template = read("install/pgmq.sql")
     version, shipped = shipped_pgmq()
     if "$pgmq$" in shipped or "$pgflowd$" in shipped:
@@ -25,7 +25,7 @@ def pgmq_script() -> SqlFile:
 
 
 def shipped_pgmq() -> tuple[str, str]:
-    """Return version and SQL carried by the package `pgmq`; two empty texts without it."""
+    """Return version and SQL of the package `pgmq`; two empty texts if it is not installed."""
     spec = importlib.util.find_spec("pgmq")
     if spec is None or spec.origin is None:
         return "", ""

@@ -1,10 +1,10 @@
 """
-Plan: which SQL brings a database from where it is to where it should be.
+Plans the SQL files that bring a database from its version to another one.
 
-The same list of files is run by `migrate` and printed by `sql`, so a database is made in one
-way. An empty database gets today's tables at once; an older one, or an empty one that is asked
-to stop at a version, gets the migrations. All else is applied whole each time, unless the plan
-stops before the newest version, whose functions would not fit.
+`migrate` executes and `sql` prints the same list of files. An empty database gets the tables of
+today at once; an older one, or an empty one with an older target, gets the migrations. All other
+objects are applied every time, unless the target is older than the newest version, because the
+functions of today need the newest tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pgflowd.db.schema.pgmq import pgmq_script
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """Where to start, where to end, and on which core; `files` are to be run in this order."""
+    """The versions before and after, and the core; `files` are executed in this order."""
 
     core: str
     start: int | None
@@ -40,13 +40,13 @@ class MigrationPlan:
 
     @property
     def migrations(self) -> list[Migration]:
-        """The migrations that will be recorded."""
+        """The migrations to record."""
         start = self.start or 0
         return [step for step in migrations() if start < step.version <= self.target]
 
     @property
     def is_whole(self) -> bool:
-        """Whether it reaches today's schema, functions included."""
+        """Whether its target is the newest version, so that it includes the functions."""
         return self.target == newest_version()
 
     @property

@@ -1,8 +1,8 @@
 """
-State: what a database says about itself: its core, its version, its pgmq, its server.
+Reads the state of a database: its core, schema version, pgmq and server.
 
-Whose schema `pgflow` it holds is told by the catalog (`sql/install/core.sql`), how far ours
-is by `pgflowd.schema_history`. Reads only.
+The catalog shows which release of schema `pgflow` it has (`sql/install/core.sql`);
+`pgflowd.schema_history` has the version of pgflowd's own schema. Only reads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN_CORE = "unknown"
 
 @dataclass(frozen=True)
 class MigrationRecord:
-    """What the last migrate wrote into `pgflowd.schema_history`."""
+    """The row of the last migrate in `pgflowd.schema_history`."""
 
     version: int | None = None
     core: str | None = None
@@ -37,11 +37,11 @@ class MigrationRecord:
 
 @dataclass(frozen=True)
 class DatabaseState:
-    """A database as it is: the core found in it, and what was recorded."""
+    """The state of a database: the core found in it, and the record of the last migrate."""
 
     core: str
-    missing: str | None  # what an unknown core lacks
-    has_strays: bool  # tables in schema pgflowd, and no history
+    missing: str | None  # the object that an unknown core lacks
+    has_strays: bool  # tables in schema pgflowd without its history
     record: MigrationRecord
     server: str
     pgmq: str | None
@@ -58,12 +58,12 @@ class DatabaseState:
 
     @property
     def target_core(self) -> str:
-        """The core this database has after a migrate: an empty one gets ours."""
+        """The core after a migrate: an empty database gets pgflowd's own core."""
         return OWN if self.core == NO_CORE else self.core
 
 
 def read_state(conn: Connection) -> DatabaseState:
-    """Look at the database. Raises what psycopg raises when it may not look."""
+    """Read the state. Raises errors of psycopg, for example without permission."""
     with conn.cursor(row_factory=dict_row) as cursor:
         core = _row(cursor.execute(read("install/core.sql").text.encode()))
         about = _row(cursor.execute(read("install/about.sql").text.encode()))

@@ -1,8 +1,8 @@
 """
-Verify: names what changed in the database since the last migrate, object by object.
+Lists the objects that changed in the database since the last migrate.
 
-The catalog is compared with the fingerprints that migrate recorded; what others added beside
-our objects is none of our business. The recorded migrations are compared with our files.
+It compares the catalog with the fingerprints that migrate recorded, and ignores objects of other
+tools. It compares the recorded migrations with the files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pgflowd.db.schema.files import migrations, read
 from pgflowd.db.schema.state import Connection, DatabaseState
 from pgflowd.errors import Problem
 
-REPLACED_BY_MIGRATE = ("function", "view", "trigger")
-BY_HAND = "change it back by hand, or restore it; sql/schema shows how it should look"
+REPLACED_BY_MIGRATE = ("function", "view", "trigger")  # the other kinds hold data
+BY_HAND = "change it back by hand, or restore it; sql/schema has its definition"
 
 
 def verify(conn: Connection) -> list[Problem]:
@@ -39,7 +39,7 @@ def _problem(state: DatabaseState, name: str, verb: str) -> Problem:
     kind, _, rest = name.partition(" ")
     text = f"{name} {verb} the last migrate"
     if state.core != "own" and rest.startswith("pgflow."):
-        return Problem("E307", f"{text}: the core changed underneath", next=MIGRATE)
+        return Problem("E307", f"{text}: another tool changed the core", next=MIGRATE)
     return Problem("E302", text, next=MIGRATE if kind in REPLACED_BY_MIGRATE else BY_HAND)
 
 
@@ -48,7 +48,7 @@ def _changed_migrations(applied: dict[str, str]) -> list[Problem]:
         Problem(
             "E302",
             f"migration {step.version:04}_{step.name} was applied with another text",
-            next="find out which release it came from; a migration never changes",
+            next="find the release that applied it; a migration must never change",
         )
         for step in migrations()
         if applied.get(step.name, step.checksum) != step.checksum
