@@ -1,16 +1,16 @@
 """
-Embedded PostgreSQL: a server of one's own in a directory, for `demo`, `dev` and the tests.
+The embedded PostgreSQL: a server in a directory, for `demo`, `dev` and the tests.
 
     with EmbeddedPostgres(".pgflowd/demo") as pg:
         connect(pg.dsn)
 
-    embedded   joins and leaves: who uses the directory shares one server
+    embedded   the context manager: all users of a directory share one server
     cluster    makes, starts and stops the server of one directory
-    leases     tells who uses it, and guards it when its users are killed
-    account    as whom it runs, since PostgreSQL refuses to run as root
-    binaries   where the programs are
+    users      the processes that use it, and the guard that stops it when all were killed
+    account    the user it runs as, since PostgreSQL refuses to run as root
+    binaries   the programs of PostgreSQL
 
-Nothing here speaks SQL: `host` knows the machine, `db` knows the database.
+Nothing here executes SQL.
 """
 
 from pgflowd.embedded.binaries import wheel_binaries

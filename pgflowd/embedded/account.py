@@ -1,10 +1,10 @@
 """
-Account: as whom the embedded server runs.
+The user as which the embedded server runs.
 
-PostgreSQL refuses to run as root. An ordinary user runs it as himself (no account); root
-runs it as the owner of the data, else as `postgres`, else as `nobody`. Such an account
-cannot enter everything root can, so `home_for` finds the server a place: the directory
-itself, or one in `/var/lib/pgflowd` to which the directory becomes a symbolic link.
+PostgreSQL refuses to run as root. An ordinary user runs the server as itself (no account). Root
+runs it as the owner of the data, else as `postgres`, else as `nobody`. Such an account cannot
+enter every directory, so `home_for` finds a place that it can enter: the directory itself, or one
+in `/var/lib/pgflowd` to which the directory becomes a symbolic link.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgflowd.embedded.leases import Removed
+from pgflowd.embedded.users import Removed
 from pgflowd.errors import Unreachable
 
 ELSEWHERE = Path("/var/lib/pgflowd")
@@ -43,7 +43,7 @@ class Account:
 def run_as(
     account: Account | None, command: Sequence[str | Path], timeout_s: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command as the account (as ourselves if there is none) and return how it ended."""
+    """Run a command as the account (or as our own user) and return the result."""
     try:
         return subprocess.run(
             command,
@@ -66,7 +66,7 @@ def run_as(
 
 
 def account_for(data: Path) -> Account | None:
-    """Return as whom the server of this data directory must run; None is ourselves."""
+    """Return the account that must run the server of this data; None: our own user."""
     try:
         owner = data.stat().st_uid
     except FileNotFoundError:
@@ -94,11 +94,11 @@ def account_for(data: Path) -> Account | None:
 
 
 def home_for(directory: Path, account: Account | None) -> Path:
-    """Return the real place of the server's files, made if need be; Removed if it vanished."""
+    """Return the real directory of the server's files, made if missing; Removed if it vanished."""
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _flocked(directory.parent):  # others may be about to do the same
+    with _flocked(directory.parent):  # another process may do the same now
         if directory.is_symlink() and not directory.exists():
-            directory.unlink()  # the place it led to was removed
+            directory.unlink()  # its target was removed
         directory.mkdir(mode=0o711 if account else 0o700, exist_ok=True)
         if account and not account.may_enter(directory) and _is_empty(directory):
             _move_elsewhere(directory)
@@ -107,7 +107,7 @@ def home_for(directory: Path, account: Account | None) -> Path:
         if not home.exists() or account.may_enter(home):  # made anew meanwhile
             raise Removed
         raise Unreachable(
-            f"the embedded PostgreSQL would run as user {account.uid}, who cannot enter {home}",
+            f"the embedded PostgreSQL runs as user {account.uid}, which cannot enter {home}",
             next="choose another directory",
         )
     return home
@@ -121,12 +121,12 @@ def _is_empty(directory: Path) -> bool:
 
 
 def _move_elsewhere(directory: Path) -> None:
-    """Turn an empty directory into a link to a place which other users can enter."""
+    """Replace an empty directory by a link to a directory that other users can enter."""
     ELSEWHERE.mkdir(mode=0o711, parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=ELSEWHERE))
-    place.chmod(0o711)
+    target = Path(tempfile.mkdtemp(prefix=f"{directory.name}-", dir=ELSEWHERE))
+    target.chmod(0o711)
     directory.rmdir()
-    directory.symlink_to(place)
+    directory.symlink_to(target)
 
 
 @contextmanager

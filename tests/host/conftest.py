@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from embedded_users import User, alive
 
-from pgflowd.embedded.leases import postmaster
+from pgflowd.embedded.users import postmaster
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 

@@ -1,9 +1,9 @@
 """
-Runner context: the `ctx` of a handler in a daemon; see `core.context` for what it promises.
+The `ctx` of a handler in a daemon; `core.context` describes what it offers.
 
-What is not known here is asked of the worker: the run's input, a step's output, and where to
-connect. A connection of `conn()` is the runner's own: committed when the handler has returned
-what can be stored, rolled back when it raises, and closed after the task.
+The runner asks its worker for the run's input, a step's output and the address of the database.
+The connection of `conn()` belongs to the runner. It is committed when the handler has returned a
+value that can be stored, rolled back when it raises, and closed after the task.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.json.unpatched import loads
 from pgflowd.errors import RunError
 from pgflowd.host.frame import Frame
-from pgflowd.processes.runner.handler import Stop
+from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
-MOST_NOTE = 8000  # characters of one record
+MAX_RECORD_CHARS = 8000
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
-class Draining:
-    """The event `ctx.stopping`: it looks into the socket when it is asked."""
+class StopEvent:
+    """The event `ctx.stopping`: each question checks the socket."""
 
-    def __init__(self, line: WorkerSocket) -> None:
-        self._line = line
-        self._naps = Stop()
+    def __init__(self, worker_socket: WorkerSocket) -> None:
+        self._socket = worker_socket
+        self._slices = StopFlag()
 
     def is_set(self) -> bool:
-        return self._line.look()
+        return self._socket.check_stopping()
 
     def wait(self, timeout: float | None = None) -> bool:
         left_s = timeout
-        while not self._line.look():
+        while not self._socket.check_stopping():
             slice_s = 0.02 if left_s is None else min(0.02, left_s)
             if slice_s <= 0:
                 return False
-            self._naps.wait(slice_s)
+            self._slices.wait(slice_s)
             left_s = None if left_s is None else left_s - slice_s
         return True
 
@@ -57,7 +57,7 @@ class RunnerContext:
         flow: str,
         steps: Collection[str],
         frame: Frame,
-        line: WorkerSocket,
+        worker_socket: WorkerSocket,
         connect: Callable[[str, str], Any],
     ) -> None:
         head = frame.head
@@ -68,14 +68,14 @@ class RunnerContext:
         self.attempt: int = head["attempt"]
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
-        self.cancelled = Stop()
+        self.cancelled = StopFlag()
         self._ends = time.time() + head["timeout"]
         self._steps = steps
-        self._line = line
+        self._socket = worker_socket
         self._connect = connect
         self._conn: Any = None
 
-    # what few handlers want is made for those that do
+    # few handlers use these, so they are made on demand
 
     @cached_property
     def deadline(self) -> datetime:
@@ -84,12 +84,12 @@ class RunnerContext:
     @property
     def log(self) -> logging.Logger:
         logger = logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
-        logger.disabled = False  # as `dictConfig` leaves every logger that it does not name
+        logger.disabled = False  # `dictConfig` disables every logger that it does not name
         return logger
 
     @cached_property
-    def stopping(self) -> Draining:
-        return Draining(self._line)
+    def stopping(self) -> StopEvent:
+        return StopEvent(self._socket)
 
     def flow_input(self) -> Any:
         return self._ask("input")
@@ -105,7 +105,7 @@ class RunnerContext:
         return self._conn
 
     def settle(self, succeeded: bool) -> None:
-        """End the connection that the handler used: commit what it did, or undo it."""
+        """End the connection that the handler used: commit, or roll back."""
         conn, self._conn = self._conn, None
         if conn is None or conn.closed:
             return
@@ -116,30 +116,33 @@ class RunnerContext:
             conn.close()
 
     def _ask(self, what: str, step: str = "") -> Any:
-        if self._line.is_copy:
-            raise RunError("only the runner itself can ask, not a process it forked", code="E402")
-        answer = self._line.ask({"token": self.token, "what": what, "step": step})
+        if self._socket.is_copy:
+            raise RunError(
+                "only the runner itself can ask its worker, not a process that the handler forked",
+                code="E402",
+            )
+        answer = self._socket.ask({"token": self.token, "what": what, "step": step})
         if problem := answer.head.get("problem"):
             raise RunError(problem, code="E409")
         return loads(answer.body) if answer.body else None
 
 
-class Notes(logging.Handler):
+class LogForwarder(logging.Handler):
     """Sends what handlers log to the worker."""
 
-    def __init__(self, line: WorkerSocket) -> None:
+    def __init__(self, worker_socket: WorkerSocket) -> None:
         super().__init__()
-        self._line = line
+        self._socket = worker_socket
 
     def emit(self, record: logging.LogRecord) -> None:
         level = next((name for least, name in _LEVELS if record.levelno >= least), "debug")
         try:
-            text = self.format(record)[:MOST_NOTE]
+            text = self.format(record)[:MAX_RECORD_CHARS]
         except Exception as error:
             text = f"(a record that cannot be formatted: {type(error).__name__})"
         text = text.encode("utf-8", "backslashreplace").decode()
-        if self._line.is_copy:  # a process that the handler forked; it has the same stderr
+        if self._socket.is_copy:  # a process that the handler forked shares our stderr
             with contextlib.suppress(OSError):
                 os.write(2, f"{record.levelname} {record.name}: {text}\n".encode())
             return
-        self._line.note({"level": level, "logger": record.name, "text": text})
+        self._socket.note({"level": level, "logger": record.name, "text": text})

@@ -1,10 +1,10 @@
 """
-Handler: calls a user's function, sync or async, so that SIGTERM can end it gently.
+Calls a user's handler, sync or async, so that SIGTERM can end it gently.
 
-SIGTERM sets `Stop`, which is `ctx.cancelled`, and cancels an async handler; the stack goes to
-stderr even when the handler computes in C and holds the interpreter. One that awaits is on no
-stack, so what it awaits is written, too. Between tasks SIGTERM simply ends the process. An async
-handler gets a new event loop, and leaves none behind that a later handler would find closed.
+SIGTERM sets `StopFlag`, which is `ctx.cancelled`, and cancels an async handler. The stack is
+written to stderr even when the handler computes in C and holds the interpreter. A coroutine that
+awaits is on no stack, so its awaited frames are written too. Between tasks SIGTERM ends the
+process. An async handler gets a new event loop, which is gone before the next handler runs.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST_FRAMES = 100  # as many as faulthandler writes
 EXIT_BY_TERM = 128 + signal.SIGTERM
 
 
-class Stop:
-    """An event that SIGTERM sets. No lock: the signal may come while one is held."""
+class StopFlag:
+    """An event that SIGTERM sets. It has no lock: the signal may arrive while one is held."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -52,40 +52,40 @@ class Caller:
     """Calls one handler at a time."""
 
     def __init__(self) -> None:
-        self._stop: Stop | None = None
+        self._stop: StopFlag | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
         self._forking = threading.local()
 
     def catch_sigterm(self) -> None:
-        """Be told of SIGTERM, after the stack was written to stderr."""
+        """Handle SIGTERM, after the stack was written to stderr."""
         signal.signal(signal.SIGTERM, self._terminated)
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             faulthandler.register(signal.SIGTERM, file=2, all_threads=True, chain=True)
         os.register_at_fork(
             before=self._hold_sigterm,
             after_in_parent=self._release_sigterm,
-            after_in_child=self._leave_sigterm,
+            after_in_child=self._reset_sigterm,
         )
 
     def _hold_sigterm(self) -> None:
-        """Python forgets the signals that a new process gets before it is itself."""
+        """Block SIGTERM: Python loses signals that arrive before a new process is set up."""
         self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
 
     def _release_sigterm(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
-    def _leave_sigterm(self) -> None:
-        """What a handler forks can be terminated as any process, by a pool that it made for one."""
+    def _reset_sigterm(self) -> None:
+        """Let SIGTERM end a process that the handler forked, as a pool expects of its workers."""
         if signal.getsignal(signal.SIGTERM) == self._terminated:
             faulthandler.unregister(signal.SIGTERM)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._release_sigterm()
 
-    def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: Stop) -> Any:
+    def call(self, handler: Callable[..., Any], arguments: dict[str, Any], stop: StopFlag) -> Any:
         """Return what the handler returns, or raise what it raises."""
         self._stop = stop
-        try:  # in a context of its own: the next task meets no variable of this one
+        try:  # in its own context: the next task must not see context variables of this one
             return contextvars.copy_context().run(self._run, handler, arguments)
         finally:
             self._stop = None
@@ -95,7 +95,7 @@ class Caller:
         return self._await(value) if inspect.iscoroutine(value) else value
 
     def _await(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        # by a factory, else the thread would have "no current event loop" ever after
+        # by a factory, else the thread would have "no current event loop" from then on
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             loop = runner.get_loop()
             task = loop.create_task(coroutine)
@@ -110,12 +110,12 @@ class Caller:
             os._exit(EXIT_BY_TERM)
         self._stop.set()
         if self._loop is not None and self._task is not None:
-            _tell_stack(self._task)
+            _write_stack(self._task)
             self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-def _tell_stack(task: asyncio.Task[Any]) -> None:
-    """Write what a task awaits, as `faulthandler` writes stacks."""
+def _write_stack(task: asyncio.Task[Any]) -> None:
+    """Write the frames that a task awaits, as `faulthandler` writes stacks."""
     lines: list[str] = []
     each: Any = task.get_coro()
     while (code := getattr(each, "cr_code", None)) and len(lines) < _MOST_FRAMES:

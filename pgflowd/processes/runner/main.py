@@ -1,10 +1,11 @@
 """
-Runner: runs handlers, one task at a time, and can be killed at any moment without harm.
+Executes handlers, one task at a time, and can be killed at any moment without harm.
 
-It is forked by the zygote, has the flow's module and one socket to its worker, and no thread
-and no loop of ours. It reads a task, calls the handler, makes and checks the JSON once, looks
-what the task left behind, and says `done`. The end of the socket is its own. Whatever a handler
-raises, also `sys.exit`, becomes a report; whatever it does to this process, nobody else minds.
+The zygote forks it with the flow's module imported and one socket to the worker; it has no thread
+and no event loop of ours. It reads a task, calls the handler, encodes and checks the JSON once,
+checks what the task left behind, and sends `done`. It ends when its socket is closed. Whatever a
+handler raises, `sys.exit` included, becomes a report, and whatever it does to this process, no
+other process is affected.
 """
 
 from __future__ import annotations
@@ -31,50 +32,52 @@ from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.core.json.values import decode, encode
 from pgflowd.core.worker.failure_text import LONGEST_TRACEBACK
 from pgflowd.host.frame import Frame
-from pgflowd.processes.runner.context import Notes, RunnerContext
+from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
-SHORT_TRACEBACK = 2000  # of one that is too long for a frame's head
-MOST_FRAMES = 1000  # as deep as Python lets anybody go who does not ask for more
+SHORT_TRACEBACK = 2000  # of a traceback that is too long for a frame's head
+MAX_FRAMES = 1000  # Python's own recursion limit
 
 _OURS = str(Path(__file__).parents[2])
 
 
 class TaskGiven(NamedTuple):
-    """What arguments are made of."""
+    """The decoded input of a task, of which arguments are made."""
 
     input: Any
     flow_input: Any
 
 
 class RunnerProcess:
-    """One process's life."""
+    """A runner, from its first task to the end of its socket."""
 
-    def __init__(self, flow: str, title: str, line: WorkerSocket, most_output: int) -> None:
+    def __init__(
+        self, flow: str, title: str, worker_socket: WorkerSocket, most_output: int
+    ) -> None:
         self._flow, self._start_of_title = flow, title
-        self._line = line
+        self._socket = worker_socket
         self._most_output = most_output
         self._caller = Caller()
-        self._notes = Notes(line)
+        self._log_forwarder = LogForwarder(worker_socket)
 
     def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
-        """Run tasks until the worker closes the socket."""
+        """Execute tasks until the worker closes the socket."""
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
         _choose_levels(is_debug)
         leftovers = Leftovers()
         self._title("idle")
         with contextlib.suppress(WorkerGone):
-            self._line.send({"say": "ready"})
+            self._socket.send({"say": "ready"})
             while True:
-                frame = self._line.next_task()
+                frame = self._socket.next_task()
                 head, body = self._run(steps, frame)
-                if self._line.is_copy:
+                if self._socket.is_copy:
                     return
                 head["left"] = leftovers.found(head["peak_kb"])
-                self._tell(head, body)
+                self._send(head, body)
                 self._title("idle")
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
@@ -82,18 +85,20 @@ class RunnerProcess:
         task = frame.head
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
-        ctx = RunnerContext(self._flow, steps, frame, self._line, _connect)
-        if self._notes not in logging.root.handlers:  # the last task may have configured logging
-            logging.root.addHandler(self._notes)
+        ctx = RunnerContext(self._flow, steps, frame, self._socket, _connect)
+        if (
+            self._log_forwarder not in logging.root.handlers
+        ):  # the last task may have reconfigured logging
+            logging.root.addHandler(self._log_forwarder)
         try:
             body = self._call(steps[task["step"]], frame, ctx)
             head: dict[str, Any] = {"outcome": "completed"}
         except WorkerGone:
             raise
         except BaseException as error:
-            if self._line.is_copy:
+            if self._socket.is_copy:
                 _leave(error)
-            body, head = b"", _told(error)
+            body, head = b"", _failure_head(error)
         _flush()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -110,56 +115,56 @@ class RunnerProcess:
             body = encode(value, max_bytes=self._most_output).encode()
             succeeded = True
         finally:
-            if not self._line.is_copy:
+            if not self._socket.is_copy:
                 ctx.settle(succeeded)
         return body
 
-    def _tell(self, head: dict[str, Any], body: bytes) -> None:
+    def _send(self, head: dict[str, Any], body: bytes) -> None:
         try:
-            self._line.send(head, body)
-        except ValueError:  # a head too long, by characters that take many bytes
+            self._socket.send(head, body)
+        except ValueError:  # the head is too long, by characters of several bytes
             head["traceback"] = head.get("traceback", "")[-SHORT_TRACEBACK:]
-            self._line.send(head, body)
+            self._socket.send(head, body)
 
     def _title(self, what: str, joint: str = " ") -> None:
         setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
 
 
-def _told(error: BaseException) -> dict[str, Any]:
-    """The head of `done` for an exception."""
+def _failure_head(error: BaseException) -> dict[str, Any]:
+    """Return the head of `done` for an exception."""
     failure = failure_of(error)
-    said: dict[str, Any] = {
+    head: dict[str, Any] = {
         "outcome": "failed",
         "error_type": failure.error_type,
         "error_message": failure.message,
         "traceback": _traceback(error),
     }
     if not failure.retry:
-        said["retry"] = False
+        head["retry"] = False
     if failure.delay_s is not None:
-        said["delay_s"] = failure.delay_s
-    return said
+        head["delay_s"] = failure.delay_s
+    return head
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback from the user's first line on; of a long one, its end."""
+    """Return the traceback from the user's first line on; of a long one, its end."""
     try:
-        trace = _theirs(error.__traceback__)
-        lines = traceback.format_exception(type(error), error, trace, limit=-MOST_FRAMES)
+        trace = _without_our_frames(error.__traceback__)
+        lines = traceback.format_exception(type(error), error, trace, limit=-MAX_FRAMES)
     except BaseException as trouble:
         return f"(no traceback: {type(trouble).__name__})"
     text = "".join(lines)[-LONGEST_TRACEBACK:]
     return clean(text, LONGEST_TRACEBACK)
 
 
-def _theirs(trace: TracebackType | None) -> TracebackType | None:
+def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
 
 
 def _leave(error: BaseException) -> NoReturn:
-    """End a process that the handler forked, as Python ends any that an exception leaves."""
+    """End a process that the handler forked, as Python ends one that an exception leaves."""
     code = error.code if isinstance(error, SystemExit) else error
     if not isinstance(code, int | None):
         with contextlib.suppress(Exception):
@@ -170,8 +175,8 @@ def _leave(error: BaseException) -> NoReturn:
 
 
 def _choose_levels(is_debug: bool) -> None:
-    """Pass on what is logged from level info on; of `ctx.log`, at debug, everything."""
-    if logging.root.level == logging.WARNING:  # nobody chose one
+    """Forward records from level info on; at debug, every record of `ctx.log`."""
+    if logging.root.level == logging.WARNING:  # Python's default
         logging.root.setLevel(logging.INFO)
     if is_debug:
         logging.getLogger("pgflowd").setLevel(logging.DEBUG)

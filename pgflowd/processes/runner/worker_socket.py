@@ -1,11 +1,11 @@
 """
-Worker line: the runner's end of the socket that joins it to its worker.
+The runner's end of the socket to its worker.
 
-Blocking, since a runner has nothing else to wait for. Handlers' threads may log, ask and look
-too: each frame is sent under a lock, and who asks keeps the others from reading his answer. A
-handler's own signal handlers may log, and may raise, as alarms do: no frame is left half sent,
-and an answer that nobody waits for any more is thrown away. A copy of the runner that a handler
-made by `os.fork` sees that its pid is another, and is silent.
+It blocks, since a runner has nothing else to wait for. Threads of a handler may log, ask and check
+for a stop too: each frame is sent under a lock, and a thread that asks holds another lock until its
+answer arrives, so no other thread reads it. Signal handlers of a handler may log, and may raise, as
+alarms do: no frame stays half sent, and an answer that no thread waits for any more is dropped. A
+copy of the runner that a handler made by `os.fork` sees another pid, and sends nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RAISING = tuple(map(int, (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal
 
 
 class WorkerGone(Exception):
-    """The worker closed the line: end."""
+    """The worker closed the socket: the runner ends."""
 
 
 class WorkerSocket:
@@ -39,7 +39,7 @@ class WorkerSocket:
         self._sending = threading.RLock()
         self._unsent: list[bytes] = []
         self._reading = threading.Lock()  # held from a question to its answer
-        self._is_owed = False  # an answer
+        self._is_owed = False  # whether an answer is still to come
         self._pid = os.getpid()
         self.is_stopping = False
 
@@ -55,7 +55,9 @@ class WorkerSocket:
         try:
             with self._sending:
                 self._unsent.append(data)
-                if len(self._unsent) > 1:  # a finalizer logs while its thread sends: it comes next
+                if (
+                    len(self._unsent) > 1
+                ):  # a finalizer logs while its thread sends; this frame is next
                     return
                 while self._unsent:
                     self._socket.sendall(self._unsent[0])
@@ -64,8 +66,8 @@ class WorkerSocket:
             raise WorkerGone from error
 
     def note(self, head: dict[str, Any]) -> None:
-        """Send while a handler runs."""
-        with _undisturbed():
+        """Send a log record while a handler runs."""
+        with _signals_held():
             self.send({"say": "note", **head})
 
     def next_task(self) -> Frame:
@@ -74,25 +76,25 @@ class WorkerSocket:
             return self._task()
 
     def ask(self, head: dict[str, Any]) -> Frame:
-        """Ask the worker, and wait for its answer."""
+        """Send a question to the worker, and wait for the answer."""
         with self._reading:
-            self._answer()  # to a question whose asker was interrupted
-            with _undisturbed():
+            self._answer()  # to an earlier question that was interrupted
+            with _signals_held():
                 self.send({"say": "ask", **head})
                 self._is_owed = True
             answer = self._answer()
             assert answer is not None
             return answer
 
-    def look(self) -> bool:
-        """Whether the daemon drains, as far as was said until now."""
+    def check_stopping(self) -> bool:
+        """Whether the worker has announced a stop until now; never wait."""
         if self.is_copy or self.is_stopping or not self._reading.acquire(blocking=False):
             return self.is_stopping
         try:
             with contextlib.suppress(OSError):  # nothing there
                 self._frames.feed(receive(self._socket, socket.MSG_DONTWAIT))
             while frame := self._frames.take():
-                self._heard(frame)
+                self._handle(frame)
         finally:
             self._reading.release()
         return self.is_stopping
@@ -102,19 +104,19 @@ class WorkerSocket:
             while frame := self._frames.take():
                 if frame.head.get("do") == "task":
                     return frame
-                self._heard(frame)
+                self._handle(frame)
             self._receive()
 
     def _answer(self) -> Frame | None:
-        """Wait for the answer that is owed, if one is."""
+        """Wait for the answer that is still to come, if there is one."""
         answer = None
         while self._is_owed:
             with contextlib.suppress(ConnectionError):
-                self._socket.recv(1, socket.MSG_PEEK)  # an alarm may raise here: nothing is lost
-            with _undisturbed():
+                self._socket.recv(1, socket.MSG_PEEK)  # an alarm may raise here: no byte is lost
+            with _signals_held():
                 self._receive()
                 while frame := self._frames.take():
-                    answer = self._heard(frame) or answer
+                    answer = self._handle(frame) or answer
         return answer
 
     def _receive(self) -> None:
@@ -126,8 +128,8 @@ class WorkerSocket:
             raise WorkerGone
         self._frames.feed(piece)
 
-    def _heard(self, frame: Frame) -> Frame | None:
-        """Return it if it is an answer."""
+    def _handle(self, frame: Frame) -> Frame | None:
+        """Act on a frame that is not a task; return it if it is an answer."""
         if frame.head.get("do") == "stopping":
             self.is_stopping = True
         if frame.head.get("do") != "answer":
@@ -137,8 +139,8 @@ class WorkerSocket:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let the signal handlers of a handler wait, which may raise."""
+def _signals_held() -> Iterator[None]:
+    """Hold back signals whose handlers, set by a user's handler, may raise."""
     before = _signal.pthread_sigmask(signal.SIG_BLOCK, _RAISING)
     try:
         yield

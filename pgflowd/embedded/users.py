@@ -1,14 +1,14 @@
 """
-Leases: who uses a directory, known even when users are killed.
+The processes that use a directory, known even when they are killed.
 
-Each user holds a file in `leases/` under an exclusive flock, which the kernel drops when the
-process dies, however it dies. Whoever asks takes a shared lock: it is granted exactly when
-the user is gone, and those who ask do not disturb each other. `lock` is held by whoever
-starts or stops the server, or changes the leases.
+Each user holds an exclusive flock on a file in `leases/`. The kernel releases it when the process
+dies, however it dies. A check takes a shared lock, which is granted exactly when the user is gone;
+several checks do not disturb each other. `lock` is held while the server is started or stopped, or
+users change.
 
-This file is also a program, the guard: one per directory, it sleeps until all users are gone
-and stops the server if the last of them was killed. It is run by path and imports nothing
-of ours. A process that forks shares its lease with the child, until both are gone.
+This file is also a program, the guard. There is one per directory: it sleeps until all users are
+gone, and stops the server if the last of them was killed. It is started by its path and imports
+nothing of ours. A process that forks remains a user until its child is gone too.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def locked(home: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-class Lease:
-    """One user's claim on the directory. Taken and given back under the lock."""
+class DirectoryUser:
+    """This process as a user of the directory. Begins and ends under the lock."""
 
     def __init__(self, home: Path) -> None:
         directory = home / "leases"
@@ -55,15 +55,15 @@ class Lease:
         self._descriptor = _open(self._path)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
-    def give_back(self) -> None:
+    def leave(self) -> None:
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
 def in_use(home: Path) -> bool:
-    """Tell whether a living process holds a lease; forget those of the dead. Under the lock."""
+    """Whether a living process uses the directory; remove files of dead ones. Under the lock."""
     living = False
-    for path in _leases(home):
+    for path in _user_files(home):
         if _ended(path, wait=False):
             path.unlink(missing_ok=True)
         else:
@@ -72,7 +72,7 @@ def in_use(home: Path) -> bool:
 
 
 def postmaster(data: Path) -> int | None:
-    """Return the process of the server of this data directory, if there is one."""
+    """Return the pid of the server of this data directory, or None."""
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n")[0])
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def postmaster(data: Path) -> int | None:
 
 
 def is_postmaster(pid: int, data: Path) -> bool:
-    """Tell whether the process is the server of this data directory."""
+    """Whether the process is the server of this data directory."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()  # empty if it is a zombie
     except OSError:
@@ -90,11 +90,11 @@ def is_postmaster(pid: int, data: Path) -> bool:
 
 
 def ensure_guard(home: Path, data: Path) -> None:
-    """Start the guard of this directory unless there is one. Under the lock, with a lease."""
+    """Start the guard of this directory unless there is one. Under the lock, by a user."""
     os.close(_open(home / "guard"))
     if not _ended(home / "guard", wait=False):
         return
-    # the shell leaves the guard behind at once, so that it is nobody's child
+    # the shell ends at once, so the guard is not our child
     leave = 'exec </dev/null >/dev/null 2>&1; "$@" &'
     guard = [sys.executable, "-I", "-S", __file__, str(home), str(data)]
     subprocess.run(
@@ -103,33 +103,33 @@ def ensure_guard(home: Path, data: Path) -> None:
 
 
 def _guard(home: Path, data: Path) -> None:
-    """Wait until nobody uses the directory; then stop the server, if it still runs."""
+    """Wait until the directory has no users; then stop the server if it still runs."""
     try:
         descriptor = os.open(home / "guard", os.O_RDWR | os.O_NOFOLLOW)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return  # all is over and removed already
+        return  # the directory was removed already
     except BlockingIOError:
-        return  # there is a guard, who will see all leases we could see
+        return  # there is another guard, which sees the same users
     while True:
-        for path in _leases(home):
+        for path in _user_files(home):
             _ended(path, wait=True)
         with locked(home):
             if not in_use(home):
                 pid = postmaster(data)
                 if pid:
                     os.kill(pid, signal.SIGINT)  # PostgreSQL's fast shutdown
-                os.close(descriptor)  # still under the lock: who comes next needs a new guard
+                os.close(descriptor)  # still under the lock: the next user needs a new guard
                 return
 
 
-def _leases(home: Path) -> list[Path]:
+def _user_files(home: Path) -> list[Path]:
     directory = home / "leases"
     return sorted(directory.iterdir()) if directory.is_dir() else []
 
 
 def _ended(path: Path, *, wait: bool) -> bool:
-    """Tell whether the holder of the file's lock is gone; with `wait`, return when he is."""
+    """Whether the holder of the file's lock is gone; with `wait`, return when it is."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
