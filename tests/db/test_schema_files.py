@@ -29,13 +29,6 @@ def test_a_core_of_others_gets_nothing_of_schema_pgflow(core: str) -> None:
     assert any("/foreign/any/" in path for path in paths)
 
 
-def test_own_and_foreign_files_make_the_same_functions() -> None:
-    root = shipped("sql") / "schema" / "pgflowd"
-    foreign = {path.name for path in (root / "foreign" / "any").rglob("*.sql")}
-
-    assert foreign <= {path.name for path in (root / "own").rglob("*.sql")}
-
-
 def test_tables_come_after_the_tables_they_refer_to() -> None:
     seen: set[str] = set()
     for file in schema_files(OWN):

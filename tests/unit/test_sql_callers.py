@@ -130,6 +130,15 @@ def test_headers_name_callers_in_python_and_in_the_installer() -> None:
     }
 
 
+def test_what_a_file_calls_exists_on_each_core_that_the_file_suits() -> None:
+    known = {file.full_name for file in FUNCTIONS}
+    for core in ("own", "foreign"):
+        there = {file.full_name for file in FUNCTIONS if core in file.cores}
+        for file in FILES:
+            missing = {name for name in file.calls & known - there if name.startswith("pgflowd.")}
+            assert core not in file.cores or missing == set(), file.path
+
+
 def test_a_text_that_only_names_a_signature_calls_nothing() -> None:
     text = "if to_regprocedure('pgflow.a(uuid, text[])') is not null then -- pgflow.b(1)\n"
 
