@@ -82,7 +82,7 @@ class Cluster:
             made_by = _version_of(self.data)
             if made_by != major:
                 raise Unreachable(
-                    f"the data in {self.data} need PostgreSQL {made_by}; this one is {major}",
+                    f"the data in {self.data} are of version {made_by}; this PostgreSQL is {major}",
                     next=f"remove {self._home} if you do not need them",
                 )
             return
@@ -224,7 +224,7 @@ def _version_of(data: Path) -> str:
     try:
         return (data / "PG_VERSION").read_text(errors="replace").strip()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return "an unknown version"
+        return "unknown"
 
 
 def _cause(log: str) -> str:

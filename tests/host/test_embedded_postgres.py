@@ -289,7 +289,7 @@ def test_data_of_another_version_are_refused_and_left_alone(place: Path):
     with EmbeddedPostgres(place, binaries=wheel_binaries(16)) as old:
         assert old.version.startswith("16.")
 
-    with pytest.raises(Unreachable, match=r"need PostgreSQL 16; this one is 18"):
+    with pytest.raises(Unreachable, match=r"are of version 16; this PostgreSQL is 18"):
         EmbeddedPostgres(place).__enter__()
     with EmbeddedPostgres(place, binaries=wheel_binaries(16)) as old:
         assert alive(old.pid)
@@ -312,7 +312,7 @@ def test_data_without_a_version_are_refused_like_those_of_another(place: Path):
         pass
     (place / "server" / "data" / "PG_VERSION").unlink()
 
-    with pytest.raises(Unreachable, match="of PostgreSQL an unknown version, this one is 18"):
+    with pytest.raises(Unreachable, match="of version unknown; this PostgreSQL is 18"):
         EmbeddedPostgres(place).__enter__()
 
 
