@@ -46,7 +46,7 @@ def empty_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
 @pytest.fixture(scope="session")
 def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], ScratchServer]]:
     """Give a server of a major version: `with server_of(15).database() as database`."""
-    from postgres_versions import binaries_of
+    from support.postgres_versions import binaries_of
 
     from pgflowd.testing.plugin import embedded_server
 

@@ -17,15 +17,14 @@ import signal
 import sys
 from pathlib import Path
 
-for room in (".", "process", "worker"):  # whose houses are used here, too
-    sys.path.append(str(Path(__file__).parents[1] / room))
+sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
-import chaos_judge  # noqa: E402
-import psycopg  # noqa: E402
-from chaos_faults import FAULTS  # noqa: E402
-from chaos_world import World, now, rest  # noqa: E402
+import chaos_judge
+import psycopg
+from chaos_faults import FAULTS
+from chaos_world import World, now, rest
 
-from pgflowd.testing.until import until  # noqa: E402
+from pgflowd.testing.until import until
 
 SETTLE_S = 90.0
 STOP_S = 30.0

@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 from chaos_world import LEASE_S, RUNS, World
-from invariants import OF_ALL, OF_EACH_FLOW, OF_ORACLE
 from psycopg import sql
+from support.invariants import OF_ALL, OF_EACH_FLOW, OF_ORACLE
 
 from pgflowd.testing.until import until
 

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from daemon_house import Daemon, House, is_gone
 from psycopg import sql
-from running_worker import ProxyProcess
+from support.daemon import Daemon, House, is_gone
+from support.worker import ProxyProcess
 
 from pgflowd.db import schema
 from pgflowd.embedded import EmbeddedPostgres
-from pgflowd.host.process_tree import ProcessStat, command_line, all_processes, read_stat
+from pgflowd.host.process_tree import ProcessStat, all_processes, command_line, read_stat
 from pgflowd.testing.plugin import MEMORY, has_room
 from pgflowd.testing.until import until
 

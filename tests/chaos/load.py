@@ -21,17 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-for room in (".", "process", "worker"):  # whose houses are used here, too
-    sys.path.append(str(Path(__file__).parents[1] / room))
+sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
-import psycopg  # noqa: E402
-from daemon_house import Daemon, House  # noqa: E402
+import psycopg
+from support.daemon import Daemon, House
 
-from pgflowd.db import schema  # noqa: E402
-from pgflowd.embedded import EmbeddedPostgres  # noqa: E402
-from pgflowd.host.process_tree import command_line  # noqa: E402
-from pgflowd.testing.plugin import MEMORY, has_room  # noqa: E402
-from pgflowd.testing.until import until  # noqa: E402
+from pgflowd.db import schema
+from pgflowd.embedded import EmbeddedPostgres
+from pgflowd.host.process_tree import command_line
+from pgflowd.testing.plugin import MEMORY, has_room
+from pgflowd.testing.until import until
 
 FLOWS = ("fan", "diamond", "rough")
 OPEN_RUNS = 150  # at a time

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from shop import MODULE, Shop
+from support.shop import MODULE, Shop
 
 from pgflowd.cli.main import run
 from pgflowd.testing.scratch import ScratchDatabase

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from background import Background
-from shop import MODULE, on_a_terminal
+from support.background import Background
 from support.covers import covers
+from support.shop import MODULE, on_a_terminal
 
 from pgflowd.testing.until import until
 
@@ -66,7 +66,7 @@ def test_config_flows_and_database_are_told_at_once_in_columns(here, project, sh
         "did you mean 'max_concurrency'?"
     )
     assert second == (
-        "billing.py:6           E201  step charge: parameter 'validated' is no step of "
+        "billing.py:6           E201  step charge: parameter 'validated' is not a step of "
         "process_order; did you mean 'validate'?"
     )
     assert third == (
@@ -88,7 +88,7 @@ def test_for_programs_it_is_one_document(here, project, shop):
         {
             "code": "E201",
             "place": "billing.py:6",
-            "text": "step charge: parameter 'validated' is no step of process_order",
+            "text": "step charge: parameter 'validated' is not a step of process_order",
             "next": "did you mean 'validate'?",
         }
     ]
@@ -289,7 +289,7 @@ def is_alive(pid: str) -> bool:
     ("entry", "text", "remedy"),
     [
         ("nosuch", "", "No module named 'nosuch'; see flows and python_path in [pgflowd]"),
-        ("mine", "import pandaz", "No module named 'pandaz'; install it where we run"),
+        ("mine", "import pandaz", "No module named 'pandaz'; install it in the Python environment of pgflowd"),
         ("mine", "x = 1", 'there is no flow in mine; write one: flow = Flow("…"), or @job'),
         ("mine:flwo", "from pgflowd import Flow\nflow = Flow('a')", "did you mean 'flow'?"),
     ],

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from shop import on_a_terminal
 from support.covers import covers
+from support.shop import on_a_terminal
 
 from pgflowd.db import doctor
 

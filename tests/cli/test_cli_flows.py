@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from shop import MODULE, Shop, on_a_terminal
+from support.shop import MODULE, Shop, on_a_terminal
 
 from pgflowd.db import schema
 

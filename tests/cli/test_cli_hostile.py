@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from hostile import ATTACKS, Unharmed
 from support.covers import covers
+from support.hostile import ATTACKS, Unharmed
 
 COMMANDS = [
     ("runs", "start", "{}"),

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shop import on_a_terminal
+from support.shop import on_a_terminal
 
 from pgflowd.cli.local.new import TEMPLATES
 

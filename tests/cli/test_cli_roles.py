@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from shop import Shop
+from support.shop import Shop
 
 from pgflowd.db import schema
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from background import Background
 from psycopg.conninfo import make_conninfo
-from shop import Shop, on_a_terminal
+from support.background import Background
+from support.shop import Shop, on_a_terminal
 
 from pgflowd.db import schema
 from pgflowd.testing.until import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
-from shop import on_a_terminal
+from support.shop import on_a_terminal
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
-from postgres_versions import binaries_of
 from psycopg.conninfo import make_conninfo
-from schema_help import As, Connection
+from support.postgres_versions import binaries_of
+from support.schema import As, Connection
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq

@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from pooler import pooler
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
+from support.pooler import pooler
 
 from pgflowd import AsyncClient, Client, Flow
 from pgflowd.core.ids import uuid7
@@ -550,7 +550,7 @@ def test_a_run_that_nobody_waited_for_long_enough_can_be_waited_for_again(client
 def test_mistaken_arguments_are_told_as_what_they_are(client, conn):
     run = client.start_flow("greet", 1)
 
-    with pytest.raises(ValueError, match="'run 7' is no run id, such as 019bc0de-"):
+    with pytest.raises(ValueError, match="'run 7' is not a run id, such as 019bc0de-"):
         client.get_run("run 7")
     with pytest.raises(TypeError, match=r"a run id is a UUID .* write \.run_id behind it"):
         client.wait(run)

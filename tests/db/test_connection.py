@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from pooler import pooler
 from psycopg.conninfo import make_conninfo
+from support.pooler import pooler
 
 from pgflowd.db.connection import Limits, connect, connect_async, is_pooled, place_of, translated
 from pgflowd.errors import Unreachable

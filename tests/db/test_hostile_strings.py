@@ -7,9 +7,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from hostile import ATTACKS, Unharmed, texts, values
 from hypothesis import HealthCheck, given, settings
 from support.covers import covers
+from support.hostile import ATTACKS, Unharmed, texts, values
 
 from pgflowd.errors import PgflowdError
 

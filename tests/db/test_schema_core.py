@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from schema_help import Connection, catalog
+from support.schema import Connection, catalog
 
 from pgflowd.db import schema
 from pgflowd.errors import DatabaseError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from schema_help import Connection
+from support.schema import Connection
 
 from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchServer

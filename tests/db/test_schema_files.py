@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from schema_help import Connection
+from support.schema import Connection
 
 from pgflowd.db.schema.files import OWN, migrations, newest_version, schema_files
 from pgflowd.resources import shipped

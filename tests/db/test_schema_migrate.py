@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from schema_help import Connection, catalog, schemas
+from support.schema import Connection, catalog, schemas
 
 from pgflowd.db import schema
 from pgflowd.db.connection import translated

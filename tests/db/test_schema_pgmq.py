@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from schema_help import Connection
+from support.schema import Connection
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
-from schema_help import As, Connection
 from support.covers import covers
+from support.schema import As, Connection
 
 from pgflowd.client import Client
 from pgflowd.db import schema

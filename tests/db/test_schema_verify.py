@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from schema_help import Connection
+from support.schema import Connection
 
 from pgflowd.db import schema
 from pgflowd.embedded import wheel_binaries

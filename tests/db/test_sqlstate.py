@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from schema_help import Connection
 from support.covers import covers
+from support.schema import Connection
 
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import OURS

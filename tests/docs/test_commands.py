@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-
-from shop import MODULE, Shop
-from trees import CANNOT, CRASH, running
+from support.shop import MODULE, Shop
+from support.trees import CANNOT, CRASH, running
 
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import run

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from embedded_users import User, alive
+from support.embedded import User, alive
 
 from pgflowd.embedded.users import postmaster
 from pgflowd.testing import plugin

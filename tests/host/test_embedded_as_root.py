@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from embedded_users import alive
+from support.embedded import alive
 
 from pgflowd.embedded import EmbeddedPostgres, account, binaries, wheel_binaries
 from pgflowd.errors import Unreachable

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from embedded_users import User, alive
+from support.embedded import User, alive
 
 from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
 from pgflowd.embedded.cluster import Cluster

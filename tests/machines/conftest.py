@@ -7,18 +7,13 @@ What needs network namespaces is collected for root only, who must be able to ma
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-ROOM = Path(__file__).parent
-sys.path[:0] = [str(ROOM), str(ROOM.parent / "process")]
-
-from daemon_house import House  # noqa: E402
-from network import Network  # noqa: E402
-from servers import Servers  # noqa: E402
+from support.daemon import House
+from support.network import Network
+from support.servers import Servers
 
 collect_ignore = [] if os.geteuid() == 0 else ["test_three_machines.py"]
 

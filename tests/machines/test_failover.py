@@ -6,9 +6,9 @@ import threading
 from uuid import UUID
 
 import psycopg
-from invariants import broken
-from servers import url_of
 from support.covers import covers
+from support.invariants import broken
+from support.servers import url_of
 
 from pgflowd import Client
 from pgflowd.db import schema

@@ -11,10 +11,10 @@ import subprocess
 import time
 
 import pytest
-from daemon_house import PGFLOWD, marks, passed
-from invariants import broken
-from servers import near_url_of, url_of
 from support.covers import covers
+from support.daemon import PGFLOWD, marks, passed
+from support.invariants import broken
+from support.servers import near_url_of, url_of
 from test_failover import Starter, completed_runs, open_runs, recorded, reported
 
 from pgflowd.db import schema

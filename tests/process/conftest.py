@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_house import House
-from invariants import broken
+from support.daemon import House
+from support.invariants import broken
 
 from pgflowd.testing.scratch import ScratchDatabase
 

@@ -156,7 +156,7 @@ def test_orders_are_answered_for_programs_as_the_page_says(house, database):
 def test_watching_goes_on_until_interrupted(house, database):
     import subprocess
 
-    from daemon_house import PGFLOWD
+    from support.daemon import PGFLOWD
 
     house.flow("alpha")
     daemon = house.serve()

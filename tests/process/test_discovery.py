@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from daemon_house import FLOW
 from support.covers import covers
+from support.daemon import FLOW
 
 from pgflowd.testing.until import until
 

@@ -10,7 +10,7 @@ import signal
 from contextlib import suppress
 from typing import Any
 
-from daemon_house import Daemon
+from support.daemon import Daemon
 
 from pgflowd.host.process_tree import command_line
 from pgflowd.resources import shipped

@@ -8,8 +8,8 @@ import os
 import signal
 import time
 
-from daemon_house import FLOW
 from support.covers import covers
+from support.daemon import FLOW
 from test_supervisor import is_completed, is_completed_soon, start_run
 
 from pgflowd.host.process_tree import command_line, in_session

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from background import Background
+from support.background import Background
 
 from pgflowd import Client
 from pgflowd.testing.until import until

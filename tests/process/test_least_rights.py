@@ -7,9 +7,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from daemon_house import House
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
+from support.daemon import House
 
 from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchDatabase

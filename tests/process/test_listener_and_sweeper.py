@@ -8,8 +8,8 @@ import time
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from daemon_house import marks
 from support.covers import covers
+from support.daemon import marks
 from test_stop_and_reload import (  # noqa: F401  a fixture
     connected,
     proxy,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from daemon_house import House
-from invariants import broken
-from own_server import OwnServer
 from support.covers import covers
+from support.daemon import House
+from support.invariants import broken
+from support.own_server import OwnServer
 from test_stop_and_reload import start_marked, terminate_all
 from test_supervisor import is_completed, is_completed_soon, start_run
 

@@ -13,9 +13,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from daemon_house import Daemon, House
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
+from support.daemon import Daemon, House
 
 from pgflowd.host.process_tree import command_line
 from pgflowd.testing.until import until

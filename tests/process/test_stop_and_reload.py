@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from daemon_house import FLOW, PGFLOWD, is_gone, marks, passed
 from support.covers import covers
+from support.daemon import FLOW, PGFLOWD, is_gone, marks, passed
 from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
 from pgflowd.testing.until import until

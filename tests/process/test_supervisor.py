@@ -6,8 +6,8 @@ import os
 import signal
 import time
 
-from daemon_house import is_gone, marks, passed
 from support.covers import covers
+from support.daemon import is_gone, marks, passed
 
 from pgflowd.host.process_tree import command_line, in_session
 from pgflowd.testing.until import until

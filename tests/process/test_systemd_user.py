@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from daemon_house import PGFLOWD
+from support.daemon import PGFLOWD
 
 from pgflowd.resources import shipped
 
@@ -52,7 +52,7 @@ def test_our_unit_starts_reloads_is_watched_and_stops_under_systemd(house, datab
     units = house.directory / "config" / "systemd" / "user"
     units.mkdir(parents=True)
     (units / "pgflowd.service").write_text(unit_for(house, config))
-    script = Path(__file__).with_name("systemd_user.py")
+    script = Path(__file__).parents[1] / "support" / "systemd_user.py"
     spaces = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
     done = subprocess.run(

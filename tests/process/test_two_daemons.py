@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 
-from daemon_house import marks
+from support.daemon import marks
 
 from pgflowd.testing.until import until
 

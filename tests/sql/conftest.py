@@ -8,18 +8,13 @@ rolled back, with recording stand-ins for the platform. `plain` is the same on a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
+from support.contract import Shared, World, stub_platform
 
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from contract_world import Shared, World, stub_platform
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from contract_world import broken_invariants, while_open
 from psycopg import conninfo
+from support.contract import broken_invariants, while_open
 
 NPM = Path(__file__).parents[1] / "npm"
 

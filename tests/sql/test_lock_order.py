@@ -9,8 +9,8 @@ import threading
 
 import psycopg
 import pytest
-from contract_world import broken_invariants
 from psycopg.types.json import Jsonb
+from support.contract import broken_invariants
 
 ROUNDS = 4
 

@@ -4,8 +4,8 @@ import json
 import uuid
 
 import pytest
-from contract_world import Shared, broken_invariants
-from postgres_versions import MAJORS, binaries_of
+from support.contract import Shared, broken_invariants
+from support.postgres_versions import MAJORS, binaries_of
 
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchServer

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from contract_world import World, broken_invariants, stub_platform, while_open
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
-from random_flows import attempt_fails, flows
+from support.contract import World, broken_invariants, stub_platform, while_open
+from support.random_flows import attempt_fails, flows
 
 from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.errors import MapInput

@@ -4,8 +4,8 @@ import uuid
 
 import psycopg
 import pytest
-from contract_world import broken_invariants
 from psycopg.types.json import Jsonb
+from support.contract import broken_invariants
 
 
 def start_flows(suite, slug, inputs, run_ids=None):

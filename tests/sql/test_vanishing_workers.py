@@ -8,7 +8,7 @@ or after somebody else has taken them over; a sweep hands out again what they fo
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from contract_world import broken_invariants, while_open
+from support.contract import broken_invariants, while_open
 
 FLOWS = {
     "f": ("a", "m*: a", "n*: m", "b: a", "z: n b"),

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from flows_by_chance import random_flow
-from sql_replay import Journal, replay
+from support.generated_flows import random_flow
+from support.sql_replay import Journal, replay
 
 from pgflowd.testing.engine import Engine
 from pgflowd.testing.result import result_of
-from pgflowd.testing.run_flow import Actors, drive
+from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
 
 FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 500)
 RUN_ID = "00000000-0000-7000-8000-000000000001"
@@ -60,7 +60,7 @@ def compare(connection: Any, seed: int) -> str:
     engine = Engine(flow.shape(), flow.slug)
     row = engine.start(run_input, RUN_ID)
     journal = Journal(engine, [])
-    drive(journal, Actors(flow, row, {}, {}))
+    execute_tasks(journal, TestedHandlers(flow, row, {}, {}))
 
     records, snapshot = replay(connection, flow.shape(), RUN_ID, run_input, journal.calls)
 
@@ -69,7 +69,7 @@ def compare(connection: Any, seed: int) -> str:
         for name, given in journal.calls
         if name == "claim" and given
     ]
-    told = f"seed {seed}\n{result_of(flow.slug, engine, row)}\n{flow.shape()}\n{run_input}"
+    told = f"seed {seed}\n{result_of(engine, row)}\n{flow.shape()}\n{run_input}"
     assert list(differences(records, ours, "claims")) == [], told
     assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
     return str(row.status)

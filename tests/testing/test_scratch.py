@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from postgres_versions import MAJORS
+from support.postgres_versions import MAJORS
 
 import pgflowd.testing.scratch as scratch
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.covers import covers
-from trees import CANNOT, CRASH, ended, ready, running, told, worker
+from support.trees import CANNOT, CRASH, ended, ready, running, told, worker
 
 from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.actions import Discover, End, Forget, GaveUp, Reloaded
+from pgflowd.core.supervision.actions import Discover, End, Forget, LogGiveUp, ReportReload
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
@@ -30,7 +30,7 @@ def reloaded(tree, *wanted, broken=(), now=1.0):
 
 
 def answer(actions):
-    return next(action for action in actions if isinstance(action, Reloaded))
+    return next(action for action in actions if isinstance(action, ReportReload))
 
 
 @covers("rule 43")
@@ -39,7 +39,7 @@ def test_an_unchanged_flow_is_kept():
 
     after, actions = reloaded(tree, worker("a"))
 
-    assert actions == [Reloaded(kept=("a",))]
+    assert actions == [ReportReload(kept=("a",))]
     assert after == tree
 
 
@@ -49,7 +49,7 @@ def test_a_changed_flow_is_drained_and_started_anew():
     tree, second = ended(tree, "worker a")
 
     assert told(first) == ["drain worker a"]
-    assert answer(first) == Reloaded(kept=("b",), changed=("a",))
+    assert answer(first) == ReportReload(kept=("b",), changed=("a",))
     assert told(second) == ["start worker a"]
     assert tree.child("worker a").spec.fingerprint == "2"
 
@@ -60,7 +60,7 @@ def test_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed():
     tree, second = ended(tree, "worker a")
 
     assert told(first) == ["drain worker a", "start worker b"]
-    assert answer(first) == Reloaded(new=("b",), gone=("a",))
+    assert answer(first) == ReportReload(new=("b",), gone=("a",))
     assert second == [Forget("worker a")]
     assert tree.child("worker a") is None
 
@@ -72,7 +72,7 @@ def test_a_parked_worker_is_tried_again_with_a_full_budget():
     tree, actions = reloaded(tree, worker("a"), worker("b"))
 
     assert told(actions) == ["start worker a"]
-    assert answer(actions) == Reloaded(kept=("b",), retried=("a",))
+    assert answer(actions) == ReportReload(kept=("b",), retried=("a",))
     assert tree.child("worker a").budget.count(1.0) == 0
 
 
@@ -83,7 +83,7 @@ def test_a_broken_entry_keeps_its_running_worker():
     )
 
     assert told(actions) == []
-    assert answer(actions) == Reloaded(kept=("b",), broken=("flows.a",))
+    assert answer(actions) == ReportReload(kept=("b",), broken=("flows.a",))
     assert tree.child("worker a").state is ChildState.UP
 
 
@@ -97,7 +97,7 @@ def test_a_new_broken_entry_is_parked_under_its_name_until_it_is_mended():
 
     tree, actions = reloaded(tree, worker("a"), worker("order", entry="shop"))
 
-    assert answer(actions) == Reloaded(kept=("a",), new=("order",))
+    assert answer(actions) == ReportReload(kept=("a",), new=("order",))
     assert tree.child("worker shop") is None
 
 
@@ -186,7 +186,7 @@ def test_the_root_takes_a_new_policy_and_what_is_spent_stays_spent():
     tree, _ = ready(tree, "sweeper")
     tree, actions = on_exit(tree, "sweeper", CRASH, 1.0)
 
-    assert any(isinstance(action, GaveUp) for action in actions)
+    assert any(isinstance(action, LogGiveUp) for action in actions)
 
 
 @covers("rule 44")

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 import pytest
 from support.covers import covers
-from trees import CANNOT, CRASH, before, ended, ready, running, starting
+from support.trees import CANNOT, CRASH, before, ended, ready, running, starting
 
 from pgflowd.core.documents import Fact, Facts, document, state_of
 from pgflowd.core.messages import LARGEST, Heartbeat, encode
-from pgflowd.core.metrics.counters import BUCKETS_S, added, counters_of, merged, observe, portions
+from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
+from pgflowd.core.metrics.definitions import BOUNDS_S
 from pgflowd.core.metrics.openmetrics import exposition
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
+from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import Tree
-from pgflowd.core.supervision.waiting import on_waiting
 
 
 def facts(**children: Fact) -> Facts:
@@ -170,7 +171,7 @@ def test_observations_fall_into_buckets():
     for seconds in (0.001, 0.3, 0.3, 1000):
         observe(histogram, seconds)
 
-    assert len(histogram) == len(BUCKETS_S) + 2
+    assert len(histogram) == len(BOUNDS_S) + 2
     assert histogram[0] == 1
     assert sum(histogram[:-1]) == 4
     assert histogram[-1] == pytest.approx(1000.601)
@@ -193,7 +194,7 @@ def test_numbers_of_very_many_steps_are_cut_into_portions_and_put_together_again
     numbers = {
         "running": 3,
         "tasks": {step: {"completed": 123456} for step in steps},
-        "task_seconds": {step: [0.123456] * (len(BUCKETS_S) + 2) for step in steps},
+        "task_seconds": {step: [0.123456] * (len(BOUNDS_S) + 2) for step in steps},
         "stalled": 1,
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from trees import (
+from support.trees import (
     CANNOT,
     CRASH,
     REPLACE,
@@ -22,20 +22,19 @@ from pgflowd.core.messages import Drain, Failed, Leaving
 from pgflowd.core.supervision.actions import (
     Announce,
     End,
-    GaveUp,
     KillChild,
-    Parked,
-    Restarting,
+    LogGiveUp,
+    LogPark,
+    LogRestart,
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import on_exit, on_heard, on_stop, on_tick
+from pgflowd.core.supervision.decide import on_exit, on_message, on_stop, on_tick
 from pgflowd.core.supervision.exits import ExitKind, classify_exit
 from pgflowd.core.supervision.lifecycle import MOVES, ChildState, DaemonPhase, move
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
-from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.timeouts import next_due, on_waiting
 from pgflowd.core.supervision.tree import ChildSpec, Policy, new_tree
-from pgflowd.core.supervision.waiting import on_waiting
 from pgflowd.errors import Bug
 
 # Start
@@ -116,7 +115,7 @@ def test_waiting_for_the_database_stops_the_clock():
 def test_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
     tree, _ = on_waiting(starting("a", startup_wait_s=300), "listener", "database", 10.0)
     assert next_due(tree) == 70.0  # its silence; the wait ends at 310
-    tree, _ = on_heard(tree, "listener", 300.0)
+    tree, _ = on_message(tree, "listener", 300.0)
 
     tree, actions = on_tick(tree, 310.0)
     tree, last = ended(tree, "listener", now=311)
@@ -154,7 +153,7 @@ def test_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
     assert told(first) == ["stop worker a"]
     assert told(second) == ["stop listener"]
     assert third == [End(code)]
-    said = [action.reason for action in first if isinstance(action, GaveUp)]
+    said = [action.reason for action in first if isinstance(action, LogGiveUp)]
     assert said == ([f"before the daemon was ready: {exit.reason}"] if code == 1 else [])
 
 
@@ -215,7 +214,7 @@ def test_an_exit_with_0_that_nobody_asked_for_is_a_crash():
     [
         (10, Leaving("deprecated"), ExitKind.REPLACE),
         (10, None, ExitKind.CRASH),
-        (78, Failed("E306", "x"), ExitKind.CANNOT),
+        (78, Failed("E306", "x"), ExitKind.CANNOT_START),
         (78, None, ExitKind.CRASH),
         (78, Leaving("x"), ExitKind.CRASH),
         (70, Failed("E901", "x"), ExitKind.CRASH),
@@ -230,7 +229,10 @@ def test_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
 def test_a_crash_is_told_in_words():
     assert classify_exit(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
     assert classify_exit(3, None).reason == "exit code 3"
-    assert classify_exit(-9, None, killed="said nothing for 60 s").reason == "said nothing for 60 s"
+    assert (
+        classify_exit(-9, None, kill_reason="said nothing for 60 s").reason
+        == "said nothing for 60 s"
+    )
 
 
 @covers("rule 10")
@@ -369,7 +371,7 @@ def crash_until_it_ends(tree, id, times, step):
 def test_the_21st_restart_of_the_root_within_the_period_gives_up():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 21, 0.1)
 
-    assert sum(isinstance(action, Restarting) for action in actions) == 20
+    assert sum(isinstance(action, LogRestart) for action in actions) == 20
     assert tree.phase is DaemonPhase.STOPPING
 
 
@@ -377,7 +379,7 @@ def test_the_21st_restart_of_the_root_within_the_period_gives_up():
 def test_as_many_crashes_spread_over_more_than_the_period_are_forgiven():
     tree, actions = crash_until_it_ends(running("a", hang_timeout_s=1e6), "sweeper", 60, 3.1)
 
-    assert sum(isinstance(action, Restarting) for action in actions) == 60
+    assert sum(isinstance(action, LogRestart) for action in actions) == 60
     assert tree.phase is DaemonPhase.RUNNING
 
 
@@ -387,7 +389,7 @@ def test_delays_grow_and_a_child_that_was_ready_for_a_period_begins_anew():
     for lived in (1, 1, 1, 61, 1):
         now += lived
         tree, actions = on_exit(tree, "worker a", CRASH, now)
-        delays += [action.delay_s for action in actions if isinstance(action, Restarting)]
+        delays += [action.delay_s for action in actions if isinstance(action, LogRestart)]
         tree, _ = on_tick(tree, now + delays[-1])
         now += delays[-1]
         tree, _ = ready(tree, "worker a", now=now)
@@ -418,13 +420,13 @@ def test_the_sixth_crash_parks_a_worker_with_its_last_exits():
     child = tree.child("worker a")
     assert child.state is ChildState.PARKED
     assert len(child.exits) == 6
-    assert actions[-1] == Parked("worker a", "E412", "killed by SIGKILL")
+    assert actions[-1] == LogPark("worker a", "E412", "killed by SIGKILL")
 
 
 @covers("rule 23")
 def test_a_parked_worker_is_tried_once_each_parked_retry():
     tree, _ = crash_until_it_ends(running("a", "b", hang_timeout_s=1e6), "worker a", 6, 0.1)
-    due = tree.child("worker a").due
+    due = tree.child("worker a").due_at
 
     tree, early = on_tick(tree, due - 1)
     tree, retry = on_tick(tree, due)
@@ -432,16 +434,16 @@ def test_a_parked_worker_is_tried_once_each_parked_retry():
 
     assert told(early) == []
     assert told(retry) == ["start worker a"]
-    assert kinds(again) == ["Parked"]
-    assert tree.child("worker a").due == due + 1 + 300
+    assert kinds(again) == ["LogPark"]
+    assert tree.child("worker a").due_at == due + 1 + 300
 
 
 @covers("rule 24")
 def test_a_worker_that_cannot_start_is_parked_at_once_until_a_reload():
     tree, actions = on_exit(running("a", "b"), "worker a", CANNOT, 0.0)
 
-    assert actions == [Parked("worker a", "E306", "no step 'refund'")]
-    assert tree.child("worker a").due is None
+    assert actions == [LogPark("worker a", "E306", "no step 'refund'")]
+    assert tree.child("worker a").due_at is None
     assert tree.child("worker b").state is ChildState.UP
 
 
@@ -469,7 +471,7 @@ def test_with_no_worker_left_and_one_parked_for_crashing_the_daemon_gives_up():
     tree, actions = crash_until_it_ends(tree, "worker a", 6, 0.1)
     tree, rest = ended(tree, "sweeper", "listener")
 
-    assert any(isinstance(action, GaveUp) and action.id == "worker a" for action in actions)
+    assert any(isinstance(action, LogGiveUp) and action.id == "worker a" for action in actions)
     assert rest[-1] == End(1)
 
 
@@ -486,7 +488,7 @@ def test_giving_up_stops_the_others_in_reverse_and_exits_1():
     tree, two = ended(tree, "sweeper")
     tree, three = ended(tree, "worker a")
 
-    assert isinstance(actions[0], GaveUp)
+    assert isinstance(actions[0], LogGiveUp)
     assert told(actions + two + three) == ["stop sweeper", "stop worker a"]
     assert three[-1] == End(1)
 
@@ -577,7 +579,7 @@ def test_a_stop_during_discovery_ends_at_once():
 def test_a_silent_child_is_killed():
     tree = running("a", hang_timeout_s=60)
     for id in ("listener", "sweeper"):
-        tree, _ = on_heard(tree, id, 59.0)
+        tree, _ = on_message(tree, id, 59.0)
 
     tree, actions = on_tick(tree, 60.0)
 

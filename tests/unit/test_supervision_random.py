@@ -11,7 +11,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.covers import covers
-from trees import CANNOT, CRASH, REPLACE, before, worker
+from support.trees import CANNOT, CRASH, REPLACE, before, worker
 
 from pgflowd.core.messages import Drain
 from pgflowd.core.supervision.actions import (
@@ -23,12 +23,11 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import on_exit, on_heard, on_ready, on_stop, on_tick
+from pgflowd.core.supervision.decide import on_exit, on_message, on_ready, on_stop, on_tick
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
-from pgflowd.core.supervision.timeouts import next_due
+from pgflowd.core.supervision.timeouts import next_due, on_waiting
 from pgflowd.core.supervision.tree import POSITIONS, ChildSpec
-from pgflowd.core.supervision.waiting import on_waiting
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]
@@ -81,7 +80,7 @@ class World:
         assert not self.stopping, "started during the stop"
         position = self.position(action.id)
         assert not [id for id in self.asked() if self.position(id) > position] or (
-            self.tree.phase is not DaemonPhase.WINDING
+            self.tree.phase is not DaemonPhase.RESTARTING
         ), "started while others go down"
         if position > 0 and not self.has_reloaded:
             assert self.alive.get("listener") == "up", "started before the listener was up"
@@ -146,7 +145,7 @@ class World:
         self.now += passed
         for id, what in list(self.alive.items()):
             if what == "up":
-                self.tree, _ = on_heard(self.tree, id, self.now)
+                self.tree, _ = on_message(self.tree, id, self.now)
         self.happen(on_tick(self.tree, self.now))
         while self.killed:
             self.exit(self.killed.pop(), CRASH)

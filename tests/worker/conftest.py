@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import oracle
 import pytest
-from invariants import broken
-from running_worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
+from support import oracle
+from support.invariants import broken
+from support.worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
 from pgflowd.core.settings.refs import Ref

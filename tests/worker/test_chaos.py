@@ -7,8 +7,8 @@ import resource
 import signal
 
 import pytest
-from running_worker import start_run
 from support.covers import covers
+from support.worker import start_run
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until

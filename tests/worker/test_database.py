@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from running_worker import start_run
 from support.covers import covers
+from support.worker import start_run
 
 from pgflowd.core.messages import Failed, Heartbeat, QuickStop, Ready, Waiting
 from pgflowd.testing.until import until

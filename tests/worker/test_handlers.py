@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from running_worker import is_gone
 from support.covers import covers
+from support.worker import is_gone
 
 from pgflowd.testing.until import until
 
@@ -188,8 +188,8 @@ RUDE_ERRORS = """
     ("error", "text"),
     [
         ("ValueError('no such page')", "ValueError: no such page"),
-        ("Rude()", "Rude: (its text cannot be had: RuntimeError)"),
-        ("Ruder()", "Ruder: (its text cannot be had: SystemExit)"),
+        ("Rude()", "Rude: (str() of it raised RuntimeError)"),
+        ("Ruder()", "Ruder: (str() of it raised SystemExit)"),
         ("ValueError('x' * 20_000_000)", "ValueError: xxx"),
         ("ValueError('a\\0b\\ud800c')", "ValueError: a\ufffdb\ufffdc"),
         ("ValueError('\\U0001F600' * 16000)", "ValueError: \U0001f600"),

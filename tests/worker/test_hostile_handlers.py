@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hostile import ATTACKS, Unharmed, values
 from hypothesis import HealthCheck, given, settings
 from support.covers import covers
+from support.hostile import ATTACKS, Unharmed, values
 
 ECHO = """
     import hashlib, json

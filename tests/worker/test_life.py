@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from running_worker import is_gone
 from support.covers import covers
+from support.worker import is_gone
 
 from pgflowd.core.messages import Drain, Failed, Leaving, QuickStop, Ready
 from pgflowd.host.process_tree import in_session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from running_worker import RunningWorker, is_gone
 from support.covers import covers
+from support.worker import RunningWorker, is_gone
 from test_handlers import failure, one_step
 
 from pgflowd.testing.until import until

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from running_worker import PROFILE_T, start_run
 from support.covers import covers
+from support.worker import PROFILE_T, start_run
 
 from pgflowd.core.messages import Heartbeat
 from pgflowd.core.settings.sections import SupervisorSettings

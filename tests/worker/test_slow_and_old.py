@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from itertools import count
 
-from running_worker import PROFILE_T, start_run
 from support.covers import covers
+from support.worker import PROFILE_T, start_run
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until

@@ -7,7 +7,6 @@ core seen through the adapters for upstream's, since no later release can be had
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +14,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from support.leases import House
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
 from pgflowd.resources import shipped
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from lease_house import House
 
 UPSTREAM = Path(__file__).parents[2] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
 HOUSES = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]

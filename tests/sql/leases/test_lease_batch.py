@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import Connection, House, element
+from support.leases import Connection, House, element
 
 
 def test_a_batch_records_every_kind_of_report(house: House) -> None:

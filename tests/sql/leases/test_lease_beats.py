@@ -4,7 +4,7 @@ Heartbeats: what they say of each token.
 
 from __future__ import annotations
 
-from lease_house import House
+from support.leases import House
 
 
 def test_a_beat_tells_each_token_apart(house: House) -> None:

@@ -8,7 +8,7 @@ import uuid
 
 import psycopg
 import pytest
-from lease_house import House
+from support.leases import House
 
 
 def test_a_cancelled_run_ends_at_once_with_all_that_is_open(house: House) -> None:

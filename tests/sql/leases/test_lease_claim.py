@@ -8,7 +8,7 @@ import uuid
 
 import psycopg
 import pytest
-from lease_house import House, element
+from support.leases import House, element
 
 
 def test_a_claim_takes_no_more_than_asked_for(any_core: House) -> None:

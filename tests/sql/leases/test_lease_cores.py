@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import House, element
+from support.leases import House, element
 
 KNOWS_CANCELLED = """
     alter table pgflow.step_tasks drop constraint valid_status, add constraint valid_status

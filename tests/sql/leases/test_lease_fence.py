@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import House, element
+from support.leases import House, element
 
 
 def test_a_claim_opens_an_attempt_and_a_completion_closes_it(house: House) -> None:

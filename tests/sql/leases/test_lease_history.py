@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import House, element
+from support.leases import House, element
 
 
 def test_each_setting_keeps_what_it_says(house: House) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from lease_house import Connection, House, element
+from support.leases import Connection, House, element
 
 
 def test_two_reports_of_one_attempt_record_it_once(any_core: House) -> None:

@@ -8,8 +8,8 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lease_house import Connection, House
 from support.covers import covers
+from support.leases import Connection, House
 
 
 def test_a_release_gives_the_attempt_back(house: House) -> None:

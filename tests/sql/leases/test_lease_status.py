@@ -4,7 +4,7 @@ Views for `pgflowd status`: what each flow has to do, and what each worker holds
 
 from __future__ import annotations
 
-from lease_house import House
+from support.leases import House
 
 
 def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: House) -> None:

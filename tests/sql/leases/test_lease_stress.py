@@ -10,8 +10,8 @@ import os
 import random
 
 import pytest
-from lease_house import House
-from stress import Stress
+from support.lease_stress import Stress
+from support.leases import House
 
 # the common path must never need the other one, which would hide why
 WITHOUT_A_NET = """
@@ -19,7 +19,7 @@ WITHOUT_A_NET = """
     returns table (token bigint, verdict text, sqlstate text, message text)
     language sql set search_path = '' as $$
       select token, verdict, sqlstate, message
-        from pgflowd._report_all(report.reports, report.outputs) order by ord
+        from pgflowd._report_all(report.reports, report.outputs::jsonb[]) order by ord
     $$
 """
 WORLDS = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]

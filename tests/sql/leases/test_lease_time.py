@@ -4,7 +4,7 @@ Time: leases last by the server's clock, rows by the transaction's, and neither 
 
 from __future__ import annotations
 
-from lease_house import House
+from support.leases import House
 
 
 def test_a_claim_skips_a_task_queued_after_its_transaction_began(house: House) -> None:

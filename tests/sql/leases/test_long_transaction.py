@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from lease_house import House, element
 from support.covers import covers
+from support.leases import House, element
 
 TASKS = 20_000
 AT_ONCE = 200

@@ -7,7 +7,7 @@ from __future__ import annotations
 import uuid
 
 import psycopg
-from lease_house import House, Row, element
+from support.leases import House, Row, element
 
 
 def report(house: House, *elements: dict[str, object]) -> list[tuple[str | None, str]]:

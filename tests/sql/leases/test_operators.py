@@ -8,7 +8,7 @@ import threading
 
 import psycopg
 import pytest
-from lease_house import House
+from support.leases import House
 
 from pgflowd.testing.until import until
 

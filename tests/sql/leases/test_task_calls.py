@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from lease_house import House
+from support.leases import House
 
 from pgflowd.core.worker.state import Task
 from pgflowd.db.connection import connect, connect_async

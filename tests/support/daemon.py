@@ -1,0 +1,264 @@
+"""
+A house for black-box tests of the daemon: flows in a temporary module, a config of profile T,
+and `pgflowd serve` as a subprocess. ProcessStat are the process table, the database, the log, and
+what the daemon says of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pgflowd.host import control
+from pgflowd.host.process_tree import ProcessStat, command_line, descendants, read_stat
+from pgflowd.testing.until import until
+from support import oracle
+
+PGFLOWD = [sys.executable, "-c", "from pgflowd.cli.main import main; main()"]
+PROFILE_T: dict[str, dict[str, Any]] = {
+    "pgflowd": {"name": "t"},
+    "database": {
+        "connect_timeout": "1s",
+        "statement_timeout": "6s",
+        "tcp_user_timeout": "5s",
+        "reconnect_min": "100ms",
+        "reconnect_max": "1s",
+    },
+    "worker": {
+        "heartbeat_interval": "500ms",
+        "runner_idle": "2s",
+        "notify_fallback": "30s",
+        "kill_grace": "500ms",
+    },
+    "supervisor": {"hang_timeout": "12s", "start_timeout": "10s", "drain_timeout": "3s"},
+    "recovery": {"lease": "2s", "recovery_interval": "500ms", "stale_threshold": "2s"},
+    "logging": {"format": "json", "level": "debug"},
+}
+FLOW = """
+import os, time
+from oracle import tell
+from pgflowd import Flow
+flow = Flow("{slug}", max_attempts={attempts}, base_delay=0, timeout=60)
+
+def mark(run, what):
+    if "marks" in run:
+        with open(run["marks"], "a") as file:
+            file.write(f"{{what}} {{os.getpid()}} {{time.time()}}\\n")
+
+@flow.step
+def work(run, ctx):
+    tell(ctx, "start")
+    mark(run, "start")
+    until = time.monotonic() + run.get("s", 0)
+    gate = run.get("gate")
+    while time.monotonic() < until or gate and not os.path.exists(gate):
+        time.sleep(0.02)
+        tell(ctx, "tick")
+        mark(run, "tick")
+    tell(ctx, "end", os.getpid())
+    mark(run, "end")
+    return os.getpid()
+"""
+
+
+class House:
+    """A directory with flows and a config, for one or more daemons."""
+
+    def __init__(self, directory: Path, dsn: str) -> None:
+        self.directory = directory
+        self.dsn = dsn
+        self.entries: list[str] = []
+        self.inside: list[str] = []  # put before a daemon's command: where it runs
+        self.daemons: list[Daemon] = []
+        self.oracle = directory / "oracle"
+        self.has_strangers = False  # who wrote into the tables, by hand or as workers of others
+        self.was_frozen = False  # beyond its lease: then its executions may overlap with others
+        self.environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
+        self.environ[oracle.VARIABLE] = str(self.oracle)
+
+    def module(self, name: str, source: str) -> str:
+        """Write a module and serve it; a module written again becomes newer."""
+        path = self.directory / f"{name}.py"
+        path.write_text(source)
+        if name not in self.entries:
+            self.entries.append(name)
+        return name
+
+    def flow(self, slug: str, attempts: int = 3) -> None:
+        self.module(f"flow_{slug.lower()}", FLOW.format(slug=slug, attempts=attempts))
+
+    def config(self, name: str = "t", **sections: dict[str, Any]) -> Path:
+        """Write the config: profile T, changed by `sections`."""
+        merged = {
+            key: {**PROFILE_T.get(key, {}), **sections.get(key, {})}
+            for key in {**PROFILE_T, **sections}
+        }
+        merged["pgflowd"] = {
+            "flows": self.entries,
+            "python_path": [str(self.directory), str(Path(oracle.__file__).parent)],
+            **merged["pgflowd"],
+            "name": name,
+        }
+        merged["database"] = {"url": self.dsn, **merged["database"]}
+        merged["supervisor"] = {"control": str(self.control(name)), **merged["supervisor"]}
+        path = self.directory / f"{name}.toml"
+        path.write_text("".join(_section(key, values) for key, values in merged.items()))
+        path.chmod(0o600)
+        return path
+
+    def control(self, name: str = "t") -> Path:
+        return self.directory / f"run-{name}" / "control"
+
+    def start(self, name: str = "t", *args: str, **sections: dict[str, Any]) -> Daemon:
+        """Start a daemon; it is ended with the test."""
+        daemon = Daemon(self, name, self.config(name, **sections), args)
+        self.daemons.append(daemon)
+        return daemon
+
+    def serve(self, name: str = "t", **sections: dict[str, Any]) -> Daemon:
+        """Start a daemon and wait until it is ready."""
+        daemon = self.start(name, **sections)
+        daemon.until("supervisor.ready")
+        return daemon
+
+    def close(self) -> None:
+        for daemon in self.daemons:
+            daemon.close()
+
+
+class Daemon:
+    """One running daemon."""
+
+    def __init__(self, house: House, name: str, config: Path, args: tuple[str, ...]) -> None:
+        self.house = house
+        self.config = config
+        self.control = house.control(name)
+        self.log = house.directory / f"{name}-{len(house.daemons)}.log"
+        command = [*house.inside, *PGFLOWD, "serve", "-c", str(config), *args]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, stderr=log, stdout=log, cwd=house.directory, env=house.environ
+            )
+        self.pid = self.process.pid
+        self.everyone: set[tuple[int, int]] = set()
+
+    def events(self, event: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        """The log records so far, of this event and with these fields."""
+        found = []
+        for line in whole_lines(self.log):
+            if line.startswith("{"):
+                record = json.loads(line)
+                wanted = {**({"event": event} if event else {}), **fields}
+                if wanted.items() <= record.items():
+                    found.append(record)
+        return found
+
+    def until(self, event: str, count: int = 1, within_s: float = 15, **fields: Any) -> list[Any]:
+        """Wait for so many records of an event."""
+        try:
+            return until(lambda: _enough(self.events(event, **fields), count), within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from None
+
+    def ask(self, command: str = "status", **arguments: Any) -> dict[str, Any]:
+        return control.ask(self.control, command, **arguments)
+
+    def pid_of(self, child: str) -> int:
+        """The pid of listener, sweeper, or of a flow's worker."""
+        said = self.ask()
+        parts = {"listener": said["listener"], "sweeper": said["sweeper"]}
+        parts |= {flow["slug"]: flow for flow in said["flows"]}
+        return int(parts[child]["pid"])
+
+    def state_of(self, slug: str) -> str:
+        return next(flow["state"] for flow in self.ask()["flows"] if flow["slug"] == slug)
+
+    def pids(self) -> dict[str, int]:
+        said = self.ask()
+        flows = {flow["slug"]: flow["pid"] for flow in said["flows"]}
+        return {"listener": said["listener"]["pid"], "sweeper": said["sweeper"]["pid"], **flows}
+
+    def kill(self, child: str, number: int = signal.SIGKILL) -> int:
+        pid = self.pid_of(child)
+        os.kill(pid, number)
+        return pid
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def family(self) -> list[ProcessStat]:
+        """The supervisor's descendants; who they were is remembered for the clean-up."""
+        found = descendants(self.pid)
+        self.everyone |= {(seen.pid, seen.started_ticks) for seen in found}
+        return found
+
+    def titles(self) -> list[str]:
+        return sorted(filter(None, (command_line(seen.pid) for seen in self.family())))
+
+    def ended(self, within_s: float = 15) -> int:
+        """Wait for its end; return the exit code."""
+        try:
+            return self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it lives on\n{self.log.read_text()[-6000:]}") from None
+
+    def command(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of pgflowd with this daemon's config."""
+        return subprocess.run(
+            [*PGFLOWD, *args, "-c", str(self.config)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=self.house.directory,
+            env=self.house.environ,
+            check=False,
+        )
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            family = self.family()
+            self.process.kill()
+            self.process.wait()
+            self.everyone |= {(seen.pid, seen.started_ticks) for seen in family}
+        for pid, born in self.everyone:
+            seen = read_stat(pid)
+            if seen and seen.started_ticks == born:
+                os.kill(pid, signal.SIGKILL)
+
+
+def is_gone(seen: ProcessStat) -> bool:
+    """Whether this very process has ended."""
+    now = read_stat(seen.pid)
+    return now is None or now.started_ticks != seen.started_ticks or now.is_zombie
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file that grows, but for one of which only a part is there."""
+    return path.read_text(errors="replace").rpartition("\n")[0].splitlines()
+
+
+def marks(path: Path) -> list[tuple[str, int, float]]:
+    """What handlers have written down: what, pid, when."""
+    if not path.exists():
+        return []
+    lines = [line.split() for line in whole_lines(path)]
+    return [(what, int(pid), float(at)) for what, pid, at in lines]
+
+
+def passed(since: float) -> float:
+    return time.monotonic() - since
+
+
+def _enough(found: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    return found if len(found) >= count else []
+
+
+def _section(name: str, values: dict[str, Any]) -> str:
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    return f"[{name}]\n{lines}"

@@ -1,0 +1,75 @@
+"""
+Hostile strings: what somebody writes who wants SQL, a terminal or a log to obey him.
+
+`texts()` mixes known attacks with whatever hypothesis thinks of; `Unharmed` remembers how a
+database looks, and tells whether anything but what was asked for has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from hypothesis import strategies as st
+
+ATTACKS = [
+    "'; drop table pgflow.runs; --",
+    '"; drop schema pgflowd cascade; --',
+    "x'); delete from pgflow.step_tasks; --",
+    "' or '1'='1",
+    "$$; drop table pgflow.flows; $$",
+    "$1; drop table pgflow.runs",
+    "\\'; drop table pgflow.runs; --",
+    "E'\\047; select pg_sleep(9); --",
+    "%s %(x)s {} {0} %I %L %1$s",
+    "q_send_email; drop table pgmq.q_send_email",
+    'send_email"; drop table pgmq.a_send_email; --',
+    "a\nb; drop table pgflow.runs",
+    "/*", "*/", "--", ";", "'", '"', "\\", "$", "%", "`",
+    "pgflow.runs", "__proto__", "../../etc/passwd", "\x1b[2J\x1b]0;owned\x07", "\u202e", "\ufeff",
+    "select pg_terminate_backend(pg_backend_pid())",
+]  # fmt: skip
+
+_EVERYTHING = """
+select 'relation ' || oid::regclass::text || relkind::text from pg_class
+ where relnamespace::regnamespace::text in ('pgflow', 'pgflowd', 'pgmq', 'public')
+union all select 'function ' || oid::regprocedure::text from pg_proc
+ where pronamespace::regnamespace::text in ('pgflow', 'pgflowd', 'pgmq', 'public')
+union all select 'flow ' || flow_slug from pgflow.flows
+union all select 'step ' || flow_slug || '/' || step_slug from pgflow.steps
+union all select 'setting ' || name || value from pgflowd.settings
+"""
+
+
+def texts(**limits: Any) -> st.SearchStrategy[str]:
+    """Hostile texts that JSON and PostgreSQL can hold."""
+    plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), **limits)
+    attack = st.sampled_from(ATTACKS)
+    return st.one_of(attack, plain, st.builds(str.__add__, attack, plain))
+
+
+def values() -> st.SearchStrategy[Any]:
+    """JSON made of hostile texts."""
+    leaves = st.one_of(texts(), st.none(), st.booleans(), st.integers(-(10**30), 10**30))
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=4), st.dictionaries(texts(max_size=30), inner, max_size=4)
+        ),
+        max_leaves=8,
+    )
+
+
+class Unharmed:
+    """How a database looks, but for the rows of runs."""
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self._conn = conn
+        self._before = self._look()
+
+    def is_it(self) -> bool:
+        """Whether it looks as before."""
+        return self._look() == self._before
+
+    def _look(self) -> list[tuple[Any, ...]]:
+        return sorted(self._conn.execute(_EVERYTHING).fetchall())

@@ -1,0 +1,179 @@
+"""
+Invariants: queries that return no row after any test (docs/design/failures.md, section 3).
+
+Those from I11 on ask the oracle, too: a file of what handlers wrote down, see oracle.py. They
+look at the runs that appear in it. I1, that no run stays open, is for those who know when all
+should be settled: the chaos.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+OF_ALL = {
+    "I2 a completed run is complete": """
+        select r.run_id, s.step_slug from pgflow.runs r join pgflow.step_states s using (run_id)
+         where r.status = 'completed'
+           and (r.remaining_steps <> 0 or s.status not in ('completed', 'skipped')
+                or coalesce(s.remaining_tasks, 0) <> 0)
+    """,
+    "I3 a completed step has exactly its tasks, all completed": """
+        select s.run_id, s.step_slug from pgflow.step_states s
+          left join pgflow.step_tasks t using (run_id, step_slug)
+         where s.status = 'completed' group by s.run_id, s.step_slug, s.initial_tasks
+        having count(*) filter (where t.status = 'completed') <> s.initial_tasks
+            or count(t.task_index) <> s.initial_tasks
+            or coalesce(max(t.task_index), -1) <> s.initial_tasks - 1
+    """,
+    "I4 the output of a map is the array of its tasks' outputs, in order": """
+        select s.run_id, s.step_slug from pgflow.step_states s
+          join pgflow.steps d using (flow_slug, step_slug)
+         where d.step_type = 'map' and s.status = 'completed' and s.output is distinct from (
+           select coalesce(jsonb_agg(t.output order by t.task_index), '[]')
+             from pgflow.step_tasks t
+            where t.run_id = s.run_id and t.step_slug = s.step_slug)
+    """,
+    "I8 nothing fails without a text": """
+        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
+         where t.status = 'failed' and coalesce(t.error_message, '') = ''
+            or t.permanently_stalled_at is not null and r.status = 'started'
+    """,
+    "I8 no step fails before its time": r"""
+        select s.run_id, s.step_slug from pgflow.step_states s
+          join pgflow.steps d using (flow_slug, step_slug) join pgflow.flows f using (flow_slug)
+         where s.status = 'failed'
+           and s.error_message !~ '^(Condition not met|cancelled by |\[TYPE_VIOLATION\]|stalled)'
+           and not exists (
+             select from pgflow.step_tasks t
+              where (t.run_id, t.step_slug, t.status) = (s.run_id, s.step_slug, 'failed')
+                and t.attempts_count >= coalesce(d.opt_max_attempts, f.opt_max_attempts))
+           and not exists (
+             select from pgflowd.attempts a
+              where (a.run_id, a.step_slug) = (s.run_id, s.step_slug)
+                and a.outcome = 'stalled')
+    """,
+    "I9 a started task of an open run has exactly one live lease": """
+        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
+         where r.status = 'started' and t.status = 'started' and 1 <> (
+           select count(*) from pgflowd.attempts a where a.ended_at is null
+              and (a.run_id, a.step_slug, a.task_index, a.worker_id, a.attempt)
+                = (t.run_id, t.step_slug, t.task_index, t.last_worker_id, t.attempts_count))
+    """,
+    "I10 a completed task has one completed attempt, any other none": """
+        select t.* from pgflow.step_tasks t
+         where (t.status = 'completed')::int <> (
+           select count(*) from pgflowd.attempts a
+            where (a.run_id, a.step_slug, a.task_index, a.outcome)
+                = (t.run_id, t.step_slug, t.task_index, 'completed'))
+    """,
+}
+OF_EACH_FLOW = {
+    "I5 a task that may run has its message": """
+        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
+          join pgflow.step_states s using (run_id, step_slug)
+         where t.flow_slug = {flow} and r.status = 'started' and s.status = 'started'
+           and t.status = 'queued'
+           and not exists (select from {queue} m where m.msg_id = t.message_id)
+    """,
+    "I6 a message has its task": """
+        select m.msg_id from {queue} m where not exists (
+          select from pgflow.step_tasks t join pgflow.runs r using (run_id)
+           where t.flow_slug = {flow} and t.message_id = m.msg_id
+             and t.status in ('queued', 'started') and r.status = 'started')
+    """,
+    "I7 the message of a completed task is archived once": """
+        select t.* from pgflow.step_tasks t where t.flow_slug = {flow} and t.status = 'completed'
+           and (select count(*) from {archive} a where a.msg_id = t.message_id) <> 1
+    """,
+}
+OF_ORACLE = {
+    "I11 each execution has an attempt of its own": """
+        select run_id, step_slug, task_index, token from oracle o
+         where event = 'start'
+           and run_id in (select run_id from pgflow.runs)  -- a deleted one takes them along
+         group by 1, 2, 3, 4
+        having count(*) > 1 or not exists (
+          select from pgflowd.attempts a
+           where (a.run_id, a.step_slug, a.task_index, a.token)
+               = (o.run_id, o.step_slug, o.task_index, o.token))
+    """,
+    "I12 what is recorded as completed was finished by a handler, and its output stored": """
+        select a.* from pgflowd.attempts a
+          join pgflow.step_tasks t using (run_id, step_slug, task_index)
+         where a.outcome = 'completed'
+           and (a.run_id, a.step_slug) in (select run_id, step_slug from oracle)
+           and not exists (
+             select from oracle o where o.event = 'end' and o.output = t.output
+                and (o.run_id, o.step_slug, o.task_index, o.token)
+                  = (a.run_id, a.step_slug, a.task_index, a.token))
+    """,
+    "I13 executions of a task do not overlap": """
+        with x as (select run_id, step_slug, task_index, token, min(at) as a, max(at) as z
+                     from oracle group by 1, 2, 3, 4)
+        select x.*, y.token from x join x y using (run_id, step_slug, task_index)
+         where x.token < y.token and x.z > y.a
+    """,
+    "I14 nobody runs longer than allowed": """
+        select o.run_id, o.step_slug, o.token from oracle o join pgflow.runs using (run_id)
+          join pgflow.steps d using (flow_slug, step_slug) join pgflow.flows f using (flow_slug)
+         group by 1, 2, 3, d.opt_timeout, f.opt_timeout having max(at) - min(at)
+             > make_interval(secs => coalesce(d.opt_timeout, f.opt_timeout) + {most_s})
+    """,
+}
+KILL_GRACE_S = 0.5  # of profile T
+
+
+def broken(
+    conn: psycopg.Connection[Any], oracle: Path | None = None, *, was_frozen: bool = False
+) -> list[str]:
+    """The invariants that do not hold. Beyond a lease frozen executions may overlap (G3)."""
+    found = [_rows(conn, name, sql.SQL(query)) for name, query in OF_ALL.items()]
+    for flow in _flows_with_queues(conn):
+        found += [_rows(conn, name, _of(flow, query)) for name, query in OF_EACH_FLOW.items()]
+    if oracle is not None and oracle.exists():
+        _copy(conn, oracle)
+        for name, query in OF_ORACLE.items():
+            if not (was_frozen and name.startswith("I13")):
+                asking = sql.SQL(query).format(most_s=sql.Literal(KILL_GRACE_S + 1))
+                found.append(_rows(conn, name, asking))
+    return [text for text in found if text]
+
+
+def _rows(conn: psycopg.Connection[Any], name: str, query: sql.Composable) -> str:
+    rows = conn.execute(query).fetchall()
+    return f"{name}: {rows[:3]}" if rows else ""
+
+
+def _flows_with_queues(conn: psycopg.Connection[Any]) -> list[str]:
+    query = """
+        select flow_slug from pgflow.flows
+         where to_regclass('pgmq.q_' || lower(flow_slug)) is not null
+    """
+    return [slug for (slug,) in conn.execute(query)]
+
+
+def _of(flow: str, query: str) -> sql.Composable:
+    names = {
+        part: sql.Identifier("pgmq", f"{part[0]}_{flow.lower()}") for part in ("queue", "archive")
+    }
+    return sql.SQL(query).format(flow=sql.Literal(flow), **names)
+
+
+def _copy(conn: psycopg.Connection[Any], oracle: Path) -> None:
+    """Bring what the handlers wrote into the database, for this session."""
+    conn.execute("drop table if exists pg_temp.oracle")
+    conn.execute("""
+        create temp table oracle (run_id uuid, step_slug text, task_index int, token bigint,
+                                  event text, output jsonb, at timestamptz)
+    """)
+    with conn.cursor().copy("copy oracle from stdin") as copy:
+        for line in oracle.read_text().splitlines():
+            *task, event, output, at = json.loads(line)
+            moment = datetime.fromtimestamp(at, UTC)
+            copy.write_row([*task, event, json.dumps(output), moment])

@@ -1,0 +1,226 @@
+"""
+Stress: everybody at once. Workers with leases and workers without, which crash, freeze, come
+back as zombies, fail, release and beat; sweeps, cancels and retries; all over the same runs.
+
+Every actor is a thread with a connection and a random generator of its own, drawn from one
+seed, which the test prints. Nobody sleeps: an actor without work asks again. When time is up,
+nothing new begins and nobody crashes any more; the workers go on until every run has ended.
+What each report was told is kept in the ledger, and the test compares it with the tables.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from support.leases import Connection, House, Row, element, key
+
+LEASE = "700 ms"
+
+
+class Stress:
+    """One run of it: the flows, the actors, and the ledger of what they were told."""
+
+    def __init__(self, house: House, seed: int, duration_s: float) -> None:
+        self.house = house
+        self.seed = seed
+        self.ends_at = time.monotonic() + duration_s
+        self.gives_up_at = self.ends_at + 60
+        self.flows = [
+            house.flow("a", max_attempts=999, timeout=1),
+            house.flow("a", "b:a", "c:b", max_attempts=999, timeout=1),
+            house.flow("a", "m*:a", "z:m", max_attempts=999, timeout=1),
+        ]
+        for flow in self.flows:
+            house.rows("select pgmq.enable_notify_insert(%s)", flow)
+        house.set("crash_limit", 1000)
+        self.completed: Counter[tuple[Any, ...]] = Counter()
+        self.outputs: dict[tuple[Any, ...], str] = {}
+        self.seen: Counter[str] = Counter()
+        self.dead: list[uuid.UUID] = []
+        self.errors: list[BaseException] = []
+        self._lock = threading.Lock()
+
+    @property
+    def in_full_swing(self) -> bool:
+        return time.monotonic() < self.ends_at
+
+    def is_over(self) -> bool:
+        if self.errors or time.monotonic() > self.gives_up_at:
+            return True
+        return not self.in_full_swing and not self.open_runs()
+
+    def open_runs(self, conn: Connection | None = None) -> list[Row]:
+        query = "select run_id, flow_slug from pgflow.runs where status = 'started' limit 200"
+        return self.house.rows(query, conn=conn)
+
+    def go(self) -> None:
+        actors: list[Callable[[Connection, random.Random], None]] = [
+            *[self.fenced] * 4,
+            *[self.unfenced] * 2,
+            *[self.sweeper] * 2,
+            self.starter,
+            self.operator,
+        ]
+        threads = [
+            threading.Thread(target=self._act, args=(actor, random.Random(f"{self.seed}/{number}")))
+            for number, actor in enumerate(actors)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for error in self.errors:
+            raise error
+
+    def _act(
+        self, actor: Callable[[Connection, random.Random], None], chance: random.Random
+    ) -> None:
+        try:
+            actor(self.house.connect(), chance)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def told(self, task: Row, verdict: str, output: str) -> None:
+        """Enter into the ledger what a report was told."""
+        with self._lock:
+            self.seen[verdict] += 1
+            if verdict == "completed":
+                self.completed[key(task)[:3]] += 1
+                self.outputs[key(task)[:3]] = output
+
+    # -- the actors ------------------------------------------------------------------------
+
+    def fenced(self, conn: Connection, chance: random.Random) -> None:
+        """A worker of ours; when it dies it leaves its tasks and a zombie that reports later."""
+        flow, worker = self._new_worker(chance)
+        zombies: list[Row] = []
+        held: list[Row] = []
+        while not self.is_over():
+            wild = self.in_full_swing
+            if wild and chance.random() < 0.03:
+                zombies += held
+                held = []
+                if chance.random() < 0.5:
+                    self.dead.append(worker)
+                conn = self._cut(conn, chance)
+                flow, worker = self._new_worker(chance)
+            if wild and held and chance.random() < 0.3:
+                self.house.beat(worker, *held, lease=LEASE, conn=conn)
+            reports = [task for task in held if not wild or chance.random() < 0.8]
+            if zombies and chance.random() < 0.2:
+                reports.append(zombies.pop())
+            reports = list({key(task)[:3]: task for task in reports}.values())
+            chance.shuffle(reports)
+            held = [task for task in held if task not in reports]
+            held += self._turn(conn, chance, flow, worker, reports, wild)
+            if not held and not wild and chance.random() < 0.5:
+                flow, worker = self._new_worker(chance)
+
+    def _turn(
+        self,
+        conn: Connection,
+        chance: random.Random,
+        flow: str,
+        worker: uuid.UUID,
+        reports: list[Row],
+        wild: bool,
+    ) -> list[Row]:
+        """Report and claim in one transaction, as a worker does."""
+        elements = [self._element(task, chance, wild) for task in reports]
+        with conn.transaction():
+            answers = self.house.report(*elements, conn=conn) if elements else []
+            claimed = self.house.claim(flow, worker, chance.randint(1, 12), LEASE, conn)
+        for task, said, answer in zip(reports, elements, answers, strict=True):
+            assert answer.verdict != "error", answer
+            self.told(task, answer.verdict, said.get("output", ""))
+        return claimed
+
+    def _element(self, task: Row, chance: random.Random, wild: bool) -> dict[str, Any]:
+        what = chance.random() if wild else 1.0
+        if what < 0.08:
+            return element(task, "failed", error_message="boom", delay="0 s")
+        if what < 0.12:
+            return element(task, "released")
+        return element(task, output=_output(task, chance))
+
+    def _cut(self, conn: Connection, chance: random.Random) -> Connection:
+        """Lose the connection, perhaps in the middle of a transaction."""
+        if chance.random() < 0.5:
+            flow, worker = self._new_worker(chance)
+            conn.execute("begin")
+            self.house.claim(flow, worker, 5, LEASE, conn)
+        conn.close()
+        return self.house.connect()
+
+    def unfenced(self, conn: Connection, chance: random.Random) -> None:
+        """A worker of upstream: it claims without a lease, and reports one by one, or vanishes."""
+        while not self.is_over():
+            flow, worker = self._new_worker(chance)
+            for task in self.house.upstream_claim(flow, worker, conn):
+                what = chance.random() if self.in_full_swing else 1.0
+                if what < 0.05:
+                    continue
+                if what < 0.1:
+                    self._fail_unfenced(task, conn)
+                else:
+                    self.house.upstream_complete(task, json.loads(_output(task, chance)), conn)
+
+    def _fail_unfenced(self, task: Row, conn: Connection) -> None:
+        """0.8's fail_task locks task before run, and so deadlocks with its own complete_task."""
+        with conn.transaction():
+            conn.execute("select from pgflow.runs where run_id = %s for update", (task.run_id,))
+            query = "select pgflow.fail_task(%s, %s, %s, 'theirs')"
+            self.house.rows(query, *key(task)[:3], conn=conn)
+
+    def sweeper(self, conn: Connection, chance: random.Random) -> None:
+        while not self.is_over():
+            self.house.recover("0 s", conn)
+            if self.dead and chance.random() < 0.5:
+                self.house.crashed(self.dead.pop(), conn=conn)
+
+    def starter(self, conn: Connection, chance: random.Random) -> None:
+        while self.in_full_swing and not self.errors:
+            if len(self.open_runs(conn)) < 150:
+                flow = chance.choice(self.flows)
+                inputs = "select pgflow.start_flow(%s, '{}') from generate_series(1, %s)"
+                self.house.rows(inputs, flow, chance.randint(1, 20), conn=conn)
+
+    def operator(self, conn: Connection, chance: random.Random) -> None:
+        """Cancels some runs, and retries some that failed or were cancelled."""
+        while not self.is_over():
+            for run in self.open_runs(conn):
+                if self.in_full_swing and chance.random() < 0.01:
+                    self._unless("PF003", lambda run=run: self.house.cancel(run.run_id, conn))
+            query = "select run_id from pgflow.runs where status = 'failed' limit 20"
+            for run in self.house.rows(query, conn=conn):
+                if self.in_full_swing and chance.random() < 0.1:
+                    self._unless("PF004", lambda run=run: self.house.retry(run.run_id, conn, True))
+
+    def _unless(self, sqlstate: str, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except psycopg.Error as error:
+            if error.sqlstate != sqlstate:
+                raise
+            with self._lock:
+                self.seen[sqlstate] += 1
+
+    def _new_worker(self, chance: random.Random) -> tuple[str, uuid.UUID]:
+        flow = chance.choice(self.flows)
+        with self._lock:
+            return flow, self.house.worker(flow)
+
+
+def _output(task: Row, chance: random.Random) -> str:
+    """What a handler returns: an array, since a map may follow, and never the same twice."""
+    items = [f"{task.step_slug}{number}" for number in range(chance.randint(0, 4))]
+    return json.dumps([*items, chance.getrandbits(60)])

@@ -1,0 +1,319 @@
+"""
+The words in which the tests of leases speak: a database with a core, and short verbs for it.
+
+A `House` knows its core and its history setting. Its verbs take the connection to speak
+through, since most tests are about two sessions meeting. `meanwhile` runs something in another
+thread and waits until the server says that it waits for a lock: no test sleeps.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import namedtuple_row
+
+from pgflowd.testing.until import until
+
+Connection: TypeAlias = psycopg.Connection[Any]
+Row: TypeAlias = Any
+
+OPEN = ("queued", "started")
+
+
+@dataclass(frozen=True)
+class Meanwhile:
+    """What another session does while we hold what it needs."""
+
+    pid: int
+    future: Future[Any]
+
+    def result(self) -> Any:
+        return self.future.result(timeout=10)
+
+
+class House:
+    """A database with schemas pgflow and pgflowd; `core` and `history` tell which and how."""
+
+    def __init__(self, dsn: str, core: str, history: str) -> None:
+        self.dsn = dsn
+        self.core = core
+        self.history = history
+        self._connections: list[Connection] = []
+        self._pool = ThreadPoolExecutor(4)
+        self.conn = self.connect()
+        if history != "all":
+            self.set("history", history)
+
+    def connect(self) -> Connection:
+        conn = psycopg.connect(self.dsn, autocommit=True, row_factory=namedtuple_row)
+        self._connections.append(conn)
+        return conn
+
+    def close(self) -> None:
+        for conn in self._connections:
+            conn.close()
+        self._pool.shutdown()
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def do(self, statement: str, *params: Any) -> None:
+        self.conn.execute(statement.encode(), params or None)
+
+    def rows(self, query: str, *params: Any, conn: Connection | None = None) -> list[Row]:
+        return (conn or self.conn).execute(query.encode(), params).fetchall()
+
+    def row(self, query: str, *params: Any, conn: Connection | None = None) -> Row:
+        (one,) = self.rows(query, *params, conn=conn)
+        return one
+
+    def value(self, query: str, *params: Any, conn: Connection | None = None) -> Any:
+        return self.row(query, *params, conn=conn)[0]
+
+    def task(self, run: uuid.UUID, step: str = "a", index: int = 0) -> Row:
+        return self.row(
+            "select * from pgflow.step_tasks where (run_id, step_slug, task_index) = (%s, %s, %s)",
+            run,
+            step,
+            index,
+        )
+
+    def run_status(self, run: uuid.UUID) -> str:
+        return str(self.value("select status from pgflow.runs where run_id = %s", run))
+
+    def outcomes(self, run: uuid.UUID, step: str = "a", index: int = 0) -> list[str | None]:
+        """What became of each attempt, in the order of tokens; None while it lives."""
+        found = self.rows(
+            "select outcome from pgflowd.attempt_history"
+            " where (run_id, step_slug, task_index) = (%s, %s, %s) order by token",
+            run,
+            step,
+            index,
+        )
+        return [outcome for (outcome,) in found]
+
+    def kept(self, *outcomes: str) -> list[str]:
+        """Of these outcomes of a task that has ended, those that the history keeps."""
+        kept = {"all": outcomes, "off": [one for one in outcomes if one == "late"]}
+        kept["failures"] = [one for one in outcomes if one != "completed"]
+        return list(kept[self.history])
+
+    def queue(self, flow: str) -> dict[int, Row]:
+        table = sql.Identifier("pgmq", f"q_{flow.lower()}")
+        query = sql.SQL("select *, vt <= clock_timestamp() as visible from {}").format(table)
+        return {row.msg_id: row for row in self.conn.execute(query).fetchall()}
+
+    # -- defining and starting -------------------------------------------------------------
+
+    def flow(
+        self, *steps: str, max_attempts: int = 3, timeout: int = 60, base_delay: int = 0
+    ) -> str:
+        """Define a flow of steps: `a`, `b:a` after a, `m*:a` a map over a; a by default."""
+        slug = f"flow_{uuid.uuid4().hex[:8]}"
+        self.rows(
+            "select pgflow.create_flow(%s, %s::int, %s::int, %s::int)",
+            slug,
+            max_attempts,
+            base_delay,
+            timeout,
+        )
+        self.rows("select pgflowd.watch_queue(%s)", slug)
+        for step in steps or ("a",):
+            name, _, deps = step.partition(":")
+            kind = "map" if name.endswith("*") else "single"
+            self.rows(
+                "select pgflow.add_step(%s, %s, %s::text[], step_type => %s)",
+                slug,
+                name.rstrip("*"),
+                deps.split("+") if deps else [],
+                kind,
+            )
+        return slug
+
+    def start(self, flow: str, input: Any = None) -> uuid.UUID:
+        query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
+        run = self.value(query, flow, json.dumps({} if input is None else input))
+        assert isinstance(run, uuid.UUID)
+        return run
+
+    def worker(self, flow: str) -> uuid.UUID:
+        worker = uuid.uuid4()
+        self.rows(
+            "insert into pgflow.workers (worker_id, queue_name, function_name)"
+            " values (%s, %s, 'test') returning 1",
+            worker,
+            flow,
+        )
+        return worker
+
+    # -- working ---------------------------------------------------------------------------
+
+    def claim(
+        self,
+        flow: str,
+        worker: uuid.UUID,
+        max_tasks: int = 10,
+        lease: str | None = "30 s",
+        conn: Connection | None = None,
+    ) -> list[Row]:
+        query = "select * from pgflowd.claim(%s, %s, %s, %s::interval) order by token"
+        return self.rows(query, flow, worker, max_tasks, lease, conn=conn)
+
+    def claim_one(self, flow: str, worker: uuid.UUID, **more: Any) -> Row:
+        (one,) = self.claim(flow, worker, **more)
+        return one
+
+    def complete(self, task: Row, output: Any = 1, conn: Connection | None = None) -> str:
+        query = "select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)"
+        return str(self.value(query, *key(task), json.dumps(output), conn=conn))
+
+    def fail(
+        self, task: Row, text: str = "boom", conn: Connection | None = None, **more: Any
+    ) -> str:
+        named = "".join(f", {name} => %s" for name in more)
+        query = f"select pgflowd.fail(%s, %s, %s, %s, %s{named})"
+        return str(self.value(query, *key(task), text, *more.values(), conn=conn))
+
+    def release(self, task: Row, conn: Connection | None = None, delay: str = "0 s") -> str:
+        query = "select pgflowd.release(%s, %s, %s, %s, %s::interval, 'stop')"
+        return str(self.value(query, *key(task), delay, conn=conn))
+
+    def report(self, *elements: dict[str, Any], conn: Connection | None = None) -> list[Row]:
+        """Report elements made by `done` and its like; an output is under key `output`."""
+        outputs = [element.get("output") for element in elements]
+        reports = [{k: v for k, v in element.items() if k != "output"} for element in elements]
+        query = "select * from pgflowd.report(%s::jsonb, %s::text[])"
+        return self.rows(query, json.dumps(reports), outputs, conn=conn)
+
+    def beat(
+        self, worker: uuid.UUID, *tasks: Row, lease: str = "30 s", conn: Connection | None = None
+    ) -> list[str]:
+        tokens = [task.token for task in tasks]
+        query = "select verdict from pgflowd.heartbeat(%s, %s, %s::interval)"
+        return [verdict for (verdict,) in self.rows(query, worker, tokens, lease, conn=conn)]
+
+    def recover(self, threshold: str = "60 s", conn: Connection | None = None) -> int:
+        query = "select pgflowd.recover_stalled(%s::interval)"
+        return int(self.value(query, threshold, conn=conn))
+
+    def sweep(self, threshold: str = "60 s", conn: Connection | None = None) -> tuple[int, int]:
+        """Sweep as the sweeper does; how many were recovered, and how many given up."""
+        found = self.row("select * from pgflowd.sweep(%s::interval)", threshold, conn=conn)
+        return found.recovered, found.given_up
+
+    def crashed(
+        self, worker: uuid.UUID, reason: str = "killed", conn: Connection | None = None
+    ) -> int:
+        return int(self.value("select pgflowd.crashed(%s, %s)", worker, reason, conn=conn))
+
+    def cancel(self, run: uuid.UUID, conn: Connection | None = None) -> str:
+        return str(self.value("select pgflowd.cancel(%s, 'enough', 'me')", run, conn=conn))
+
+    def retry(self, run: uuid.UUID, conn: Connection | None = None, cancelled: bool = False) -> int:
+        return int(self.value("select pgflowd.retry(%s, 'me', %s)", run, cancelled, conn=conn))
+
+    def set(self, name: str, value: Any) -> Any:
+        query = "select pgflowd.set_setting(%s, %s::jsonb, 'test')"
+        return self.value(query, name, json.dumps(value))
+
+    def upstream_claim(
+        self, flow: str, worker: uuid.UUID, conn: Connection | None = None
+    ) -> list[Row]:
+        """Claim as a worker of upstream does: read, commit, start, and no lease."""
+        read = self.rows("select msg_id from pgmq.read(%s, 2, 10)", flow, conn=conn)
+        ids = [message.msg_id for message in read]
+        return self.rows(
+            "select * from pgflow.start_tasks(%s, %s::bigint[], %s)", flow, ids, worker, conn=conn
+        )
+
+    def upstream_complete(self, task: Row, output: Any = 1, conn: Connection | None = None) -> None:
+        query = "select pgflow.complete_task(%s, %s, %s, %s::jsonb)"
+        self.rows(query, *key(task)[:3], json.dumps(output), conn=conn)
+
+    # -- moving time, which tests may not wait for -----------------------------------------
+
+    def lapse(self, task: Row) -> None:
+        """Let the lease run out now, and the message become visible."""
+        self.rows(
+            "update pgflowd.attempts set lease_until = now() where token = %s returning 1",
+            task.token,
+        )
+        self.show(task)
+
+    def show(self, task: Row) -> None:
+        self.rows("select pgmq.set_vt(%s, %s, 0)", task.flow_slug, task.msg_id)
+
+    def age(self, task: Row, by: str) -> None:
+        """Let task and attempt have begun earlier, the run with them."""
+        back = f"- interval '{by}'"
+        self.rows(
+            f"update pgflow.step_tasks set queued_at = queued_at {back},"
+            f" started_at = started_at {back}"
+            " where (run_id, step_slug, task_index) = (%s, %s, %s) returning 1",
+            *key(task)[:3],
+        )
+        if hasattr(task, "token"):
+            query = f"update pgflowd.attempts set started_at = started_at {back} where token = %s"
+            self.rows(f"{query} returning 1", task.token)
+
+    # -- two sessions ----------------------------------------------------------------------
+
+    def meanwhile(self, action: Callable[[Connection], Any]) -> Meanwhile:
+        """Run the action in another thread, on a connection of its own, and wait until it waits."""
+        conn = self.connect()
+        other = Meanwhile(conn.info.backend_pid, self._pool.submit(action, conn))
+        query = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
+        until(lambda: self.value(query, other.pid) or other.future.done())
+        assert not other.future.done(), f"it did not wait: {other.future.result()}"
+        return other
+
+    def clean(self) -> None:
+        """The counters of every run are right, whatever happened."""
+        for name, query in INVARIANTS.items():
+            assert not self.rows(query), name
+
+
+def key(task: Row) -> tuple[Any, ...]:
+    """Name a task, and its token if it has one."""
+    return (task.run_id, task.step_slug, task.task_index, getattr(task, "token", None))
+
+
+def element(task: Row, outcome: str = "completed", **more: Any) -> dict[str, Any]:
+    """One element of a report."""
+    named = {"run_id": str(task.run_id), "step_slug": task.step_slug, "task_index": task.task_index}
+    output = {"output": "1"} if outcome == "completed" else {}
+    return {**named, "token": task.token, "outcome": outcome, **output, **more}
+
+
+INVARIANTS = {
+    "a completed run is complete": """
+        select r.run_id from pgflow.runs r join pgflow.step_states s using (run_id)
+         where r.status = 'completed' and (r.remaining_steps <> 0
+            or s.status not in ('completed', 'skipped') or coalesce(s.remaining_tasks, 0) <> 0)""",
+    "a completed step has all its tasks": """
+        select s.run_id from pgflow.step_states s
+          left join pgflow.step_tasks t using (run_id, step_slug)
+         where s.status = 'completed' group by s.run_id, s.step_slug, s.initial_tasks
+        having count(*) filter (where t.status = 'completed') <> s.initial_tasks""",
+    "a started step counts its open tasks": """
+        select s.run_id from pgflow.step_states s join pgflow.runs r using (run_id)
+         where r.status = 'started' and s.status = 'started' and s.remaining_tasks <> (
+               select count(*) from pgflow.step_tasks t where t.run_id = s.run_id
+                  and t.step_slug = s.step_slug and t.status <> 'completed')""",
+    "at most one attempt of a task ends completed": """
+        select run_id from pgflowd.attempts where outcome = 'completed'
+         group by run_id, step_slug, task_index having count(*) > 1""",
+    "a completed attempt has a completed task": """
+        select a.run_id from pgflowd.attempts a
+          join pgflow.step_tasks t using (run_id, step_slug, task_index)
+         where a.outcome = 'completed' and t.status <> 'completed'""",
+    "a task has at most one live lease": """
+        select run_id from pgflowd.attempt_history where live
+         group by run_id, step_slug, task_index having count(*) > 1""",
+}

@@ -1,0 +1,133 @@
+"""
+Servers of a test, which may be on any machine, may be killed, and may follow one another.
+
+    primary = servers.start()
+    standby = servers.start(copy_of=primary, port=…)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from pgflowd.testing import plugin
+from pgflowd.testing.until import until
+from support.network import Machine
+
+PROGRAM = Path(__file__).parent / "server_process.py"
+WHO = "local all all trust\nhost all,replication all 0.0.0.0/0 scram-sha-256\n"
+QUICK = {
+    "fsync": "off",  # the kernel outlives what we kill
+    "listen_addresses": "*",
+    "wal_retrieve_retry_interval": "100ms",  # what a promotion waits for
+}
+
+
+class Server:
+    """One PostgreSQL: on a machine, or on ours."""
+
+    def __init__(
+        self, directory: Path, machine: Machine | None, copy_of: Server | None = None
+    ) -> None:
+        self.address = machine.address if machine else "127.0.0.1"
+        spec = {
+            "directory": str(directory),
+            "options": {**QUICK, "hba_file": str(directory.parent / "who")},
+            "port": 5432 if machine else free_port(),
+            "copy_of": f"{copy_of.url('')} application_name=standby" if copy_of else None,
+        }
+        self._process = subprocess.Popen(
+            [*(machine.inside if machine else []), sys.executable, PROGRAM, json.dumps(spec)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        said = json.loads(self._process.stdout.readline())
+        self.pid, self.port, self.dsn = said["pid"], said["port"], said["dsn"]
+        self.password = copy_of.password if copy_of else said["password"]
+
+    def url(self, database: str = "postgres") -> str:
+        """Where machines find it."""
+        where = f"host={self.address} port={self.port} user=postgres password={self.password}"
+        return f"{where} dbname={database}" if database else where
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection that needs no network."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
+
+
+class Servers:
+    """All servers of a test, which end with it."""
+
+    def __init__(self) -> None:
+        above = plugin.MEMORY if plugin.has_room(plugin.MEMORY) else None
+        self._directory = Path(tempfile.mkdtemp(prefix="pgflowd-machines-", dir=above))
+        self._directory.chmod(0o711)
+        (self._directory / "who").write_text(WHO)
+        self._running: list[Server] = []
+
+    def start(self, machine: Machine | None = None, copy_of: Server | None = None) -> Server:
+        directory = self._directory / f"server{len(self._running)}"
+        server = Server(directory, machine, copy_of)
+        self._running.append(server)
+        return server
+
+    def pair(self, *machines: Machine) -> tuple[Server, Server]:
+        """A primary, and a standby without which nothing is committed."""
+        one, two = machines or (None, None)
+        primary = self.start(one)
+        standby = self.start(two, copy_of=primary)
+        with primary.connect() as conn:
+            conn.execute("alter system set synchronous_standby_names = 'standby'")
+            conn.execute("select pg_reload_conf()")
+            query = "select from pg_stat_replication where sync_state = 'sync'"
+            until(lambda: conn.execute(query).rowcount == 1, 10)
+        return primary, standby
+
+    def close(self) -> None:
+        for server in reversed(self._running):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                server.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def url_of(*servers: Server) -> str:
+    """One connection string for whichever of them is the primary."""
+    return _one_of([server.address for server in servers], servers)
+
+
+def near_url_of(*servers: Server) -> str:
+    """The same on their sockets, which no cable cuts."""
+    return _one_of([str(conninfo_to_dict(server.dsn)["host"]) for server in servers], servers)
+
+
+def _one_of(hosts: Sequence[str], servers: Sequence[Server]) -> str:
+    ports = ",".join(str(server.port) for server in servers)
+    who = f"user=postgres password={servers[0].password} dbname=postgres"
+    return f"host={','.join(hosts)} port={ports} {who} target_session_attrs=read-write"

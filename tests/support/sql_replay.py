@@ -1,0 +1,129 @@
+"""
+SQL replay: what the engine was asked to do, done by the database, and what it says then.
+
+`Journal` stands between `execute_tasks` and an engine and records each call. `replay` makes the
+same calls on a connection, in one transaction that is rolled back and in one pipeline, since the
+calls are known beforehand; it returns the claimed inputs and the last state of all tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+
+from pgflowd.core.json.sql_null import SQL_NULL
+from pgflowd.testing.engine import ClaimedRecord, Engine, Key
+
+WORKER = "00000000-0000-0000-0000-0000000000aa"
+
+CLAIM = """
+select step_slug, task_index, input, flow_input is null, flow_input
+  from pgflow.start_tasks(%(flow)s,
+    (select array_agg(task.message_id) from pgflow.step_tasks as task
+       join unnest(%(steps)s::text[], %(indexes)s::int[]) as wanted (step_slug, task_index)
+         using (step_slug, task_index)
+      where task.run_id = %(run)s), %(worker)s)
+"""
+STATES = """
+select state.step_slug, jsonb_build_object(
+         'status', state.status, 'remaining_deps', state.remaining_deps,
+         'initial_tasks', state.initial_tasks, 'remaining_tasks', state.remaining_tasks,
+         'error_message', state.error_message, 'skip_reason', state.skip_reason)
+       || case when state.output is null then '{}'
+               else jsonb_build_object('output', state.output) end
+       || jsonb_build_object('tasks', (
+         select coalesce(jsonb_agg(jsonb_build_object(
+                  'status', task.status, 'attempts_count', task.attempts_count,
+                  'error_message', task.error_message,
+                  'archived', not exists (select from pgmq.q_random_flow as queue
+                                           where queue.msg_id = task.message_id))
+                  || case when task.output is null then '{}'
+                          else jsonb_build_object('output', task.output) end
+                  order by task.task_index), '[]')
+           from pgflow.step_tasks as task
+          where task.run_id = state.run_id and task.step_slug = state.step_slug))
+  from pgflow.step_states as state where state.run_id = %s
+"""
+RUN = """
+select jsonb_build_object('status', status, 'remaining_steps', remaining_steps)
+       || case when output is null then '{}' else jsonb_build_object('output', output) end
+  from pgflow.runs where run_id = %s
+"""
+SPEND = """
+update pgflow.step_tasks set attempts_count = greatest(attempts_count, %s)
+ where run_id = %s and step_slug = %s and task_index = %s
+"""
+
+
+@dataclass
+class Journal:
+    """An engine that remembers what it was asked."""
+
+    engine: Engine
+    calls: list[tuple[str, Any]]
+
+    def claim(self) -> list[ClaimedRecord]:
+        records = self.engine.claim()
+        self.calls.append(("claim", records))
+        return records
+
+    def complete(self, key: Key, output: Any) -> Any:
+        self.calls.append(("complete", (*key, Jsonb(output))))
+        return self.engine.complete(key, output)
+
+    def fail(
+        self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
+    ) -> Any:
+        run = self.engine.runs[key[0]]
+        if not retry and run.status == run.states[key[1]].status == "started":
+            most = self.engine.plan.steps[key[1]].max_attempts
+            self.calls.append(("spend", (most, *key)))
+        self.calls.append(("fail", (*key, message)))
+        return self.engine.fail(key, message, retry=retry, delay_s=delay_s)
+
+    def advance_to_next(self) -> bool:
+        return self.engine.advance_to_next()
+
+
+def replay(
+    conn: Connection[Any], shape: Any, run_id: str, input: Any, calls: list[tuple[str, Any]]
+) -> tuple[list[list[Any]], dict[str, Any]]:
+    """Return the records of each claim, sorted, and a snapshot like the engine's."""
+    flow = "random_flow"
+    with conn.transaction(force_rollback=True), conn.pipeline():
+        conn.execute("insert into pgflow.workers (worker_id, queue_name, function_name)"
+                     " values (%s, %s, 'test')", (WORKER, flow))  # fmt: skip
+        conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (flow, Jsonb(shape)))
+        conn.execute("select pgflow.start_flow(%s, %s, %s)", (flow, Jsonb(input), run_id))
+        claims = [cursor for call in calls if (cursor := _call(conn, flow, run_id, *call))]
+        states, run = conn.execute(STATES, (run_id,)), conn.execute(RUN, (run_id,))
+        records = [sorted(map(_record, cursor.fetchall()), key=repr) for cursor in claims]
+        (summary,) = run.fetchone() or ({},)
+        return records, {**summary, "steps": dict(states.fetchall())}
+
+
+def _call(conn: Connection[Any], flow: str, run_id: str, name: str, given: Any) -> Any:
+    if name == "claim" and given:
+        wanted = {
+            "flow": flow,
+            "run": run_id,
+            "worker": WORKER,
+            "steps": [record.step_slug for record in given],
+            "indexes": [record.task_index for record in given],
+        }
+        return conn.execute(CLAIM, wanted)
+    if name == "spend":
+        conn.execute(SPEND, given)
+    elif name == "complete":
+        conn.execute("select pgflow.complete_task(%s, %s, %s, %s)", given)
+    elif name == "fail":
+        conn.execute("select pgflow.fail_task(%s, %s, %s, %s)", given)
+    return None
+
+
+def _record(row: Any) -> list[Any]:
+    slug, index, input, is_null, flow_input = row
+    return [slug, index, input, SQL_NULL if is_null else flow_input]

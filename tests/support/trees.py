@@ -1,0 +1,77 @@
+"""Trees for tests: `running("a", "b")` has listener, sweeper and these workers, all up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgflowd.core.messages import Drain
+from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
+from pgflowd.core.supervision.decide import on_exit, on_ready
+from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.reload import on_discovered, worker_id
+from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
+
+CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
+ASKED = ChildExit(ExitKind.CRASH, "exit code 0")
+REPLACE = ChildExit(ExitKind.REPLACE, "deprecated")
+CANNOT = ChildExit(ExitKind.CANNOT_START, "no step 'refund'", "E306")
+
+
+def worker(slug: str, **changes: Any) -> ChildSpec:
+    values = {"name": slug, "entry": f"flows.{slug}", "fingerprint": "1", **changes}
+    return ChildSpec(worker_id(slug), "worker", **values)
+
+
+def before(**policy: Any) -> Tree:
+    """A tree that waits for its discovery."""
+    roots = [ChildSpec("listener", "listener"), ChildSpec("sweeper", "sweeper")]
+    return new_tree(Policy(**policy), roots)
+
+
+def starting(*slugs: str, now: float = 0.0, **policy: Any) -> Tree:
+    """A tree whose listener is being started."""
+    return on_discovered(before(**policy), [worker(slug) for slug in slugs], [], now)[0]
+
+
+def running(*slugs: str, now: float = 0.0, **policy: Any) -> Tree:
+    """A tree that is ready."""
+    tree = starting(*slugs, now=now, **policy)
+    for child in list(tree.children):
+        tree, _ = on_ready(tree, child.id, now)
+    assert tree.was_ready
+    return tree
+
+
+def ready(tree: Tree, *ids: str, now: float = 0.0) -> tuple[Tree, list[Action]]:
+    done: list[Action] = []
+    for id in ids:
+        tree, actions = on_ready(tree, id, now)
+        done += actions
+    return tree, done
+
+
+def ended(
+    tree: Tree, *ids: str, now: float = 0.0, exit: ChildExit = ASKED
+) -> tuple[Tree, list[Action]]:
+    done: list[Action] = []
+    for id in ids:
+        tree, actions = on_exit(tree, id, exit, now)
+        done += actions
+    return tree, done
+
+
+def told(actions: list[Action]) -> list[str]:
+    """What is started and asked, in order, as short texts."""
+    return [text for text in map(_text, actions) if text]
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [type(action).__name__ for action in actions]
+
+
+def _text(action: Action) -> str | None:
+    if isinstance(action, StartChild):
+        return f"start {action.id}"
+    if isinstance(action, SendToChild):
+        return f"{'drain' if isinstance(action.how, Drain) else 'stop'} {action.id}"
+    return None

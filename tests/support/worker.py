@@ -1,0 +1,252 @@
+"""
+A real worker for a test: forked as the supervisor forks it, ordered through its channel.
+
+    worker = start_worker('''...a module with flows...''', max_concurrency=4)
+    worker.start_run("flow", {"x": 1})
+
+Times are those of profile T (docs/design/failures.md, section 2). At the end nothing of it may
+be left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import conninfo
+
+from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
+from pgflowd.core.settings.sections import (
+    DatabaseSettings,
+    RecoverySettings,
+    Settings,
+    SupervisorSettings,
+    WorkerSettings,
+)
+from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.host.fork import ForkedChild, fork
+from pgflowd.host.logs import open_log
+from pgflowd.host.process_tree import in_session, kill_session, read_stat
+from pgflowd.processes.worker import main as worker
+from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
+
+PROFILE_T = Settings(
+    database=DatabaseSettings(
+        reconnect_min_s=0.1,
+        reconnect_max_s=1.0,
+        connect_timeout_s=1.0,
+        statement_timeout_s=6.0,
+        tcp_user_timeout_s=5.0,
+    ),
+    worker=WorkerSettings(heartbeat_interval_s=0.5, kill_grace_s=0.5, runner_idle_s=2.0),
+    supervisor=SupervisorSettings(drain_timeout_s=3.0),
+    recovery=RecoverySettings(lease_s=2.0, recovery_interval_s=0.5, stale_threshold_s=2.0),
+)
+
+
+NOTHING: dict[str, Any] = {}  # the input of a run that is given none
+
+
+class RunningWorker:
+    """A worker process, and the database it works for."""
+
+    def __init__(self, child: ForkedChild, database: ScratchDatabase, log: Path, flow: str) -> None:
+        self.child, self.flow = child, flow
+        self._database, self._log = database, log
+        self.conn = database.connect()
+        self.heard: list[Any] = []
+        self.was_frozen = False  # beyond its lease: then its executions may overlap with others
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def hear(self) -> list[Any]:
+        self.heard += self.child.channel.receive()
+        return self.heard
+
+    def heard_of(self, kind: type[Message]) -> Any:
+        return next((each for each in self.hear() if isinstance(each, kind)), None)
+
+    def send(self, message: Message) -> None:
+        self.child.channel.send(message)
+
+    @property
+    def worker_id(self) -> str:
+        return str(self.heard_of(Ready).worker_id)
+
+    def ended(self, within_s: float = 10.0) -> int:
+        """Wait for its end; return the exit code, or minus the signal."""
+        until(self.child.has_ended, within_s)
+        self.hear()
+        return self.child.collect()
+
+    def drain(self, within_s: float | None = 10.0) -> int:
+        self.send(Drain(within_s))
+        return self.ended((within_s or 10.0) + 5)
+
+    def quick_stop(self) -> int:
+        self.send(QuickStop())
+        return self.ended()
+
+    # the process table
+
+    def processes(self, kind: str = "") -> list[int]:
+        """The pids of our session whose title has this word."""
+        found = []
+        for seen in in_session(self.pid):
+            title = title_of(seen.pid)
+            if kind in title and seen.pid != self.pid:
+                found.append(seen.pid)
+        return found
+
+    def title(self) -> str:
+        return title_of(self.pid)
+
+    @property
+    def zygote(self) -> int:
+        return int(next(iter(self.processes("pgflowd: zygote"))))
+
+    @property
+    def runners(self) -> list[int]:
+        return self.processes("pgflowd: runner")
+
+    # the database
+
+    def start_run(self, given: Any = NOTHING, flow: str | None = None) -> str:
+        """Start a run, and wake the worker as the listener would."""
+        run = start_run(self.conn, flow or self.flow, given)
+        self.send(Wake())
+        return run
+
+    def value(self, query: str, *params: Any) -> Any:
+        row = self.conn.execute(query, params).fetchone()
+        return None if row is None else row[0]
+
+    def status(self, run: str) -> str:
+        return str(self.value("select status from pgflow.runs where run_id = %s", run))
+
+    def output(self, run: str, within_s: float = 10.0) -> Any:
+        """The output of a run once it has completed."""
+        until(lambda: self.status(run) != "started", within_s)
+        assert self.status(run) == "completed", self.attempts(run)
+        query = "select output from pgflow.runs where run_id = %s"
+        return self.value(query, run)
+
+    def completed(self, run: str, within_s: float = 10.0) -> bool:
+        return bool(until(lambda: self.status(run) == "completed", within_s))
+
+    def failed(self, run: str, within_s: float = 10.0) -> bool:
+        return bool(until(lambda: self.status(run) == "failed", within_s))
+
+    def attempts(self, run: str) -> list[tuple[Any, ...]]:
+        """Step, outcome, error_message of each attempt, the oldest first."""
+        query = """
+            select step_slug, outcome, error_message from pgflowd.attempts
+             where run_id = %s order by token
+        """
+        return self.conn.execute(query, (run,)).fetchall()
+
+    def outcomes(self, run: str) -> list[str | None]:
+        return [outcome for _, outcome, _ in self.attempts(run)]
+
+    def waits_for_a_lock(self) -> bool:
+        """Whether somebody waits for a table's lock that a test holds."""
+        query = """
+            select exists (select from pg_locks where not granted and database =
+              (select oid from pg_database where datname = current_database()))
+        """
+        return bool(self.value(query))
+
+    # the log
+
+    def records(self, event: str = "") -> list[dict[str, Any]]:
+        lines = self._log.read_text().rpartition("\n")[0].splitlines()  # all that are whole
+        said = [json.loads(line) for line in lines if line.startswith("{")]
+        return [record for record in said if record["event"].startswith(event)]
+
+
+def start_run(conn: psycopg.Connection[Any], flow: str, given: Any = NOTHING) -> str:
+    query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
+    row = conn.execute(query, (flow, json.dumps(given))).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def title_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
+
+
+def is_gone(pid: int) -> bool:
+    seen = read_stat(pid)
+    return seen is None or seen.is_zombie
+
+
+def fork_worker(
+    settings: Settings, served: ServedFlow, log_file: Path, before: Callable[[], None]
+) -> ForkedChild:
+    """Fork a worker whose stderr, and so whose log, is a file; `before` runs in it, first."""
+
+    def main(channel: Any) -> int:
+        with log_file.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        logging.root.handlers.clear()  # pytest's, whose files are closed and numbers used anew
+        log = open_log(settings.logging, process="worker", flow=served.slug)
+        before()
+        return worker.main(channel, settings, log, served)
+
+    return fork(partial(main), title=f"pgflowd: worker {served.slug}", death_signal=signal.SIGTERM)
+
+
+def end_worker(running: RunningWorker) -> None:
+    if not running.child.has_ended():
+        os.kill(running.pid, 9)
+        until(running.child.has_ended, 5)
+    running.child.collect()
+    try:
+        until(lambda: not in_session(running.pid), 5)
+    finally:
+        kill_session(running.pid)
+        running.child.close()
+
+
+class ProxyProcess:
+    """The proxy of proxy.py: `dsn` leads through it, `do` tells it how to misbehave."""
+
+    def __init__(self, dsn: str) -> None:
+        parts = conninfo.conninfo_to_dict(dsn)
+        script = Path(__file__).parent / "proxy.py"
+        target = [str(parts.get("host", "127.0.0.1")), str(parts.get("port", 5432))]
+        self._process = subprocess.Popen(
+            [sys.executable, script, *target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.dsn = conninfo.make_conninfo(
+            dsn, host="127.0.0.1", port=self._said(), sslmode="disable"
+        )
+
+    def do(self, mode: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{mode}\n".encode())
+        self._process.stdin.flush()
+        assert self._said() == "ok"
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
