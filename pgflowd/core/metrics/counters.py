@@ -1,12 +1,13 @@
 """
-Numbers: what a child tells of itself with each Beat, for `status` and for the metrics.
+Counts what happens in a child, and combines the numbers that children send.
 
-`Beat.numbers` is a plain object; each key replaces the one before, but for counters by name,
-which are added to those already known: so a child may send some keys now and others later, and
-`portions` cuts what would be too large for one message. Counters only grow while the process
-lives; the supervisor adds what earlier processes of the same child had counted. Of a worker:
+A child sends its numbers with each heartbeat, for `status` and for the metrics. They are a plain
+object. A key replaces the one before; the entries of a counter replace each other one by one. So
+a child may send some keys now and others later, and `portions` splits numbers that are too large
+for one message. Counters only grow while the process lives; the supervisor adds the counts of the
+child's earlier processes. `core.metrics.definitions` lists them. The other numbers of a worker are
 
-    running, runners, queued, oldest_queued_s         how things are now; queued from the database
+    running, runners, queued, oldest_queued_s         at this moment; queued is from the database
     zygote                                            its pid
     completed_1m, failed_1m, p50_s, p95_s             over the last minute
     wakes_1m       {reason: n}                        notification, completion, due, fallback
@@ -14,17 +15,10 @@ lives; the supervisor adds what earlier processes of the same child had counted.
     problems       [{code, text}]                     warnings that `status` shows
     stuck          n                                  runners that cannot be killed
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
-    tasks          {step: {outcome: n}}               counters, as the following
-    task_seconds, task_wait_seconds {step: histogram} see below; the latter of first attempts
-    runs           {status: n}
-    wakes          {reason: n}
-    stalled        n
-    database_errors {kind: n}
 
-of the listener: reconnects, last_notification_at, wakes_1m, database_errors; of the sweeper:
-last_sweep_at, interval_s, recovered_24h, given_up_24h, stalled, database_errors. Moments
-(`…_at`) are seconds since 1970. A histogram is a list: the observations in each of `BUCKETS_S`
-(not cumulated), those above, and their sum in seconds. Pure.
+of the listener: last_notification_at, wakes_1m; of the sweeper: last_sweep_at, interval_s,
+recovered_24h, given_up_24h. Moments (`…_at`) are seconds since 1970. A histogram is a list: the
+number of observations in each bucket (not cumulated), of those above, and their sum. Pure.
 """
 
 from __future__ import annotations
@@ -35,23 +29,42 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+from pgflowd.core.metrics.definitions import BOUNDS_S, METRICS, Metric, MetricSource
+
 MINUTE_S = 60.0
-MOST_BYTES = 32 * 1024  # of one portion; a message holds twice as much
-COUNTERS = (
-    "tasks",
-    "task_seconds",
-    "task_wait_seconds",
-    "runs",
-    "wakes",
-    "stalled",
-    "database_errors",
-    "reconnects",
+MAX_PORTION_BYTES = 32 * 1024  # a message holds twice as much
+COUNTERS = tuple(
+    metric.key
+    for metric in METRICS
+    if metric.source in (MetricSource.WORKER, MetricSource.CHILDREN)
 )
 
 
+class Counters:
+    """Counters and histograms of this process, nested as in `Metric`; a flow is not among them."""
+
+    def __init__(self, *metrics: Metric) -> None:
+        self.numbers: dict[str, Any] = {
+            metric.key: {} if metric.labels else 0 for metric in metrics
+        }
+
+    def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
+        numbers, last = self._place(metric, labels)
+        numbers[last] = numbers.get(last, 0) + by
+
+    def observe(self, metric: Metric, *labels: str, seconds: float) -> None:
+        numbers, last = self._place(metric, labels)
+        observe(numbers.setdefault(last, []), seconds, metric.bounds_s)
+
+    def _place(self, metric: Metric, labels: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+        numbers, (*outer, last) = self.numbers, (metric.key, *labels)
+        for name in outer:
+            numbers = numbers.setdefault(name, {})
+        return numbers, last
+
+
 class LastMinute:
-    """Counts of what happened in the last minute, by name and second, however much it was."""
+    """Counts of the last minute, by name and second, so that memory stays small."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, Counter[str]]] = deque()
@@ -72,16 +85,16 @@ class LastMinute:
             self._seconds.popleft()
 
 
-def observe(histogram: list[float], seconds: float) -> None:
+def observe(histogram: list[float], seconds: float, bounds_s: tuple[float, ...] = BOUNDS_S) -> None:
     """Count an observation; start with an empty list."""
     if not histogram:
-        histogram.extend([0] * (len(BUCKETS_S) + 1) + [0.0])
-    histogram[bisect_left(BUCKETS_S, seconds)] += 1
+        histogram.extend([0] * (len(bounds_s) + 1) + [0.0])
+    histogram[bisect_left(bounds_s, seconds)] += 1
     histogram[-1] += seconds
 
 
 def added(one: Any, other: Any) -> Any:
-    """Return two counters of the same form as one; what does not fit counts as nothing."""
+    """Return the sum of two counters; if their forms differ, one of them is ignored."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return {
             key: added(one[key], other[key]) if key in one and key in other else rest
@@ -89,9 +102,9 @@ def added(one: Any, other: Any) -> Any:
         }
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [added(left, right) for left, right in zip(one, other, strict=True)]
-    if _is_number(one) and _is_number(other):
+    if is_number(one) and is_number(other):
         return one + other
-    return one if _is_number(one) or isinstance(one, Mapping | list) else other
+    return one if is_number(one) or isinstance(one, Mapping | list) else other
 
 
 def counters_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,18 +112,18 @@ def counters_of(numbers: Mapping[str, Any]) -> dict[str, Any]:
     return {key: numbers[key] for key in COUNTERS if key in numbers}
 
 
-def merged(known: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known after one more Beat."""
-    both = {**known, **told}
+def merged(known: Mapping[str, Any], received: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers after one more heartbeat."""
+    both = {**known, **received}
     for key in COUNTERS:
-        old, new = known.get(key), told.get(key)
+        old, new = known.get(key), received.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             both[key] = {**old, **new}
     return both
 
 
 def portions(numbers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Cut numbers into parts that fit into a Beat each; a flow may have very many steps."""
+    """Split numbers into parts that each fit into a heartbeat; a flow may have very many steps."""
     large = {key for key in COUNTERS if isinstance(numbers.get(key), Mapping)}
     yield {key: value for key, value in numbers.items() if key not in large}
     part: dict[str, Any] = {}
@@ -118,7 +131,7 @@ def portions(numbers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for key in sorted(large):
         for name, value in numbers[key].items():
             length = len(json.dumps({name: value}))
-            if size + length > MOST_BYTES and part:
+            if size + length > MAX_PORTION_BYTES and part:
                 yield part
                 part, size = {}, 0
             part.setdefault(key, {})[name] = value
@@ -127,5 +140,5 @@ def portions(numbers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield part
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,149 +1,96 @@
 """
-Openmetrics: the daemon's numbers as the text that monitoring systems collect.
+Renders the metrics of the daemon as OpenMetrics text, for `pgflowd status --metrics`.
 
-Labels grow with flows and steps only. Counters go on when a child is replaced, since the
-supervisor adds what earlier processes had counted. Pure.
+The numbers of a child include the counts of its earlier processes. A number of an unexpected type
+counts as 0, so that one child cannot make the text unreadable. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from functools import reduce
 from typing import Any
 
-from pgflowd.core.metrics.counters import BUCKETS_S
+from pgflowd.core.metrics.counters import added, is_number
+from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
 
-Labels = dict[str, str]
-Sample = tuple[str, Labels, float]  # suffix, labels, value
-
-
-@dataclass(frozen=True)
-class Family:
-    """One metric with all its samples."""
-
-    name: str
-    kind: str  # "counter", "gauge", "histogram", "info"
-    help: str
-    samples: list[Sample] = field(default_factory=list)
+_SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 
 
 def exposition(
-    status: Mapping[str, Any], counters: Mapping[str, Mapping[str, Any]], more: Mapping[str, Any]
+    status: Mapping[str, Any], counters: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any]
 ) -> str:
-    """Return the whole text. `counters` are by child; `more` are the supervisor's own."""
-    families = [*_by_flow(status, counters), *_of_daemon(status, counters, more)]
-    lines = [line for family in families for line in _lines(family)]
+    """Return the whole text. `counters` are by child; `own` are the supervisor's."""
+    own = {
+        "parked_workers": sum(flow["state"] == "failed" for flow in status["flows"]),
+        "build": {(str(status["version"]), str(status["name"])): 1},
+        **own,
+    }
+    lines = []
+    for metric in METRICS:
+        lines += [f"# HELP pgflowd_{metric.name} {metric.help}"]
+        lines += [f"# TYPE pgflowd_{metric.name} {metric.type.value}"]
+        numbers = _numbers(metric, status, counters, own)
+        for values, number in _flattened(numbers, len(metric.labels)):
+            lines += _samples(metric, dict(zip(metric.labels, values, strict=True)), number)
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _by_flow(
-    status: Mapping[str, Any], counters: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Family]:
-    flows = {flow["slug"]: counters.get(f"worker {flow['slug']}", {}) for flow in status["flows"]}
-    tasks = [
-        ("_total", {"flow": slug, "step": step, "outcome": outcome}, count)
-        for slug, numbers in flows.items()
-        for step, outcomes in _items(numbers.get("tasks"))
-        for outcome, count in _items(outcomes)
-    ]
-    yield Family("pgflowd_tasks", "counter", "Attempts that ended, by outcome.", tasks)
-    for key, text in (
-        ("task_seconds", "How long tasks ran."),
-        ("task_wait_seconds", "How long tasks waited for their first attempt."),
-    ):
-        samples = [
-            sample
-            for slug, numbers in flows.items()
-            for step, histogram in _items(numbers.get(key))
-            for sample in _histogram(histogram, {"flow": slug, "step": step})
-        ]
-        yield Family(f"pgflowd_{key}", "histogram", text, samples)
-    for key, label, text in (
-        ("runs", "status", "Runs ended by reports from here, or cancelled meanwhile."),
-        ("wakes", "reason", "Looks for work, by what caused them."),
-    ):
-        found = [
-            ("_total", {"flow": slug, label: name}, count)
-            for slug, numbers in flows.items()
-            for name, count in _items(numbers.get(key))
-        ]
-        yield Family(f"pgflowd_{key}", "counter", text, found)
-    for key, name, text in (
-        ("running", "running_tasks", "Tasks that run now."),
-        ("max_concurrency", "max_concurrency", "Tasks that may run at once."),
-        ("queued", "queued_tasks", "Tasks that wait in the queue."),
-        ("oldest_queued_s", "oldest_queued_seconds", "Age of the oldest ready task."),
-    ):
-        gauges = [
-            ("", {"flow": flow["slug"]}, flow[key])
-            for flow in status["flows"]
-            if flow.get(key) is not None
-        ]
-        yield Family(f"pgflowd_{name}", "gauge", text, gauges)
-
-
-def _of_daemon(
+def _numbers(
+    metric: Metric,
     status: Mapping[str, Any],
     counters: Mapping[str, Mapping[str, Any]],
-    more: Mapping[str, Any],
-) -> Iterator[Family]:
-    reconnects = counters.get("listener", {}).get("reconnects", 0)
-    yield _single("listener_reconnects", "counter", "Lost LISTEN connections.", reconnects)
-    restarts = [
-        ("_total", {"child": child, "reason": reason}, count)
-        for (child, reason), count in more.get("restarts", {}).items()
-    ]
-    yield Family("pgflowd_restarts", "counter", "Restarts of children.", restarts)
-    parked = sum(flow["state"] == "failed" for flow in status["flows"])
-    yield _single("parked_workers", "gauge", "Workers that wait for a person.", parked)
-    stalled = sum(_number(numbers.get("stalled")) for numbers in counters.values())
-    yield _single("stalled_tasks", "counter", "Tasks whose worker vanished.", stalled)
-    errors: dict[str, float] = {}
-    for numbers in counters.values():
-        for kind, count in _items(numbers.get("database_errors")):
-            errors[kind] = errors.get(kind, 0) + _number(count)
-    by_kind = [("_total", {"kind": kind}, count) for kind, count in errors.items()]
-    yield Family("pgflowd_database_errors", "counter", "Errors of the database.", by_kind)
-    reloads = [
-        ("_total", {"result": result}, count) for result, count in more.get("reloads", {}).items()
-    ]
-    yield Family("pgflowd_reloads", "counter", "Reloads, by result.", reloads)
-    labels = {"version": str(status["version"]), "name": str(status["name"])}
-    yield Family("pgflowd_build", "info", "What runs here.", [("_info", labels, 1)])
+    own: Mapping[str, Any],
+) -> Any:
+    """Return the numbers of a metric, nested by its labels."""
+    nothing: Any = {} if metric.labels else 0
+    if metric.source is MetricSource.WORKER:
+        slugs = [flow["slug"] for flow in status["flows"]]
+        return {slug: counters.get(f"worker {slug}", {}).get(metric.key) for slug in slugs}
+    if metric.source is MetricSource.FLOW:
+        flows = {flow["slug"]: flow.get(metric.key) for flow in status["flows"]}
+        return {slug: number for slug, number in flows.items() if number is not None}
+    if metric.source is MetricSource.CHILDREN:
+        return reduce(
+            added, (each[metric.key] for each in counters.values() if metric.key in each), nothing
+        )
+    return own.get(metric.key, nothing)
 
 
-def _single(name: str, kind: str, text: str, value: Any) -> Family:
-    suffix = "_total" if kind == "counter" else ""
-    return Family(f"pgflowd_{name}", kind, text, [(suffix, {}, _number(value))])
-
-
-def _histogram(histogram: Any, labels: Labels) -> Iterator[Sample]:
-    if not isinstance(histogram, list) or len(histogram) != len(BUCKETS_S) + 2:
+def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of the labels and the number of each sample; a key may be a tuple."""
+    if depth <= 0:
+        yield (), numbers
         return
-    counted = 0.0
-    for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), histogram, strict=False):
-        counted += _number(count)
-        yield "_bucket", {**labels, "le": bound}, counted
-    yield "_count", labels, counted
-    yield "_sum", labels, _number(histogram[-1])
+    for key, inner in numbers.items() if isinstance(numbers, Mapping) else ():
+        head = key if isinstance(key, tuple) else (key,)
+        for rest, number in _flattened(inner, depth - len(head)):
+            yield (*head, *rest), number
 
 
-def _lines(family: Family) -> Iterable[str]:
-    yield f"# HELP {family.name} {family.help}"
-    yield f"# TYPE {family.name} {family.kind}"
-    for suffix, labels, value in family.samples:
-        pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-        shown = f"{{{pairs}}}" if pairs else ""
-        yield f"{family.name}{suffix}{shown} {_number(value):.12g}"
+def _samples(metric: Metric, labels: dict[str, str], number: Any) -> Iterator[str]:
+    if metric.type is not MetricType.HISTOGRAM:
+        yield _line(metric, _SUFFIXES.get(metric.type, ""), labels, number)
+        return
+    if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
+        return
+    count = 0.0
+    for bound, more in zip((*map(str, metric.bounds_s), "+Inf"), number, strict=False):
+        count += _number(more)
+        yield _line(metric, "_bucket", {**labels, "le": bound}, count)
+    yield _line(metric, "_count", labels, count)
+    yield _line(metric, "_sum", labels, number[-1])
+
+
+def _line(metric: Metric, suffix: str, labels: dict[str, str], number: Any) -> str:
+    pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+    shown = f"{{{pairs}}}" if pairs else ""
+    return f"pgflowd_{metric.name}{suffix}{shown} {_number(number):.12g}"
 
 
 def _escaped(text: str) -> str:
     return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _items(value: Any) -> list[tuple[str, Any]]:
-    return list(value.items()) if isinstance(value, Mapping) else []
-
-
 def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+    return value if is_number(value) else 0
