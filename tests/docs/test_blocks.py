@@ -91,7 +91,11 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             assert os.access(PROJECT / words[0], os.X_OK), words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *sorted(PROJECT.glob("docs/design/*.md"))],
+    ids=lambda page: str(page.relative_to(PROJECT)),
+)
 def test_a_command_within_a_text_exists(page, tmp_path, monkeypatch):
     understood = understanding(monkeypatch, tmp_path)
     for line in INLINE.findall(BLOCK.sub("", page.read_text("utf-8"))):
@@ -174,12 +178,13 @@ def test_the_way_into_production_is_one(empty_database, tmp_path, monkeypatch, c
             assert daemon.wait(timeout=30) == 0
 
 
-def test_the_picture_of_the_tree_has_a_file_for_each_process():
+def test_the_picture_of_the_tree_has_a_module_or_package_for_each_process():
     names = re.findall(r"^[│├└─ ]*(\w+)", picture("supervisor "), re.MULTILINE)
 
     assert set(names) == {"supervisor", "listener", "worker", "zygote", "runner", "sweeper"}
     for name in names:
-        assert (PROJECT / "pgflowd" / "processes" / f"{name}.py").exists()
+        place = PROJECT / "pgflowd" / "processes" / name
+        assert place.is_dir() or place.with_suffix(".py").exists()
 
 
 def test_the_messages_shown_are_those_of_such_mistakes():
@@ -203,7 +208,12 @@ def test_the_messages_shown_are_those_of_such_mistakes():
 
 
 def test_the_picture_of_the_house_names_what_is_there():
+    parents = {-1: PROJECT}  # by indentation
     for line in picture("pgflowd/\n").splitlines():
-        indent = "pgflowd/" if line.startswith("  ") else ""
-        for name in re.findall(r"(?:^|\s{2,})((?:\w+/)+|\w+\.py)(?=\s)", line):
-            assert (PROJECT / indent / name).exists(), name
+        indent = len(line) - len(line.lstrip())
+        above = parents[max(each for each in parents if each < indent)]
+        names = re.findall(r"(?<!\S)((?:\w+/)+|\w+\.py)(?=,?(?:\s|$))", line)
+        parents = {each: path for each, path in parents.items() if each < indent}
+        parents[indent] = above / names[0]
+        for name in names:
+            assert (above / name).exists() or (above / names[0] / name).exists(), name
