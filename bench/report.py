@@ -1,5 +1,5 @@
 """
-Report: the figures of all rounds as tables, with the targets of `design/speed.md` beside them.
+The figures of all rounds as tables, and the targets with what was measured.
 
 A figure is the median over the rounds; the spread beside it is the largest over the smallest.
 Single measurements (`name #1`, `name #2`, …) are put together as one name before. Ratios are of
@@ -15,7 +15,7 @@ from typing import Any
 
 Rounds = dict[str, dict[str, list[float]]]  # system → figure → one for each round
 ALONE = "server alone"
-ABSURD = 1_960 / 940  # its W2 beside that of dbos in speed.md; it is not on PyPI as a whole
+ABSURD = 1_960 / 940  # absurd's W2 over that of dbos, measured once: its SQL is not on PyPI
 
 
 class Figures:

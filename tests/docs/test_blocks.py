@@ -1,4 +1,4 @@
-"""Every block of code on every page is run, or held to what it shows; nothing is only written."""
+"""Every block of code on every page is executed, or compared with what it shows."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())
     else:
-        assert block.text.startswith(PICTURES), "nobody knows whether this is still true"
+        assert block.text.startswith(PICTURES), "no test checks this block"
 
 
 @pytest.mark.parametrize("block", [b for b in ALL if b.language == "console"], ids=str)

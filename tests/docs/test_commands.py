@@ -78,7 +78,7 @@ def keys(value: Any) -> Iterator[str]:
 def test_every_key_is_named_in_its_section(shop, capsys, name):
     if name == "stalled":
         shop.stall()
-    told = section(name) + section("runs start") * name.startswith("runs")
+    page = section(name) + section("runs start") * name.startswith("runs")
     for command in COMMANDS[name]:
         run(command.split())
         printed = capsys.readouterr().out
@@ -86,7 +86,7 @@ def test_every_key_is_named_in_its_section(shop, capsys, name):
         for printed_one in map(json.loads, documents):
             assert printed_one["schema_version"] == 1, command
             for key in set(keys(printed_one)) - {"schema_version"}:
-                assert f"`{key}`" in told, f"{command}: {key}"
+                assert f"`{key}`" in page, f"{command}: {key}"
 
 
 def test_every_exit_code_is_named():
@@ -108,13 +108,13 @@ def test_the_commands_of_the_readme_do_what_it_says(database, tmp_path, monkeypa
             assert run(words[:2]) == 0
             monkeypatch.chdir(tmp_path / "shop")
             continue
-        following = ["--timeout", "1ms"] if "--follow" in words else []  # nobody serves it here
+        following = ["--timeout", "1ms"] if "--follow" in words else []  # no daemon serves it here
         assert run([*words, *following]) == (5 if following else 0), capsys.readouterr()
     assert "analyze_website  created" in capsys.readouterr().out
 
 
 def test_every_key_of_the_status_is_named():
-    told = section("status, tree")
+    page = section("status, tree")
     tree = on_exit(on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "worker b", CRASH, 2.0)[
         0
     ]
@@ -122,4 +122,4 @@ def test_every_key_of_the_status_is_named():
 
     assert status["problems"] and status["flows"][0]["error"]
     for key in set(keys(status)) - {"schema_version"} | {"code", "flow", "text", "next"}:
-        assert f"`{key}`" in told, key
+        assert f"`{key}`" in page, key

@@ -1,4 +1,4 @@
-"""GUARANTEES.md says nothing that no test shows."""
+"""GUARANTEES.md promises nothing without a test that shows it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_each_promise_names_a_test():
             if not re.search(r"^- `\S+::\w+`$", text, re.MULTILINE)] == []  # fmt: skip
 
 
-def test_the_invariants_of_the_page_are_those_that_doctor_looks_at():
-    told = re.findall(r"^\| (I\d+) \|", PAGE, re.MULTILINE)
+def test_the_invariants_of_the_page_are_those_that_doctor_checks():
+    listed = re.findall(r"^\| (I\d+) \|", PAGE, re.MULTILINE)
 
-    assert told == re.findall(r"^--   (I\d+) ", SQL, re.MULTILINE)
+    assert listed == re.findall(r"^--   (I\d+) ", SQL, re.MULTILINE)
 
 
 def test_the_readme_leads_to_it():

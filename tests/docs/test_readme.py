@@ -36,7 +36,7 @@ def blocks() -> Iterator[str]:
 
 
 class Workers:
-    """Stands in for the daemon: does every task there is until told to stop."""
+    """Stands in for the daemon: executes every task until it is stopped."""
 
     def __init__(self, connection: Any, flows: list[Flow]) -> None:
         self.connection, self.flows = connection, {flow.slug: flow for flow in flows}
