@@ -1,10 +1,11 @@
 """
-Failure: what an exception of a handler becomes in a report.
+Makes the exception of a handler a failure that can be reported.
 
-An ordinary exception is a failed attempt, and the step's options say what follows. `Fail` and
-E405 (a skipped dep without default) want no retry, `RetryAfter` wants the next attempt at a time
-of its own; so do they in an exception group, as a `TaskGroup` raises one, whose text names what
-is in it. Texts are cleaned of secrets and of what PostgreSQL cannot store, and cut.
+An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail` and
+E405 (a skipped dep without default) forbid a retry, and `RetryAfter` sets the time of the next
+attempt. The same holds inside an exception group, such as a `TaskGroup` raises; the group's text
+names the exceptions in it. Texts are freed of secrets and of characters that PostgreSQL cannot
+store, and cut.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pgflowd.errors import PgflowdError
 
 LONGEST_TYPE = 200
 LONGEST_MESSAGE = 4000
-LONGEST_DELAY_S = 2**31 - 1  # where SQL's int ends, in 68 years
+LONGEST_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -38,7 +39,7 @@ class RetryAfter(Exception):
     def __init__(self, delay: float | timedelta, reason: str = "") -> None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
         if not math.isfinite(seconds) or seconds < 0:
-            raise ValueError(f"RetryAfter needs seconds, 0 or more, and got {delay!r}")
+            raise ValueError(f"RetryAfter needs seconds, 0 or more, not {delay!r}")
         self.delay_s = min(seconds, LONGEST_DELAY_S)
         super().__init__(reason or f"to be retried in {seconds:g} s")
 
@@ -58,7 +59,10 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, BaseExceptionGroup):
         return _failure_of_group(error)
     name = type(error).__name__
-    text = _text_of(error)
+    try:
+        text = str(error)
+    except BaseException as second:
+        text = f"(str() of it raised {type(second).__name__})"
     if isinstance(error, PgflowdError):
         return Failure(name, clean(text, LONGEST_MESSAGE), retry=error.code != "E405")
     if isinstance(error, Fail):
@@ -70,7 +74,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _failure_of_group(group: BaseExceptionGroup[BaseException]) -> Failure:
-    """The first `Fail` in it decides, or the first `RetryAfter`; else it is an ordinary one."""
+    """The first `Fail` in it decides, else the first `RetryAfter`; else it is an ordinary one."""
     inside = [failure_of(error) for error in _leaves(group)]
     name = clean(type(group).__name__, LONGEST_TYPE)
     text = f"{name}: {group.message}: " + "; ".join(failure.message for failure in inside)
@@ -80,7 +84,7 @@ def _failure_of_group(group: BaseExceptionGroup[BaseException]) -> Failure:
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     pending = list(group.exceptions)
-    for error in pending:  # to which groups within add theirs
+    for error in pending:  # grows while it is read: each group inside adds its exceptions
         if isinstance(error, BaseExceptionGroup):
             pending += error.exceptions
         else:
@@ -88,14 +92,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def clean(text: str, longest: int) -> str:
-    """The text without NUL, lone surrogates and what looks like a secret, and at most so long."""
-    # cut twice: what the first cut tears apart at its end, the second one drops
+    """The text without NUL, lone surrogates and likely secrets, cut to `longest` characters."""
+    # cut twice: a secret that the first cut splits at the end is dropped by the second
     text = redact(_UNSTORABLE.sub("\ufffd", text[: 2 * longest]))
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException as trouble:
-        return f"(its text cannot be had: {type(trouble).__name__})"

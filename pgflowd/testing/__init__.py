@@ -1,4 +1,4 @@
-"""For tests of flows: run them in this process, or on a scratch database."""
+"""For tests of flows: execute them in this process, or on a scratch database."""
 
 from __future__ import annotations
 

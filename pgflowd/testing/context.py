@@ -1,9 +1,9 @@
 """
-Fake context: what a handler gets as `ctx` when a test calls it.
+The `ctx` of a handler that a test calls.
 
     assert website({"url": "x"}, fake_context(attempt=2)) == …
 
-Nothing is set, nothing is stopping, and there is no database behind it.
+Neither `cancelled` nor `stopping` is set, and there is no database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.context import Context, refuse_unknown_step
-from pgflowd.core.json.values import copied
+from pgflowd.core.json.values import deep_copy
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -37,22 +37,24 @@ class FakeContext:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
     cancelled: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
-    run_input: Any = None  # what flow_input() gives
+    run_input: Any = None  # returned by flow_input()
     step_outputs: Mapping[str, Any] = field(default_factory=dict)
-    steps: Collection[str] = ()  # of the flow; any other slug is refused, unless there are none
-    connection: Connection[Any] | None = None  # what conn() gives
+    steps: Collection[str] = ()  # of the flow; unless empty, step_output() refuses other slugs
+    connection: Connection[Any] | None = None  # returned by conn()
 
     def flow_input(self) -> Any:
-        return copied(self.run_input)
+        return deep_copy(self.run_input)
 
     def step_output(self, slug: str) -> Any:
         if self.steps:
             refuse_unknown_step(slug, self.steps, self.flow_slug)
-        return copied(self.step_outputs.get(slug))
+        return deep_copy(self.step_outputs.get(slug))
 
     def conn(self) -> Connection[Any]:
         if self.connection is None:
-            raise RuntimeError("no database here; mock the step, or use fake_context(connection=…)")
+            raise RuntimeError(
+                "a fake context has no database; mock the step, or use fake_context(connection=…)"
+            )
         return self.connection
 
 
@@ -62,5 +64,5 @@ def fake_context(**values: Any) -> FakeContext:
 
 
 def _is_a_context(context: FakeContext) -> Context:
-    """For mypy: what tests hand out is what handlers expect."""
+    """Checked by mypy: a fake context has all that handlers expect of a context."""
     return context

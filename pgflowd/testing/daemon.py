@@ -1,9 +1,9 @@
 """
-Daemon: a real one for a test, on the test's scratch database.
+A real daemon for a test, on the test's scratch database.
 
-It is `pgflowd serve` with the project's own config; database, name, control socket and log are
-the test's. It is ready when it has come up, and is stopped quickly, or killed, at the end.
-What it logged is printed then, and pytest shows it beside a failure.
+It is `pgflowd serve` with the project's own config; database, name, control socket and log are the
+test's. It is ready when all its workers are up, and is stopped without a drain, or killed, at the
+end. Its log is printed then, and pytest shows it under a failure.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 
 from pgflowd.testing.until import until
 
-START_S = 60.0
-STOP_S = 10.0
-MOST_SHOWN = 20_000  # characters of the log
+START_S = 60.0  # on a busy machine the flows' imports alone take seconds
+STOP_S = 10.0  # a stop without a drain takes less than 1 s
+LOG_CHARS = 20_000  # printed of the log, from its end
 
 
 class StartedDaemon:
     """A running daemon: its `pid`, and its `log` so far."""
 
     def __init__(self, project: Path, dsn: str, directory: Path) -> None:
-        self._log = directory / "log"
+        self._log_path = directory / "log"
         environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
         own = {
             "DATABASE__URL": dsn,
@@ -39,7 +39,7 @@ class StartedDaemon:
             "SUPERVISOR__DRAIN_TIMEOUT": "0s",
             "LOGGING__FORMAT": "text",
         }
-        with self._log.open("wb") as log:
+        with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "pgflowd", "serve"],
                 stdout=log,
@@ -51,13 +51,16 @@ class StartedDaemon:
 
     @property
     def log(self) -> str:
-        return self._log.read_text(errors="replace")
+        return self._log_path.read_text(errors="replace")
 
     def wait_until_ready(self) -> None:
         """Return when all its workers are up; AssertionError with the log if it ended."""
-        until(self._is_ready_or_gone, within_s=START_S)
+        until(
+            lambda: "supervisor.ready" in self.log or self._process.poll() is not None,
+            within_s=START_S,
+        )
         if self._process.poll() is not None:
-            raise AssertionError(f"the daemon did not start:\n{self.log[-MOST_SHOWN:]}")
+            raise AssertionError(f"the daemon did not start:\n{self.log[-LOG_CHARS:]}")
 
     def stop(self) -> None:
         """Stop it, without a drain; kill it if that takes too long."""
@@ -67,9 +70,6 @@ class StartedDaemon:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    def _is_ready_or_gone(self) -> bool:
-        return "supervisor.ready" in self.log or self._process.poll() is not None
 
 
 @contextmanager
@@ -82,4 +82,4 @@ def daemon_of(project: Path, dsn: str) -> Iterator[StartedDaemon]:
             yield daemon
         finally:
             daemon.stop()
-            sys.stdout.write(daemon.log[-MOST_SHOWN:])
+            sys.stdout.write(daemon.log[-LOG_CHARS:])

@@ -1,43 +1,37 @@
 """
-Plugin: the fixtures for testing flows on a real database, found by pytest on its own.
+The pytest plugin: fixtures for testing flows on a real database, and pictures of failed runs.
 
-    pgflow_server   the server of the whole run: an embedded one, or that of `--pgflow-dsn`
+    pgflow_server   the server of the whole test run: an embedded one, or that of `--pgflow-dsn`
     pgflow_db       a fresh database with our schema, dropped after the test
-    pgflow_daemon   a daemon that serves the project's flows in it, as the config names them
+    pgflow_daemon   a daemon that serves in it the flows that the project's config names
 
-The embedded server is shared by all runs of a project at a time, xdist's workers among them;
-the last one stops it and removes its data. It gives up durability for speed: it never syncs,
-and lives in memory where there is room, since making a file can be slow on a disk and a
-database is some hundred files.
+Under a failing test stand the runs that it made with `run_flow`.
+
+The embedded server is shared by all test runs of a project, workers of xdist included; the last
+one stops it and removes its data. It gives up durability for speed: it never syncs, and its data
+is in memory where there is room, since a database has some hundred files, and creating a file on a
+disk can be slow.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgflowd.testing.pictures import pytest_runtest_makereport
+from pgflowd.testing.result import runs_of_test
 
 if TYPE_CHECKING:
     from pgflowd.testing.daemon import StartedDaemon
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
-__all__ = [
-    "pgflow_daemon",
-    "pgflow_db",
-    "pgflow_server",
-    "pytest_addoption",
-    "pytest_runtest_makereport",
-]
-
 MEMORY = Path("/dev/shm")
-ROOM_NEEDED = 1 << 30
+ROOM_NEEDED = 1 << 30  # bytes that must be free, so that the data of many tests fits
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 QUICK = {
     "fsync": "off",
@@ -57,9 +51,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[Any],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "call":
+        if report.failed and runs_of_test:
+            pictures = "\n\n".join(run.picture() for run in runs_of_test)
+            report.sections.append(("runs of flows", pictures))
+        runs_of_test.clear()
+    return report
+
+
 @pytest.fixture(scope="session")
 def pgflow_server(request: pytest.FixtureRequest) -> Iterator[ScratchServer]:
-    """The server of this run: `dsn`, and `database()` for further databases."""
+    """The server of this test run: `dsn`, and `database()` for further databases."""
     dsn = request.config.getoption("--pgflow-dsn")
     chosen = given_server(dsn) if dsn else embedded_server(request.config.rootpath)
     with chosen as server:
@@ -77,7 +84,7 @@ def pgflow_db(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
 def pgflow_daemon(
     request: pytest.FixtureRequest, pgflow_db: ScratchDatabase
 ) -> Iterator[StartedDaemon]:
-    """A daemon on `pgflow_db`, ready: `pid`, and what it logged so far as `log`."""
+    """A daemon on `pgflow_db`, ready: its `pid`, and its `log` so far."""
     from pgflowd.testing.daemon import daemon_of
 
     with daemon_of(request.config.rootpath, pgflow_db.dsn) as daemon:
@@ -86,7 +93,7 @@ def pgflow_daemon(
 
 @contextmanager
 def given_server(dsn: str) -> Iterator[ScratchServer]:
-    """A server that somebody else runs."""
+    """A server that was there before the tests."""
     from pgflowd.testing.scratch import ScratchServer
 
     server = ScratchServer(dsn)
@@ -98,7 +105,7 @@ def given_server(dsn: str) -> Iterator[ScratchServer]:
 
 @contextmanager
 def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[ScratchServer]:
-    """A quick and careless server, shared by all who test this project with these programs."""
+    """A server that never syncs, shared by all test runs of this project with these programs."""
     from pgflowd.embedded import EmbeddedPostgres
 
     directory = directory_for(project, binaries)
@@ -110,9 +117,9 @@ def embedded_server(project: Path, binaries: Path | None = None) -> Iterator[Scr
 
 
 def directory_for(project: Path, binaries: Path | None) -> Path:
-    """Name a directory that no other project or user has, nor a run before the last reboot.
+    """A directory that no other project or user has, nor a test run before the last reboot.
 
-    What was never synced may be spoiled when the machine failed, so it is not used again.
+    Data that was never synced may be broken after the machine failed, so it is not used again.
     """
     boot = BOOT.read_text() if BOOT.exists() else ""
     named = f"{project.resolve()} {binaries} {os.getuid()} {boot}"
@@ -121,7 +128,7 @@ def directory_for(project: Path, binaries: Path | None) -> Path:
 
 
 def has_room(directory: Path) -> bool:
-    """Tell whether a test server may live there."""
+    """Whether the directory can hold the data of a test server."""
     try:
         state = os.statvfs(directory)
     except OSError:

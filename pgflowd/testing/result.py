@@ -1,8 +1,8 @@
 """
-Result: what `run_flow` tells about a run, and its picture.
+The result of `run_flow`: the run with its steps and tasks, and its picture.
 
-The runs of the current test are remembered, so that our pytest plugin can show their pictures
-beside a failure.
+The runs of the current test are kept, so that our pytest plugin can print their pictures under a
+failure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
 from pgflowd.core.graph.graph import Graph, Node, draw
-from pgflowd.testing.engine import Engine
-from pgflowd.testing.rows import EngineRun, EngineStep, TaskRow, json_null
+from pgflowd.core.statuses import StepStatus
+from pgflowd.testing.engine import Engine, EngineRun, EngineStep, TaskRow, json_null
 
-MOST_REMEMBERED = 5
-
-_remembered: deque[FlowRun] = deque(maxlen=MOST_REMEMBERED)
+# more pictures than these would bury the failure that they explain
+runs_of_test: deque[FlowRun] = deque(maxlen=5)
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class StepRun:
 
 @dataclass(frozen=True)
 class FlowRun:
-    """A run that has ended. No output is None."""
+    """A run that has ended; `output` is None where there is none."""
 
     flow_slug: str
     status: str
@@ -65,10 +64,10 @@ class FlowRun:
 
     def _node(self, slug: str) -> Node:
         step, plan = self.steps[slug], self._plan.steps[slug]
-        counted = f" {step.attempts}/{plan.max_attempts}" if step.attempts > 1 else ""
+        attempts = f" {step.attempts}/{plan.max_attempts}" if step.attempts > 1 else ""
         tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
-        detail = f"{step.status}{tasks}{counted}"
-        return Node(slug, plan.deps, plan.is_map, step.status, detail)
+        detail = f"{step.status}{tasks}{attempts}"
+        return Node(slug, plan.deps, plan.is_map, StepStatus(step.status), detail)
 
     def __str__(self) -> str:
         return self.picture()
@@ -77,30 +76,17 @@ class FlowRun:
         return f"FlowRun({self.flow_slug!r}, {self.status!r}, output={self.output!r})"
 
 
-def result_of(flow_slug: str, engine: Engine, row: EngineRun) -> FlowRun:
-    """Read a run off the engine."""
+def result_of(engine: Engine, run: EngineRun) -> FlowRun:
+    """The run as `run_flow` returns it."""
     return FlowRun(
-        flow_slug=flow_slug,
-        status=str(row.status),
-        input=row.input,
-        output=json_null(row.output),
-        steps={slug: _step(state) for slug, state in row.states.items()},
+        flow_slug=engine.flow_slug,
+        status=str(run.status),
+        input=run.input,
+        output=json_null(run.output),
+        steps={slug: _step(state) for slug, state in run.states.items()},
         took_s=engine.now,
         _plan=engine.plan,
     )
-
-
-def remember(run: FlowRun) -> FlowRun:
-    """Keep the run for the report of the current test."""
-    _remembered.append(run)
-    return run
-
-
-def forget() -> list[FlowRun]:
-    """Return the runs of the test that ends, and forget them."""
-    runs = list(_remembered)
-    _remembered.clear()
-    return runs
 
 
 def _step(state: EngineStep) -> StepRun:

@@ -1,22 +1,22 @@
 """
-Run flow: a whole flow in this process, without database, daemon or waiting.
+`run_flow`: a whole flow in this process, without database, daemon or waiting.
 
     run = run_flow(flow, {"url": "x"}, mock={"website": {}}, fail={"summary": [TimeoutError, None]})
     assert run.steps["summary"].attempts == 2
 
-The engine decides as the SQL does; time is virtual, so a retry in an hour is at once, and no
-timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
-called instead of its handler; `fail` gives what its attempts raise, None for none: a list
-for the first ones, or one exception for all. As from the database, everybody gets values of
-their own: what a handler does to its arguments, nobody else sees.
+The engine decides as the SQL does. Time is virtual, so a retry due in an hour happens at once, and
+no timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
+to call instead of its handler. `fail` gives the exceptions that a step's attempts raise: a list
+for the first attempts, with None for one that raises nothing, or one exception for all attempts.
+As from the database, each handler gets values of its own, so no other sees what it does to them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -24,21 +24,20 @@ from typing import Any, Protocol
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
-from pgflowd.core.json.values import copied, stored
+from pgflowd.core.json.values import as_stored, deep_copy
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext
-from pgflowd.testing.engine import ClaimedRecord, Engine, Key
-from pgflowd.testing.result import FlowRun, remember, result_of
-from pgflowd.testing.rows import EngineRun, json_null
+from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, json_null
+from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 
 Raised = BaseException | type[BaseException] | None
 
-MOST_ATTEMPTS = 100_000  # of one task; whoever wants more has a loop without an end
+MOST_ATTEMPTS = 100_000  # of one task: a test with more of them would never end
 
 
-class Machine(Protocol):
-    """The part of the engine that a run is driven by."""
+class TaskQueue(Protocol):
+    """The part of the engine that `execute_tasks` calls; a test records these calls."""
 
     def claim(self) -> list[ClaimedRecord]: ...
     def complete(self, key: Key, output: Any) -> Any: ...
@@ -55,37 +54,43 @@ def run_flow(
     mock: Mapping[str, Any] | None = None,
     fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
 ) -> FlowRun:
-    """Run a flow, or a job, to its end. A failed run is a value, not an exception."""
+    """Execute a flow, or a job, to its end. A failed run is a value, not an exception."""
+    of_job = getattr(flow, "flow", None)
+    if isinstance(of_job, Flow):
+        flow = of_job
     if not isinstance(flow, Flow):
-        flow = _flow_of_job(flow)
+        raise TypeError(f"run_flow takes a Flow or a job, not {flow!r}")
     engine = Engine(flow.shape(), flow.slug)
-    row = engine.start(stored(input, what="input"))
-    actors = Actors(flow, row, {} if mock is None else mock, {} if fail is None else fail)
-    drive(engine, actors)
-    return remember(result_of(flow.slug, engine, row))
+    run = engine.start(as_stored(input, what="input"))
+    handlers = TestedHandlers(flow, run, {} if mock is None else mock, {} if fail is None else fail)
+    execute_tasks(engine, handlers)
+    runs_of_test.append(result := result_of(engine, run))
+    return result
 
 
-def drive(machine: Machine, actors: Actors) -> None:
-    """Let the tasks of a started run be done, in the order of the queue, until none is left."""
+def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
+    """Execute the tasks of a started run in the order of the queue, until none is left."""
     while True:
-        records = machine.claim()
+        records = queue.claim()
         for record in records:
             try:
-                output = actors.act(record)
+                output = handlers.execute(record)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 _refuse_endless(record)
                 failure = failure_of(error)
-                machine.fail(
+                queue.fail(
                     record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s
                 )
             else:
-                machine.complete(record.key, output)
-        if not records and not machine.advance_to_next():
+                queue.complete(record.key, output)
+        if not records and not queue.advance_to_next():
             return
 
 
-class Actors:
-    """Who does the tasks: handlers, or what a test put in their place."""
+class TestedHandlers:
+    """The handlers of a flow, with the mocks and failures of a test."""
+
+    __test__ = False  # pytest takes the name for a class of tests
 
     def __init__(
         self,
@@ -98,32 +103,30 @@ class Actors:
         self.mock, self.fail = mock, fail
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
-        for slug, told in fail.items():
-            _refuse_what_cannot_be_raised(slug, told)
+        for slug, raised in fail.items():
+            _refuse_not_raisable(slug, raised)
 
-    def act(self, record: ClaimedRecord) -> Any:
+    def execute(self, record: ClaimedRecord) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
         context = self._context(record)
-        arguments = arguments_for(step, record, lambda: self.run.input, context)
-        own = {name: value if name == CTX else copied(value) for name, value in arguments.items()}
-        self._raise_as_told(record)
-        output = copy_context().run(self._called, step, own)
-        return stored(output)
+        arguments = {
+            name: value if name == CTX else deep_copy(value)
+            for name, value in arguments_for(step, record, lambda: self.run.input, context).items()
+        }
+        raised = self.fail.get(step.slug)
+        if isinstance(raised, Sequence):
+            raised = raised[record.attempt - 1] if record.attempt <= len(raised) else None
+        if raised is not None:
+            raise raised
+        return as_stored(copy_context().run(self._call, step, arguments))
 
-    def _called(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
-        stand_in = self.mock.get(step.slug, step.handler)
-        if not callable(stand_in):
-            return stand_in
-        output = stand_in(**arguments)
+    def _call(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
+        handler = self.mock.get(step.slug, step.handler)
+        if not callable(handler):
+            return handler
+        output = handler(**arguments)
         return _awaited(output) if inspect.iscoroutine(output) else output
-
-    def _raise_as_told(self, record: ClaimedRecord) -> None:
-        told = self.fail.get(record.step_slug)
-        if isinstance(told, Sequence):
-            told = told[record.attempt - 1] if record.attempt <= len(told) else None
-        if told is not None:
-            raise told
 
     def _context(self, record: ClaimedRecord) -> FakeContext:
         return FakeContext(
@@ -142,20 +145,20 @@ class Actors:
             },
         )
 
-    def _refuse_unknown(self, what: str, by_slug: Mapping[str, Any]) -> None:
+    def _refuse_unknown(self, argument: str, by_slug: Mapping[str, Any]) -> None:
         if not isinstance(by_slug, Mapping):
-            raise TypeError(f"{what} is a dict by the slugs of steps, not {by_slug!r}")
+            raise TypeError(f"{argument} is a dict by the slugs of steps, not {by_slug!r}")
         for name in by_slug:
             if not isinstance(name, str):
-                raise TypeError(f"{what} names {name!r}; write the slug of the step")
+                raise TypeError(f"{argument} names {name!r}; write the slug of the step")
             if name not in self.steps:
                 hint = did_you_mean(name, self.steps)
-                text = f"{what} names '{name}', which is no step of {self.flow.slug}"
+                text = f"{argument} names '{name}', which is not a step of {self.flow.slug}"
                 raise ValueError(f"{text}; {hint}" if hint else text)
 
 
-def _refuse_what_cannot_be_raised(slug: str, told: Raised | Sequence[Raised]) -> None:
-    for one in told if isinstance(told, Sequence) and not isinstance(told, str) else [told]:
+def _refuse_not_raisable(slug: str, raised: Raised | Sequence[Raised]) -> None:
+    for one in raised if isinstance(raised, Sequence) and not isinstance(raised, str) else [raised]:
         is_type = isinstance(one, type) and issubclass(one, BaseException)
         if one is not None and not is_type and not isinstance(one, BaseException):
             raise TypeError(f"fail has {one!r} for step {slug}; give exceptions, or None for none")
@@ -169,44 +172,17 @@ def _refuse_endless(record: ClaimedRecord) -> None:
         )
 
 
-def _flow_of_job(function: Any) -> Flow:
-    flow = getattr(function, "flow", None)
-    if not isinstance(flow, Flow):
-        raise TypeError(f"run_flow takes a Flow or a job, not {function!r}")
-    return flow
+def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What an async handler returns; it gets a new event loop, in a thread where one is running."""
 
-
-def _awaited(output: Any) -> Any:
-    """Run an async handler in a loop of its own, beside a running one if need be."""
-
-    async def wait() -> Any:
-        return await output
+    def execute() -> Any:
+        # a factory, since `asyncio.run` would take away the thread's own loop
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            return runner.run(coroutine)
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _in_new_loop(wait())
-    return _in_thread(lambda: _in_new_loop(wait()))
-
-
-def _in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Do what `asyncio.run` does, and leave the thread's own loop alone."""
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        return runner.run(coroutine)
-
-
-def _in_thread(call: Callable[[], Any]) -> Any:
-    outcome: dict[str, Any] = {}
-
-    def work() -> None:
-        try:
-            outcome["value"] = call()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=copy_context().run, args=(work,), name="async handler")
-    thread.start()
-    thread.join()
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
+        return execute()
+    with ThreadPoolExecutor(1, "async handler") as thread:
+        return thread.submit(copy_context().run, execute).result()

@@ -1,10 +1,10 @@
 """
-Scratch: a fresh database for every test, on one server for all of them.
+A fresh database for every test, on one server for all of them.
 
-The schema is installed once, into a template whose name tells the SQL it was made of; a
-database is a copy of it, made in a few hundredths of a second. Several test runs may share
-the server: each holds an advisory lock, and what a killed run left behind is dropped by the
-next one, which finds that lock free.
+The schema is installed once, into a template whose name holds a digest of its SQL; a database is a
+copy of the template, made in a few hundredths of a second. Several test runs may share the server:
+each holds an advisory lock. The databases that a killed run left are dropped by the next run, which
+finds their lock free.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Connection: TypeAlias = psycopg.Connection[Any]
 
 _TEMPLATE = "pgflowd_template_"
 _SCRATCH = "pgflowd_scratch_"
-_TEMPLATES_KEPT = 4  # of older SQL, for runs that began before it changed
-_RUNS, _TEMPLATES = 0x70670001, 0x70670002  # the advisory locks' first halves
+_TEMPLATES_KEPT = 4  # of older SQL, for test runs that began before it changed
+_RUNS, _TEMPLATES = 0x70670001, 0x70670002  # first halves of advisory locks
 
 
 class ScratchDatabase:
-    """A database of one test: where it is, and a client and connections which end with it."""
+    """A database of one test: its `dsn`, and a client and connections that end with it."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -47,7 +47,7 @@ class ScratchDatabase:
         return str(conninfo.conninfo_to_dict(self.dsn)["dbname"])
 
     def connect(self, **kwargs: Any) -> Connection:
-        """Open a connection, in autocommit unless said otherwise."""
+        """Open a connection, in autocommit unless `autocommit=False`."""
         connection: Connection = psycopg.connect(self.dsn, **{"autocommit": True, **kwargs})
         self._connections.append(connection)
         return connection
@@ -75,7 +75,7 @@ class ScratchServer:
         self._run = secrets.randbelow(2**31)
         self._made = 0
         self._admin.execute("select pg_advisory_lock(%s, %s)", (_RUNS, self._run))
-        self._drop_what_killed_runs_left()
+        self._drop_databases_of_killed_runs()
 
     def close(self) -> None:
         self._admin.close()
@@ -133,11 +133,11 @@ class ScratchServer:
         self._admin.execute(drop.format(sql.Identifier(name)))
 
     def _names(self, pattern: str) -> list[str]:
-        """Return the databases whose names are like the pattern, oldest first."""
+        """The databases whose names are like the pattern, oldest first."""
         query = "select datname from pg_database where datname like %s order by oid"
         return [name for (name,) in self._admin.execute(query, (pattern,))]
 
-    def _drop_what_killed_runs_left(self) -> None:
+    def _drop_databases_of_killed_runs(self) -> None:
         for name in self._names(f"{_SCRATCH}%"):
             run = int(name.removeprefix(_SCRATCH).split("_")[0])
             lock = (_RUNS, run)
@@ -148,13 +148,11 @@ class ScratchServer:
 
 
 def _digest() -> str:
-    """Name all that decides how a fresh database looks: our SQL, how it is applied, and pgmq."""
+    """A digest of all that decides how a fresh database looks: our SQL, its installer, and pgmq."""
     digest = hashlib.sha256(importlib.metadata.version("pgmq").encode())
-    applier = Path(pgflowd.db.schema.__file__)
-    places = [shipped("sql"), applier.parent if applier.stem == "__init__" else applier]
-    for place in places:
-        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
+    for directory in (shipped("sql"), Path(pgflowd.db.schema.__file__).parent):
+        for file in sorted(directory.rglob("*")):
             if file.suffix in {".sql", ".txt", ".py"}:
-                digest.update(f"\0{file.relative_to(place.parent)}\0".encode())
+                digest.update(f"\0{file.relative_to(directory.parent)}\0".encode())
                 digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -1,10 +1,10 @@
 """
-Until: the only way a test waits for something that another process does.
+`until`: the only way in which a test waits for something that another process does.
 
     until(lambda: run.status == "completed", within_s=5)
 
-It returns as soon as the condition holds, and fails with a sentence when time is up, so a
-test is as quick as what it waits for and never waits for ever.
+It returns as soon as the condition holds, and fails with the condition's source when time is up,
+so a test takes no longer than the thing it waits for, and never waits for ever.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _LONGEST_NAP_S = 0.05
 
 
 def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
-    """Ask until the answer is true, and return it; AssertionError if it never was."""
+    """Call `condition` until its value is true, and return that; AssertionError if it never is."""
     deadline = time.monotonic() + within_s
     nap_s = _FIRST_NAP_S
     while True:
-        answer = condition()
-        if answer:
-            return answer
+        value = condition()
+        if value:
+            return value
         if time.monotonic() >= deadline:
             raise AssertionError(
-                f"not so within {within_s:g} s: {_named(condition)} (last answer: {answer!r})"
+                f"not true within {within_s:g} s: {_source(condition)} (last value: {value!r})"
             )
         time.sleep(nap_s)
         nap_s = min(nap_s * 2, _LONGEST_NAP_S)
 
 
-def _named(condition: Callable[[], object]) -> str:
-    """Return the condition as the test wrote it, where its source can be read."""
+def _source(condition: Callable[[], object]) -> str:
+    """The condition as the test wrote it, where its source can be read."""
     try:
         lines = inspect.getsource(condition).split("\n")
     except (OSError, TypeError):

@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 from pgflowd import Flow
 from pgflowd.core.definition.conditions import contains
 from pgflowd.core.definition.shape import differences, jsonb_text
-from pgflowd.core.json.values import decode, encode, stored
-from pgflowd.testing.reports import json_type, retry_delay_s
+from pgflowd.core.json.values import as_stored, decode, encode
+from pgflowd.testing.engine.reports import json_type, retry_delay_s
 
 often = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -66,7 +66,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 def test_values_come_back_as_the_database_gives_them(ask, value):
     back = ask("select %s::jsonb::text", encode(value))
 
-    assert repr(stored(value)) == repr(decode(back))
+    assert repr(as_stored(value)) == repr(decode(back))
 
 
 @often

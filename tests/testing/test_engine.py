@@ -9,8 +9,8 @@ import pytest
 from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import Bug, MapInput, RunError
 from pgflowd.testing.engine import SQL_NULL, Engine
-from pgflowd.testing.reports import retry_delay_s
-from pgflowd.testing.rows import RUN_MOVES, move
+from pgflowd.testing.engine.reports import retry_delay_s
+from pgflowd.testing.engine.state import RUN_MOVES, move
 
 
 def step(slug: str, *deps: str, kind: str = "single", **more: Any) -> dict[str, Any]:

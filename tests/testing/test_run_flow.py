@@ -361,7 +361,7 @@ def test_a_step_that_the_flow_does_not_have_has_no_output_to_give():
     run = run_flow(asking)
 
     assert run.status == "failed"
-    assert "E201 'sumary' is no step of asking; did you mean 'summary'?" in str(
+    assert "E201 'sumary' is not a step of asking; did you mean 'summary'?" in str(
         run.steps["summary"].error
     )
 

@@ -27,7 +27,7 @@ def test_a_condition_that_holds_costs_nothing():
 def test_it_gives_up_in_time_and_names_the_condition():
     began = time.monotonic()
 
-    with pytest.raises(AssertionError, match=r"within 0.1 s: .*1 > 2.*last answer: False"):
+    with pytest.raises(AssertionError, match=r"within 0.1 s: .*1 > 2.*last value: False"):
         until(lambda: 1 > 2, within_s=0.1)
     assert time.monotonic() - began < 0.5
 

@@ -138,7 +138,7 @@ def test_a_group_is_told_with_what_is_in_it_and_keeps_the_wishes():
 def test_what_cannot_be_stored_in_an_error_is_cleaned_and_cut():
     assert failure_of(ValueError("a\0b\ud800c")).message == "ValueError: a\ufffdb\ufffdc"
     assert len(failure_of(ValueError("x" * 20_000_000)).message) == 4000
-    assert failure_of(RudeError()).message == "RudeError: (its text cannot be had: RuntimeError)"
+    assert failure_of(RudeError()).message == "RudeError: (str() of it raised RuntimeError)"
 
 
 def test_an_output_error_keeps_its_code():

@@ -90,27 +90,27 @@ REFUSED = [
     ([float("inf")], "output[0] is Infinity"),
     ([-float("inf")], "output[0] is -Infinity"),
     ({"a b": "x\0"}, 'output["a b"] contains a NUL character, which PostgreSQL cannot store'),
-    (["\ud800"], r"output[0] contains the lone surrogate \ud800, which is no text"),
+    (["\ud800"], r"output[0] contains the lone surrogate \ud800, which is not text"),
     ({"\udfff": 1}, r"output has the key '\udfff', which contains the lone surrogate \udfff"),
     ({1: 2}, "output has the key 1, which is an int; keys must be strings"),
     ({"a": {None: 2}}, "output.a has the key None, which is a NoneType; keys must be strings"),
     ({(1, 2): 2}, "output has the key (1, 2), which is a tuple"),
-    ({1, 2}, "output is a set, which JSON does not know; return a list"),
-    (b"x", "output is a bytes, which JSON does not know; decode it"),
-    ([decimal.Decimal(1)], "output[0] is a Decimal, which JSON does not know"),
-    ({"at": datetime.datetime(2026, 1, 1)}, "output.at is a datetime, which JSON does not know"),
-    (uuid.UUID(int=0), "output is a UUID, which JSON does not know; return str"),
-    (Colour.RED, "output is a Colour, which JSON does not know; return its value"),
-    (object(), "output is an object, which JSON does not know"),
-    (Point(1), "output is a Point, which JSON does not know; return dataclasses.asdict(…)"),
-    (Model(), "output is a Model, which JSON does not know; return its model_dump(mode='json')"),
-    (Moment(2026, 1, 1), "output is a Moment, which JSON does not know; return its isoformat()"),
-    (OtherBool(), "output is a numpy.bool, which JSON does not know; return its tolist()"),
-    (stream(), "output is an async_generator, which JSON does not know; return a list"),
-    (MagicMock(), "output is a MagicMock, which JSON does not know"),
-    (pathlib.Path("x"), "Path, which JSON does not know; return str(…)"),
-    (types.MappingProxyType({}), "which JSON does not know; return dict(…)"),
-    ({}.keys(), "output is a dict_keys, which JSON does not know; return a list"),
+    ({1, 2}, "output is a set, which JSON has no type for; return a list"),
+    (b"x", "output is a bytes, which JSON has no type for; decode it"),
+    ([decimal.Decimal(1)], "output[0] is a Decimal, which JSON has no type for"),
+    ({"at": datetime.datetime(2026, 1, 1)}, "output.at is a datetime, which JSON has no type for"),
+    (uuid.UUID(int=0), "output is a UUID, which JSON has no type for; return str"),
+    (Colour.RED, "output is a Colour, which JSON has no type for; return its value"),
+    (object(), "output is an object, which JSON has no type for"),
+    (Point(1), "output is a Point, which JSON has no type for; return dataclasses.asdict(…)"),
+    (Model(), "output is a Model, which JSON has no type for; return its model_dump(mode='json')"),
+    (Moment(2026, 1, 1), "output is a Moment, which JSON has no type for; return its isoformat()"),
+    (OtherBool(), "output is a numpy.bool, which JSON has no type for; return its tolist()"),
+    (stream(), "output is an async_generator, which JSON has no type for; return a list"),
+    (MagicMock(), "output is a MagicMock, which JSON has no type for"),
+    (pathlib.Path("x"), "Path, which JSON has no type for; return str(…)"),
+    (types.MappingProxyType({}), "which JSON has no type for; return dict(…)"),
+    ({}.keys(), "output is a dict_keys, which JSON has no type for; return a list"),
     ({"a": 1, 1: 2}, "output has the key 1, which is an int"),
     ({b"x" * 100: 1}, "xxx, which is a bytes; keys must be strings"),
     (10**5000, "output is an integer of over 4,000 digits"),
@@ -167,7 +167,7 @@ def test_what_is_too_large_is_refused_with_both_sizes():
 
     assert str(caught.value) == (
         "E404 output has 2.0 KiB, more than the 1.0 KiB allowed;"
-        " store it elsewhere and return where it is"
+        " store it elsewhere and return a reference to it"
     )
     assert encode("ä" * 511, max_bytes=1024)
 

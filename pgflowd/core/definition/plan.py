@@ -47,8 +47,8 @@ class FlowPlan:
     steps: dict[str, StepPlan]
 
     @property
-    def leaves(self) -> list[StepPlan]:
-        return [step for step in self.steps.values() if not step.dependents]
+    def leaves(self) -> list[str]:
+        return [slug for slug, step in self.steps.items() if not step.dependents]
 
     @property
     def has_root_map(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.spec import FLOW_OPTIONS, FlowSpec, StepSpec
 from pgflowd.core.json.unpatched import dumps
-from pgflowd.core.json.values import stored
+from pgflowd.core.json.values import as_stored
 
 Shape = dict[str, Any]
 
@@ -52,7 +52,7 @@ def _step_shape(step: StepSpec) -> Shape:
 
 def _pattern(options: Mapping[str, Any], name: str) -> Shape:
     if name in options:
-        return {"defined": True, "value": stored(options[name])}
+        return {"defined": True, "value": as_stored(options[name])}
     return {"defined": False}
 
 

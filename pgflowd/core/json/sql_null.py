@@ -1,8 +1,8 @@
 """
 SQL null, where a value may also be JSON's null.
 
-`None` among JSON values is JSON's null, which a handler may return and a client may send. A
-column that holds nothing is `SQL_NULL`.
+Among JSON values `None` is JSON's null, which a handler may return and a client may send. A column
+without a value is `SQL_NULL`.
 """
 
 from __future__ import annotations

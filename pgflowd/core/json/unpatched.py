@@ -1,9 +1,9 @@
 """
-Plain JSON: the encoder and the decoder that we use where users' code has run before us.
+The JSON encoder and decoder for processes in which users' code has run.
 
-A module may replace `json.dumps` by another library's, or hang functions into the standard
-encoder, for its own purposes. Its runner, and the discovery that imported it, still have to
-speak to us; so these classes keep the functions that were there when we were imported.
+A user's module may replace `json.dumps` by another library's, or functions of the standard encoder
+by its own. The process that imported it still exchanges JSON with the worker or the supervisor. So
+these classes keep the functions of the time when this module was imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Encoder(json.JSONEncoder):
-    """`Encoder(…)(value)` is what `json.dumps(value, …)` was."""
+    """`Encoder(…)(value)` does what the original `json.dumps(value, …)` does."""
 
     default = json.JSONEncoder.default
     encode = json.JSONEncoder.encode
@@ -22,7 +22,7 @@ class Encoder(json.JSONEncoder):
 
 
 class Decoder(json.JSONDecoder):
-    """`Decoder(…)(text)` is what `json.loads(text, …)` was; bytes are UTF-8."""
+    """`Decoder(…)(text)` does what the original `json.loads(text, …)` does; bytes are UTF-8."""
 
     decode = json.JSONDecoder.decode
     raw_decode = json.JSONDecoder.raw_decode

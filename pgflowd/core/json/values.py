@@ -1,11 +1,10 @@
 """
-JSON values: what may be stored, encoded once, and the place of what may not.
+Encodes the values that handlers return and clients send, and decodes those of the database.
 
-Handlers return and clients send Python values; the database stores JSON. `encode` accepts
-exactly what survives the way there and back: dicts with strings as keys, lists (tuples become
-lists), strings, numbers, true, false, null. Anything else is refused with its place, as in
-`E403 output.items[3].price is NaN`. The common path is two calls into C; only a value that is
-suspicious is walked in Python, to find what is wrong with it and where.
+`encode` accepts exactly the values that the database gives back unchanged: dicts with strings as
+keys, lists (tuples become lists), strings, numbers, true, false, null. It refuses anything else and
+names its place, as in `E403 output.items[3].price is NaN`. A good value costs little more than two
+calls into C; only a suspicious one is walked in Python, to find what is wrong with it and where.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # py
 
 
 def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) -> str:
-    """Return the value as JSON text, or raise E403 (no JSON) or E404 (too large)."""
-    text, trouble = _dump(value)
-    if trouble:
+    """Return the value as JSON text, or raise E403 (not JSON) or E404 (too large)."""
+    text, suspicion = _dump(value)
+    if suspicion:
         found = next(_faults(value, what), None)
         if found is not None or text is None:
-            fault, remedy = found or (f"{what} {trouble}", None)
+            fault, remedy = found or (f"{what} {suspicion}", None)
             raise OutputError(fault, code="E403", next=remedy)
     assert text is not None
     if max_bytes is not None:
@@ -60,14 +59,13 @@ def decode(text: str | bytes | None) -> Any:
         return None
     try:
         return loads(text)
-    except ValueError:  # perhaps a number of thousands of digits, which PostgreSQL can hold
+    except ValueError:  # perhaps an integer of thousands of digits, which int() refuses
         return _loads_long(text)
 
 
-def stored(value: Any, *, what: str = "output") -> Any:
+def as_stored(value: Any, *, what: str = "output") -> Any:
     """The value as the database gives it back: keys in the order of jsonb, 1e22 an integer."""
-    text = encode(value, what=what)
-    return _loads_stored(text)
+    return _loads_stored(encode(value, what=what))
 
 
 def _in_order_of_jsonb(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,18 +76,14 @@ def _numeric(text: str) -> int | float:
     return int(Decimal(text)) if "e+" in text else float(text) + 0.0  # there is no -0.0
 
 
-def copied(value: Any) -> Any:
-    """A copy of a JSON value, to which anything may be done."""
+def deep_copy(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it."""
     return loads(dumps(value)) if isinstance(value, dict | list) else value
-
-
-def _long_int(digits: str) -> int:
-    return int(Decimal(digits))
 
 
 _dumps_strictly = Encoder(ensure_ascii=False, allow_nan=False, separators=COMPACT)
 _dumps_ascii = Encoder()
-_loads_long = Decoder(parse_int=_long_int)
+_loads_long = Decoder(parse_int=lambda digits: int(Decimal(digits)))
 _loads_stored = Decoder(object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
 
 
@@ -101,16 +95,16 @@ def _dump(value: Any) -> tuple[str | None, str | None]:
     except RecursionError:
         return None, "is nested too deeply"
     except (TypeError, ValueError, OverflowError) as error:  # surrogates and cycles, too
-        return None, f"is no JSON: {error}"
+        return None, f"is not JSON: {error}"
     if "\\u0000" in text:
         return text, "contains a NUL character"
-    if _is_odd(value):
-        return text, "changes on the way to JSON"
+    if _has_other_keys_or_is_deep(value):
+        return text, "is changed by JSON"
     return text, None
 
 
-def _is_odd(root: Any) -> bool:
-    """Whether some keys would become strings, or it is deeper than all can read."""
+def _has_other_keys_or_is_deep(root: Any) -> bool:
+    """Whether some keys are not strings, or it is nested deeper than every runtime can read."""
     level = [root]
     for _ in range(MAX_DEPTH + 1):
         inside: list[Any] = []
@@ -184,16 +178,16 @@ def _scalar_fault(value: Any) -> str | None:
         return _float_fault(value)
     kind = type(value)
     name = kind.__name__
-    if name in vars(builtins) and vars(builtins)[name] is not kind:  # numpy has a bool, too
+    if name in vars(builtins) and vars(builtins)[name] is not kind:  # such as numpy's bool
         name = f"{kind.__module__}.{name}"
-    return f"is {_article(name)}, which JSON does not know"
+    return f"is {_article(name)}, which JSON has no type for"
 
 
 def _remedy(value: Any) -> str | None:
-    """What its author may return instead, if that can be told."""
+    """What the handler can return instead, if the type shows it."""
     if isinstance(value, str | float | int):
         return None
-    for kind in type(value).__mro__:  # the Timestamp of pandas is a datetime
+    for kind in type(value).__mro__:  # pandas' Timestamp is a datetime
         if kind.__name__ in _REMEDIES:
             return _REMEDIES[kind.__name__]
     for method, call in _METHODS.items():
@@ -224,7 +218,7 @@ def _text_fault(text: str) -> str | None:
     if "\0" in text:
         return "contains a NUL character, which PostgreSQL cannot store"
     if match := _SURROGATE.search(text):
-        return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is no text"
+        return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is not text"
     return None
 
 
@@ -236,13 +230,13 @@ def _check_size(text: str, what: str, max_bytes: int) -> None:
     size = len(text) if text.isascii() else len(text.encode("utf-8"))
     if size > max_bytes:
         raise OutputError(
-            f"{what} has {_mebibytes(size)}, more than the {_mebibytes(max_bytes)} allowed",
+            f"{what} has {_readable_size(size)}, more than the {_readable_size(max_bytes)} allowed",
             code="E404",
-            next="store it elsewhere and return where it is",
+            next="store it elsewhere and return a reference to it",
         )
 
 
-def _mebibytes(size: int) -> str:
+def _readable_size(size: int) -> str:
     if size < 1024:
         return f"{size} bytes"
     if size < 1024 * 1024:

@@ -1,13 +1,14 @@
 """
-Rows: what the engine of `testing.engine` keeps instead of tables, and how statuses may move.
+The rows that the engine keeps instead of tables, how their statuses may move, and a snapshot.
 
-The columns are those of the SQL contract that decide anything; times, workers and recovery
-are left out. An SQL null among JSON values is `ABSENT`, since `None` is JSON's null. A status
-changes by `move` only, which knows the table of moves and raises E902 for any other.
+The columns are those of the SQL contract that decide anything; times, workers and recovery are left
+out. An SQL null among JSON values is `SQL_NULL`, since `None` is JSON's null. A status changes only
+by `become`, which reads the table of moves and raises E902 for any other move.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,12 +18,8 @@ from pgflowd.errors import Bug
 
 Status = TypeVar("Status", RunStatus, StepStatus, TaskStatus)
 
-RUN_MOVES: dict[RunStatus, set[RunStatus]] = {
-    RunStatus.STARTED: {RunStatus.COMPLETED, RunStatus.FAILED},
-    RunStatus.COMPLETED: set(),
-    RunStatus.FAILED: set(),
-}
-STEP_MOVES: dict[StepStatus, set[StepStatus]] = {
+RUN_MOVES = {RunStatus.STARTED: {RunStatus.COMPLETED, RunStatus.FAILED}}
+STEP_MOVES = {
     StepStatus.CREATED: {
         StepStatus.STARTED,
         StepStatus.COMPLETED,  # an empty map
@@ -30,11 +27,8 @@ STEP_MOVES: dict[StepStatus, set[StepStatus]] = {
         StepStatus.FAILED,  # its condition was not met
     },
     StepStatus.STARTED: {StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED},
-    StepStatus.COMPLETED: set(),
-    StepStatus.FAILED: set(),
-    StepStatus.SKIPPED: set(),
 }
-TASK_MOVES: dict[TaskStatus, set[TaskStatus]] = {
+TASK_MOVES = {
     TaskStatus.QUEUED: {TaskStatus.STARTED, TaskStatus.SKIPPED},
     TaskStatus.STARTED: {
         TaskStatus.COMPLETED,
@@ -42,16 +36,13 @@ TASK_MOVES: dict[TaskStatus, set[TaskStatus]] = {
         TaskStatus.QUEUED,  # a retry
         TaskStatus.SKIPPED,
     },
-    TaskStatus.COMPLETED: set(),
-    TaskStatus.FAILED: set(),
-    TaskStatus.SKIPPED: set(),
 }
 
 
-def move(table: dict[Status, set[Status]], state: Status, target: Status) -> Status:
+def move(table: dict[Status, set[Status]], status: Status, target: Status) -> Status:
     """Return the target status, or raise E902 if the table has no such move."""
-    if target not in table[state]:
-        raise Bug(f"the engine cannot move from {state} to {target}", code="E902")
+    if target not in table.get(status, set()):
+        raise Bug(f"the engine cannot move from {status} to {target}", code="E902")
     return target
 
 
@@ -77,7 +68,7 @@ class TaskRow:
 
     @property
     def is_open(self) -> bool:
-        return self.status in (TaskStatus.QUEUED, TaskStatus.STARTED)
+        return not self.status.is_end
 
     def become(self, target: TaskStatus) -> None:
         self.status = move(TASK_MOVES, self.status, target)
@@ -102,10 +93,15 @@ class EngineStep:
     def become(self, target: StepStatus) -> None:
         self.status = move(STEP_MOVES, self.status, target)
 
+    def archive_open_tasks(self) -> None:
+        for task in self.tasks:
+            if task.is_open:
+                task.message.archived = True
+
 
 @dataclass
 class Event:
-    """What the SQL sends to whoever follows the run; `step` is None for the run's own."""
+    """An event that the SQL sends to the followers of a run; `step` is None for the run's own."""
 
     run_id: str
     type: str
@@ -130,3 +126,49 @@ class EngineRun:
 def json_null(output: Any) -> Any:
     """An output among others in one JSON value, where SQL null becomes JSON's."""
     return None if isinstance(output, SqlNull) else output
+
+
+def completed_outputs(run: EngineRun, slugs: Iterable[str]) -> dict[str, Any]:
+    """The outputs of those of the steps that have completed."""
+    states = (run.states[slug] for slug in slugs)
+    return {
+        state.slug: json_null(state.output)
+        for state in states
+        if state.status is StepStatus.COMPLETED
+    }
+
+
+def snapshot_of(run: EngineRun) -> dict[str, Any]:
+    """All that the tables would show of a run; an output of SQL null is left out."""
+    return {
+        "status": str(run.status),
+        "remaining_steps": run.remaining_steps,
+        **_output(run.output),
+        "steps": {slug: _step_snapshot(state) for slug, state in run.states.items()},
+    }
+
+
+def _output(value: Any) -> dict[str, Any]:
+    return {} if isinstance(value, SqlNull) else {"output": value}
+
+
+def _step_snapshot(state: EngineStep) -> dict[str, Any]:
+    return {
+        "status": str(state.status),
+        "remaining_deps": state.remaining_deps,
+        "initial_tasks": state.initial_tasks,
+        "remaining_tasks": state.remaining_tasks,
+        "error_message": state.error,
+        "skip_reason": state.skip_reason,
+        **_output(state.output),
+        "tasks": [
+            {
+                "status": str(task.status),
+                "attempts_count": task.attempts,
+                "error_message": task.error,
+                "archived": task.message.archived,
+                **_output(task.output),
+            }
+            for task in state.tasks
+        ],
+    }

@@ -1,5 +1,7 @@
 """
-Reports: what a task reported completed or failed does to its step and run (sections 12, 13).
+What a task that is reported completed or failed does to its step and run.
+
+Sections 12 and 13 of the SQL contract.
 """
 
 from __future__ import annotations
@@ -7,16 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pgflowd.core.failure import LONGEST_DELAY_S
 from pgflowd.core.json.sql_null import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
-from pgflowd.testing.pipeline import Pipeline
-from pgflowd.testing.rows import EngineStep, Event, TaskRow, json_null
-
-LONGEST_DELAY_S = 2**31 - 1
+from pgflowd.testing.engine.progress import RunProgress
+from pgflowd.testing.engine.state import EngineStep, TaskRow, json_null
 
 
-class Reports(Pipeline):
-    """One report, at one moment, and its consequences."""
+class TaskReports(RunProgress):
+    """One report, at one moment, and what it leads to."""
 
     def complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         """A task completed, perhaps too late, perhaps with an output of the wrong type."""
@@ -24,8 +25,8 @@ class Reports(Pipeline):
             return
         if state.status is not StepStatus.STARTED:
             task.message.archived = True
-        elif not isinstance(output, list) and self._starved_map(state) is not None:
-            self._violate_type(state, task, output)
+        elif not isinstance(output, list) and (waiting := self._waiting_map(state)) is not None:
+            self._violate_type(state, task, output, waiting)
         elif task.status is TaskStatus.STARTED:
             self._complete(state, task, output)
 
@@ -74,24 +75,24 @@ class Reports(Pipeline):
         task.message.archived = True
         self.exhaust_step(state, message)
 
-    def _violate_type(self, state: EngineStep, task: TaskRow, output: Any) -> None:
+    def _violate_type(self, state: EngineStep, task: TaskRow, output: Any, map_slug: str) -> None:
         word = json_type(output)
-        if task.status is TaskStatus.QUEUED:  # nobody had claimed it, which does not help
+        if task.status is TaskStatus.QUEUED:  # SQL fails an unclaimed task, too
             task.become(TaskStatus.STARTED)
         task.become(TaskStatus.FAILED)
         task.message.archived = True
         task.output = output
         task.error = f"[TYPE_VIOLATION] Produced {word} instead of array"
         state.error = (
-            f"[TYPE_VIOLATION] Map step {self._starved_map(state)} expects array input"
+            f"[TYPE_VIOLATION] Map step {map_slug} expects array input"
             f" but dependency {state.slug} produced {word}"
         )
         state.become(StepStatus.FAILED)
         self.fail_run(state.error)
-        self.run.events.append(Event(self.run.run_id, "step:failed", state.slug, state.error))
+        self._send("step:failed", state.slug, state.error)
 
-    def _starved_map(self, state: EngineStep) -> str | None:
-        """A dependent map that waits for this single step's array."""
+    def _waiting_map(self, state: EngineStep) -> str | None:
+        """A dependent map that waits for the list of this single step."""
         step = self.plan.steps[state.slug]
         if step.is_map:
             return None

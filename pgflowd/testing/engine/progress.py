@@ -1,26 +1,31 @@
 """
-Pipeline: what follows in a run when something in it has started, ended or been skipped.
+What follows in a run when something in it has started, ended or been skipped.
 
-After each change: conditions are tested, empty maps completed, again until neither changes
-anything; then ready steps start, and a run with no steps left completes (sections 9 and 10
-of the SQL contract). A method that returns False has failed the run, and nothing follows.
+After each change, conditions are tested and empty maps completed until neither changes anything;
+then ready steps start, and a run with no steps left completes (sections 9 and 10 of the SQL
+contract). A method that returns False has failed the run, and nothing follows.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from pgflowd.core.definition.conditions import contains
 from pgflowd.core.definition.plan import FlowPlan, StepPlan
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import RunError
-from pgflowd.testing.rows import EngineRun, EngineStep, Event, QueueMessage, TaskRow, json_null
+from pgflowd.testing.engine.state import (
+    EngineRun,
+    EngineStep,
+    Event,
+    QueueMessage,
+    TaskRow,
+    completed_outputs,
+)
 
-MAX_ROUNDS = 50
+MAX_ROUNDS = 50  # as in SQL, whose loop over empty maps ends there
 
 
-class Pipeline:
-    """The consequences of one change, at one moment."""
+class RunProgress:
+    """What one change leads to in a run, at one moment."""
 
     def __init__(self, plan: FlowPlan, run: EngineRun, now: float) -> None:
         self.plan, self.run, self.now = plan, run, now
@@ -40,7 +45,7 @@ class Pipeline:
         self.advance()
 
     def exhaust_step(self, state: EngineStep, message: str) -> None:
-        """End a step one of whose tasks has no attempts left, as its option says."""
+        """End a step that has a task without attempts left, as its `when_exhausted` asks."""
         mode = self.plan.steps[state.slug].when_exhausted
         if mode == "fail":
             self._fail_step(state, message)
@@ -59,7 +64,7 @@ class Pipeline:
         self.run.become(RunStatus.FAILED)
         self._send("run:failed", None, message)
         for state in self.run.states.values():
-            _archive(state)
+            state.archive_open_tasks()
 
     # -- conditions ----------------------------------------------------------------------
 
@@ -94,17 +99,9 @@ class Pipeline:
     def _is_met(self, step: StepPlan) -> bool:
         if step.if_ is None and step.if_not is None:
             return True
-        subject = self.run.input if not step.deps else self._dep_outputs(step)
-        wanted = step.if_ is None or contains(subject, step.if_)
-        return wanted and (step.if_not is None or not contains(subject, step.if_not))
-
-    def _dep_outputs(self, step: StepPlan) -> dict[str, Any]:
-        states = (self.run.states[dep] for dep in step.deps)
-        return {
-            state.slug: json_null(state.output)
-            for state in states
-            if state.status is StepStatus.COMPLETED
-        }
+        subject = self.run.input if not step.deps else completed_outputs(self.run, step.deps)
+        has_required = step.if_ is None or contains(subject, step.if_)
+        return has_required and (step.if_not is None or not contains(subject, step.if_not))
 
     # -- empty maps ----------------------------------------------------------------------
 
@@ -116,7 +113,10 @@ class Pipeline:
             if not empty:
                 return completed
             for state in empty:
-                self._complete_empty(state)
+                state.become(StepStatus.COMPLETED)
+                state.remaining_tasks, state.output = 0, []
+                self.run.remaining_steps -= 1
+                self._send("step:completed", state.slug)
             for state in empty:
                 self._release_dependents(state)
             completed += len(empty)
@@ -126,43 +126,28 @@ class Pipeline:
         is_empty = state.is_ready and state.initial_tasks == 0
         return is_empty and self._is_met(self.plan.steps[state.slug])
 
-    def _complete_empty(self, state: EngineStep) -> None:
-        state.become(StepStatus.COMPLETED)
-        state.remaining_tasks, state.output = 0, []
-        self.run.remaining_steps -= 1
-        self._send("step:completed", state.slug)
-
     # -- starting and ending -------------------------------------------------------------
 
     def _start_ready_steps(self) -> None:
         if self.run.status is not RunStatus.STARTED:
             return
         for state in sorted(self.run.states.values(), key=_slug):
-            if state.is_ready and state.initial_tasks:
-                delay_s = self.plan.steps[state.slug].start_delay_s
-                self._start_step(state, self.now + delay_s)
-
-    def _start_step(self, state: EngineStep, visible_at: float) -> None:
-        assert state.initial_tasks is not None
-        state.become(StepStatus.STARTED)
-        state.remaining_tasks = state.initial_tasks
-        self._send("step:started", state.slug)
-        state.tasks = [
-            TaskRow(self.run.run_id, state.slug, index, QueueMessage(visible_at))
-            for index in range(state.initial_tasks)
-        ]
+            if not state.is_ready or not state.initial_tasks:
+                continue
+            state.become(StepStatus.STARTED)
+            state.remaining_tasks = state.initial_tasks
+            self._send("step:started", state.slug)
+            visible_at = self.now + self.plan.steps[state.slug].start_delay_s
+            state.tasks = [
+                TaskRow(self.run.run_id, state.slug, index, QueueMessage(visible_at))
+                for index in range(state.initial_tasks)
+            ]
 
     def _maybe_complete_run(self) -> None:
         if self.run.remaining_steps or self.run.status is not RunStatus.STARTED:
             return
         self.run.become(RunStatus.COMPLETED)
-        leaves = [self.run.states[step.slug] for step in self.plan.leaves]
-        outputs = {
-            leaf.slug: json_null(leaf.output)
-            for leaf in leaves
-            if leaf.status is StepStatus.COMPLETED
-        }
-        if outputs:
+        if outputs := completed_outputs(self.run, self.plan.leaves):
             self.run.output = outputs
         self._send("run:completed", None)
 
@@ -179,7 +164,7 @@ class Pipeline:
         state.skip_reason = reason
         state.remaining_tasks = None
         self.run.remaining_steps -= 1
-        _archive(state)
+        state.archive_open_tasks()
         for task in state.tasks:
             if task.is_open:
                 task.become(TaskStatus.SKIPPED)
@@ -188,17 +173,17 @@ class Pipeline:
     def _force_skip(self, slug: str, reason: str) -> None:
         downstream = self.plan.downstream(slug)
         for state in self.run.states.values():
-            may_skip = state.status in (StepStatus.CREATED, StepStatus.STARTED)
-            if state.slug in downstream and may_skip:
+            if state.slug in downstream and not state.status.is_end:
                 self._skip(state, reason if state.slug == slug else "dependency_skipped")
 
     def _release_dependents(self, ended: EngineStep) -> None:
-        """Tell the dependents that one dep is done, and their maps how many tasks they have."""
+        """Count a dep off its dependents, and give their maps the number of tasks."""
         for slug in self.plan.steps[ended.slug].dependents:
             state = self.run.states[slug]
             state.remaining_deps -= 1
             if self.plan.steps[slug].is_map and state.initial_tasks is None:
-                state.initial_tasks = _length(ended)
+                has_list = ended.status is StepStatus.COMPLETED and isinstance(ended.output, list)
+                state.initial_tasks = len(ended.output) if has_list else 0
 
     def _send(self, type: str, step: str | None, error: str | None = None) -> None:
         self.run.events.append(Event(self.run.run_id, type, step, error))
@@ -206,15 +191,3 @@ class Pipeline:
 
 def _slug(state: EngineStep) -> str:
     return state.slug
-
-
-def _length(ended: EngineStep) -> int:
-    if ended.status is not StepStatus.COMPLETED:
-        return 0
-    return len(ended.output) if isinstance(ended.output, list) else 0
-
-
-def _archive(state: EngineStep) -> None:
-    for task in state.tasks:
-        if task.is_open:
-            task.message.archived = True

@@ -1,6 +1,4 @@
-"""
-Records: what a claim returns for a task, and how its input is made (section 11.1).
-"""
+"""The record that a claim returns for a task, and its input (section 11.1 of the SQL contract)."""
 
 from __future__ import annotations
 
@@ -9,8 +7,7 @@ from typing import Any
 
 from pgflowd.core.definition.plan import StepPlan
 from pgflowd.core.json.sql_null import SQL_NULL
-from pgflowd.core.statuses import StepStatus
-from pgflowd.testing.rows import EngineRun, TaskRow, json_null
+from pgflowd.testing.engine.state import EngineRun, TaskRow, completed_outputs
 
 Key = tuple[str, str, int]  # run id, step slug, task index
 
@@ -23,7 +20,7 @@ class ClaimedRecord:
     step_slug: str
     task_index: int
     input: Any
-    flow_input: Any  # the run's input for a root single step, else ABSENT
+    flow_input: Any  # the run's input for a root single step, else SQL_NULL
     attempt: int
     max_attempts: int
     timeout_s: int
@@ -35,25 +32,19 @@ class ClaimedRecord:
 
 def record_of(run: EngineRun, step: StepPlan, task: TaskRow) -> ClaimedRecord:
     """The record of a task that has just been started."""
+    if step.is_root_map:
+        input = run.input[task.index]
+    elif step.is_map:
+        input = run.states[step.deps[0]].output[task.index]
+    else:
+        input = completed_outputs(run, step.deps)
     return ClaimedRecord(
         run_id=run.run_id,
         step_slug=step.slug,
         task_index=task.index,
-        input=_task_input(run, step, task.index),
+        input=input,
         flow_input=run.input if not step.deps and not step.is_map else SQL_NULL,
         attempt=task.attempts,
         max_attempts=max(step.max_attempts, 1),
         timeout_s=step.timeout_s,
     )
-
-
-def _task_input(run: EngineRun, step: StepPlan, index: int) -> Any:
-    if step.is_root_map:
-        return run.input[index]
-    if step.is_map:
-        return run.states[step.deps[0]].output[index]
-    return {
-        dep: json_null(run.states[dep].output)
-        for dep in step.deps
-        if run.states[dep].status is StepStatus.COMPLETED
-    }

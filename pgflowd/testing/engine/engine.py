@@ -1,24 +1,4 @@
-"""
-Engine: the SQL state machine in pure Python, for runs in this process and for comparison.
-
-It follows sections 5 to 13 of the SQL contract with the improvements of section 23 that our
-SQL takes (conditions and empty maps alternate until nothing changes; tasks of a skipped step
-become `skipped`). It has no clock: `now` is a number that `advance` moves, and a message is
-visible or not by it. It knows no workers, leases, recovery or cancelling.
-
-    engine = Engine(flow.shape())
-    run = engine.start({"url": "x"})             MapInput where the SQL raises P0001
-    engine.claimable()                           tasks whose messages a worker would read now
-    record = engine.start_tasks([task])[0]       as `start_tasks`, visible or not; or engine.claim()
-    engine.complete(record.key, output)          as `complete_task`; SQL_NULL is SQL null
-    engine.fail(record.key, "text")              as `fail_task`; retry=False, delay_s= as ours
-    engine.advance_to_next()                     to when the next message becomes visible
-    engine.snapshot(run.run_id)                  statuses, counters, outputs, errors, tasks
-    run.events                                   type, step and error of each event, in order
-
-A key is (run id, step slug, task index). Reports may be late, repeated or about tasks that
-nobody claimed: they do here what they do there. Every call either happens or raises.
-"""
+"""The engine: one flow with its runs, and the calls that SQL has as functions."""
 
 from __future__ import annotations
 
@@ -26,16 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
-from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import MapInput
-from pgflowd.testing.pipeline import Pipeline
-from pgflowd.testing.records import ClaimedRecord, Key, record_of
-from pgflowd.testing.reports import Reports, json_type
-from pgflowd.testing.rows import EngineRun, EngineStep, Event, TaskRow
-from pgflowd.testing.snapshot import snapshot_of
-
-__all__ = ["SQL_NULL", "ClaimedRecord", "Engine", "Key"]
+from pgflowd.testing.engine.claims import ClaimedRecord, Key, record_of
+from pgflowd.testing.engine.reports import TaskReports, json_type
+from pgflowd.testing.engine.state import EngineRun, EngineStep, Event, TaskRow, snapshot_of
 
 
 class Engine:
@@ -60,19 +35,19 @@ class Engine:
         states = {step.slug: _new_state(step, input) for step in self.plan.steps.values()}
         run = EngineRun(run_id, input, remaining_steps=len(states), states=states)
         run.events.append(Event(run_id, "run:started"))
-        Pipeline(self.plan, run, self.now).advance()
+        TaskReports(self.plan, run, self.now).advance()
         self.runs[run_id] = run
         return run
 
     # -- claiming ------------------------------------------------------------------------
 
     def claimable(self) -> list[TaskRow]:
-        """The tasks a worker could claim now, those first whose messages waited longest."""
-        due = [task for task in self._waiting() if task.message.visible_at <= self.now]
+        """The tasks a worker could claim now; first those whose messages were visible first."""
+        due = [task for task in self._queued_tasks() if task.message.visible_at <= self.now]
         return sorted(due, key=self._reading_order)
 
     def claim(self, limit: int | None = None) -> list[ClaimedRecord]:
-        """Start up to `limit` claimable tasks, all without one."""
+        """Start up to `limit` claimable tasks, all of them without a limit."""
         return self.start_tasks(self.claimable()[:limit])
 
     def start_tasks(self, tasks: Iterable[TaskRow]) -> list[ClaimedRecord]:
@@ -81,17 +56,17 @@ class Engine:
 
     def next_visible_at(self) -> float | None:
         """When the next message of a task that could then be claimed becomes visible."""
-        return min((task.message.visible_at for task in self._waiting()), default=None)
+        return min((task.message.visible_at for task in self._queued_tasks()), default=None)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
 
     def advance_to_next(self) -> bool:
-        """Move `now` to `next_visible_at`; False if there is nothing to wait for."""
-        due = self.next_visible_at()
-        if due is not None:
-            self.now = max(self.now, due)
-        return due is not None
+        """Move `now` to `next_visible_at`; False if no message is hidden."""
+        due_at = self.next_visible_at()
+        if due_at is not None:
+            self.now = max(self.now, due_at)
+        return due_at is not None
 
     # -- reporting -----------------------------------------------------------------------
 
@@ -99,23 +74,21 @@ class Engine:
         """Report a task completed. Returns its row as it is afterwards, None if unknown."""
         run, state, task = self._find(key)
         if task is not None:
-            Reports(self.plan, run, self.now).complete(state, task, output)
+            TaskReports(self.plan, run, self.now).complete(state, task, output)
         return task
 
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> TaskRow | None:
-        """Report a task failed; `retry` and `delay_s` are the wishes of `pgflowd.fail`."""
+        """Report a task failed; `retry` and `delay_s` are arguments of `pgflowd.fail`."""
         run, state, task = self._find(key)
         if task is not None:
-            reports = Reports(self.plan, run, self.now)
+            reports = TaskReports(self.plan, run, self.now)
             reports.fail(state, task, message, retry=retry, delay_s=delay_s)
         return task
 
-    # -- looking -------------------------------------------------------------------------
-
     def snapshot(self, run_id: str) -> dict[str, Any]:
-        """All that the tables would show. SQL nulls among outputs are left out."""
+        """All that the tables would show of a run."""
         return snapshot_of(self.runs[run_id])
 
     # -- inside --------------------------------------------------------------------------
@@ -126,15 +99,13 @@ class Engine:
         state = run.states[slug]
         return run, state, state.tasks[index] if index < len(state.tasks) else None
 
-    def _waiting(self) -> list[TaskRow]:
+    def _queued_tasks(self) -> list[TaskRow]:
         return [
             task
             for run in self.runs.values()
-            if run.status is RunStatus.STARTED
             for state in run.states.values()
-            if state.status is StepStatus.STARTED
             for task in state.tasks
-            if task.status is TaskStatus.QUEUED and not task.message.archived
+            if self._may_start(task) and not task.message.archived
         ]
 
     def _reading_order(self, task: TaskRow) -> tuple[float, int, int]:

@@ -1,0 +1,39 @@
+"""
+The SQL state machine in pure Python: the twin that `run_flow` executes and tests compare with SQL.
+
+It follows sections 5 to 13 of the SQL contract, with the improvements of section 23 that our SQL
+has: conditions and empty maps alternate until nothing changes, and tasks of a skipped step become
+`skipped`. It has no clock: `now` is a number that `advance` moves, and a message is visible or
+hidden by it. It has no workers, leases, recovery or cancelling.
+
+    engine = Engine(flow.shape())
+    run = engine.start({"url": "x"})             MapInput where the SQL raises P0001
+    engine.claimable()                           tasks whose messages a worker would read now
+    record = engine.start_tasks([task])[0]       as `start_tasks`, visible or not; or engine.claim()
+    engine.complete(record.key, output)          as `complete_task`; SQL_NULL is SQL null
+    engine.fail(record.key, "text")              as `fail_task`; retry=False, delay_s= as ours
+    engine.advance_to_next()                     to when the next message becomes visible
+    engine.snapshot(run.run_id)                  statuses, counters, outputs, errors, tasks
+    run.events                                   type, step and error of each event, in order
+
+A key is (run id, step slug, task index). Reports may be late, repeated or about unclaimed tasks:
+the effect is the same as in SQL. Every call either happens as a whole or raises.
+"""
+
+from __future__ import annotations
+
+from pgflowd.core.json.sql_null import SQL_NULL
+from pgflowd.testing.engine.claims import ClaimedRecord, Key
+from pgflowd.testing.engine.engine import Engine
+from pgflowd.testing.engine.state import EngineRun, EngineStep, TaskRow, json_null
+
+__all__ = [
+    "SQL_NULL",
+    "ClaimedRecord",
+    "Engine",
+    "EngineRun",
+    "EngineStep",
+    "Key",
+    "TaskRow",
+    "json_null",
+]
