@@ -1,8 +1,8 @@
 """
-Context: what a handler may ask and be told while it runs.
+The type of `ctx`: what a handler can read and call while its task runs.
 
-A handler that has a parameter `ctx` gets one of these. In a daemon the runner makes it, in
-`pgflowd.testing` the test does; this is the type for annotations: `def website(run, ctx: Context)`.
+A handler with a parameter `ctx` gets one. In a daemon the runner makes it, in tests
+`pgflowd.testing`. Use it in annotations: `def website(run, ctx: Context)`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Context(Protocol):
 
     @property
     def log(self) -> logging.Logger:
-        """Its records carry flow, run, step and task."""
+        """A logger whose records carry flow, run, step and task."""
 
     @property
     def cancelled(self) -> Signal:
@@ -64,17 +64,17 @@ class Context(Protocol):
         """Set when the daemon drains."""
 
     def flow_input(self) -> Any:
-        """The run's input, fetched when asked."""
+        """The run's input, fetched by this call."""
 
     def step_output(self, slug: str) -> Any:
-        """The output of a dep, fetched when asked; None if it was skipped. E201: no such step."""
+        """The output of a dep, fetched by this call; None if it was skipped. E201: no such step."""
 
     def conn(self) -> Connection[Any]:
-        """A psycopg connection of this runner's own, opened by the first call."""
+        """A psycopg connection of this runner alone, opened by the first call."""
 
 
 def refuse_unknown_step(slug: str, steps: Collection[str], flow_slug: str) -> None:
-    """Raise E201 where a handler asks for the output of a step that its flow does not have."""
+    """Raise E201 if a handler asks for the output of a step that its flow does not have."""
     if slug not in steps:
         hint = did_you_mean(str(slug), steps)
-        raise RunError(f"'{slug}' is no step of {flow_slug}", code="E201", next=hint)
+        raise RunError(f"'{slug}' is not a step of {flow_slug}", code="E201", next=hint)

@@ -1,8 +1,8 @@
 """
-Ids: run ids that begin with the time, and what users give for one.
+Makes run ids, and reads those that users give.
 
-Ids in the order of time keep indexes compact, and their last digits, which differ most, are
-what screens show. Time and chance are arguments.
+A run id begins with its time, which keeps indexes compact. Screens show its last digits, which
+differ most. Time and random bytes are arguments.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 from uuid import UUID
 
 
-def uuid7(unix_ms: int, chance: bytes) -> UUID:
+def uuid7(unix_ms: int, random: bytes) -> UUID:
     """Make a UUID of version 7 (RFC 9562) from milliseconds since 1970 and ten random bytes."""
-    number = (unix_ms & (2**48 - 1)) << 80 | int.from_bytes(chance[:10], "big")
+    number = (unix_ms & (2**48 - 1)) << 80 | int.from_bytes(random[:10], "big")
     number = number & ~(0xF << 76) | 7 << 76
     number = number & ~(0x3 << 62) | 0b10 << 62
     return UUID(int=number)
 
 
 def run_id_of(given: Any) -> UUID:
-    """The run id meant, or ValueError or TypeError that says what is wrong with it."""
+    """The run id as a UUID, or ValueError or TypeError with what is wrong with it."""
     if isinstance(given, UUID):
         return given
     if not isinstance(given, str):
@@ -30,4 +30,4 @@ def run_id_of(given: Any) -> UUID:
         return UUID(given)
     except ValueError:
         example = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
-        raise ValueError(f"{given[:80]!r} is no run id, such as {example}") from None
+        raise ValueError(f"{given[:80]!r} is not a run id, such as {example}") from None

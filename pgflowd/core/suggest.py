@@ -1,8 +1,7 @@
 """
-Suggest: "did you mean", the same everywhere.
+Suggests the known name that a mistyped one probably means, in the same words everywhere.
 
-A name nobody knows is mostly a name mistyped. `did_you_mean` gives the words to put behind a
-message, or nothing when no known name is near.
+`did_you_mean` returns the end of an error message, or None when no known name is alike.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST = 100  # characters of a word that are compared, since that costs their square
+_LONGEST = 100  # characters that are compared, since the time grows with their square
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like this one, case aside, if any is alike at all."""
+    """The known word most like this one, regardless of case, if any is alike."""
     by_fold = {name.casefold(): name for name in sorted(known, reverse=True)}
     close = get_close_matches(word[:_LONGEST].casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None

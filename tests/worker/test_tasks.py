@@ -65,7 +65,7 @@ def test_the_output_of_a_skipped_step_is_none_and_that_of_no_step_an_error(start
 
     until(lambda: worker.outcomes(run) == ["failed"])
     error = worker.value("select error_message from pgflow.step_tasks where status = 'failed'")
-    assert "E201 'sumary' is no step of flow; did you mean 'summary'?" in error
+    assert "E201 'sumary' is not a step of flow; did you mean 'summary'?" in error
 
 
 MAPS = """

@@ -74,7 +74,7 @@ def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
                 remedy += "; in a decorator, functools.wraps keeps them"
             yield Problem("E206", text, step.place, remedy)
         elif name not in slugs and name not in RESERVED:
-            text = f"step {step.slug}: parameter '{name}' is no step of {flow.slug}"
+            text = f"step {step.slug}: parameter '{name}' is not a step of {flow.slug}"
             yield Problem("E201", text, step.place, _instead_of(name, step, slugs))
         elif reason := _why_not_allowed(step, parameter):
             text = f"step {step.slug}: parameter '{name}' is not allowed here"
@@ -111,7 +111,9 @@ def _listed_dep_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
     for option, deps in listed.items():
         for dep in deps:
             if dep not in slugs:
-                text = f"step {step.slug}: {option} names '{dep}', which is no step of {flow.slug}"
+                text = (
+                    f"step {step.slug}: {option} names '{dep}', which is not a step of {flow.slug}"
+                )
                 yield Problem("E201", text, step.place, did_you_mean(dep, slugs - {step.slug}))
 
 
