@@ -14,8 +14,15 @@ import pytest
 from support.covers import covers
 from support.daemon import PGFLOWD, marks, passed
 from support.invariants import broken
-from support.servers import near_url_of, url_of
-from test_failover import Starter, completed_runs, open_runs, recorded, reported
+from support.servers import (
+    Starter,
+    completed_runs,
+    near_url_of,
+    open_runs,
+    recorded,
+    reported,
+    url_of,
+)
 
 from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchDatabase

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.daemon import House
 from support.invariants import broken
+from support.proxy import ProxyProcess
 
 from pgflowd.testing.scratch import ScratchDatabase
 
@@ -22,3 +23,9 @@ def house(tmp_path: Path, database: ScratchDatabase) -> Iterator[House]:
     house.close()
     if not house.has_strangers:
         assert broken(database.connect(), house.oracle, was_frozen=house.was_frozen) == []
+
+
+@pytest.fixture
+def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
+    with ProxyProcess(database.dsn) as running:
+        yield running

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.covers import covers
-from test_stop_and_reload import start_marked
+from support.daemon import start_marked
 
 from pgflowd.testing.until import until
 

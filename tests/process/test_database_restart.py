@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.daemon import House
+from support.daemon import House, attempts, is_completed, is_completed_soon, start_marked, start_run
 from support.invariants import broken
 from support.own_server import OwnServer
-from test_stop_and_reload import start_marked
-from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
 from pgflowd import Client
 from pgflowd.db.connection import connect

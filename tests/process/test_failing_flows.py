@@ -9,8 +9,7 @@ import signal
 import time
 
 from support.covers import covers
-from support.daemon import FLOW
-from test_supervisor import is_completed, is_completed_soon, start_run
+from support.daemon import FLOW, is_completed, is_completed_soon, start_run
 
 from pgflowd.host.process_tree import command_line, in_session
 from pgflowd.testing.until import until

@@ -9,14 +9,16 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from support.covers import covers
-from support.daemon import marks
-from test_stop_and_reload import (  # noqa: F401  a fixture
+from support.daemon import (
+    attempts,
     connected,
-    proxy,
+    is_completed,
+    is_completed_soon,
+    marks,
     start_marked,
+    start_run,
     terminate_all,
 )
-from test_supervisor import attempts, is_completed, is_completed_soon, start_run
 
 from pgflowd.processes.listener import MOST_WAKES
 from pgflowd.testing.until import until
@@ -73,13 +75,13 @@ def lose_line_and_start(database):
 
 
 @covers("row 72")
-def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):  # noqa: F811
+def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):
     house.flow("alpha")
     daemon = house.serve(database={"listen_url": proxy.url})
 
-    proxy.is_silent = True
+    proxy.do("hold")
     daemon.until("listener.lost", within_s=15 * 2)
-    proxy.is_silent = False
+    proxy.do("pass")
 
     daemon.until("listener.regained", within_s=12)
     assert is_completed_soon(database, start_run(database, "alpha"))

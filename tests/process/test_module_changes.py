@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.covers import covers
-from test_supervisor import is_completed
+from support.daemon import is_completed
 
 from pgflowd.testing.until import until
 

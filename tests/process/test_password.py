@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.daemon import House
+from support.daemon import (
+    House,
+    is_completed,
+    is_completed_soon,
+    start_marked,
+    start_run,
+    terminate_all,
+)
 from support.invariants import broken
 from support.own_server import OwnServer
-from test_stop_and_reload import start_marked, terminate_all
-from test_supervisor import is_completed, is_completed_soon, start_run
 
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until

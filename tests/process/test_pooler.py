@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 import pytest
 from support.covers import covers
+from support.daemon import is_completed, start_run
 from support.transaction_pooler import TransactionPooler
-from test_supervisor import is_completed, start_run
 
 from pgflowd.testing.until import until
 

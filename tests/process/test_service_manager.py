@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.covers import covers
-from test_stop_and_reload import start_marked, unreachable_url
-from test_supervisor import is_completed_soon
+from support.daemon import is_completed_soon, start_marked, unreachable_url
 
 from pgflowd.testing.until import until
 

@@ -5,44 +5,34 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from support.covers import covers
-from support.daemon import FLOW, PGFLOWD, is_gone, marks, passed
-from test_supervisor import attempts, is_completed, is_completed_soon, start_run
+from support.daemon import (
+    FLOW,
+    PGFLOWD,
+    attempts,
+    black_hole,
+    connected,
+    is_completed,
+    is_completed_soon,
+    is_gone,
+    marks,
+    passed,
+    start_marked,
+    start_run,
+    terminate_all,
+    unreachable_url,
+)
+from support.proxy import ProxyProcess
 
 from pgflowd.testing.until import until
 
 KILL_GRACE_S = 0.5
-
-
-def start_marked(house, database, slug="alpha", **input_):
-    """Start a run and wait until its handler runs."""
-    path = house.directory / "marks"
-    run_id = start_run(database, slug, marks=str(path), **input_)
-    until(lambda: marks(path))
-    return run_id
-
-
-def unreachable_url():
-    """A server that accepts nobody: a port that is bound and not listened to."""
-    line = socket.socket()
-    line.bind(("127.0.0.1", 0))
-    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
-
-
-def black_hole():
-    """A server that accepts everybody and never says a word."""
-    line = socket.socket()
-    line.bind(("127.0.0.1", 0))
-    line.listen(100)
-    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
 
 
 # Stop
@@ -294,7 +284,7 @@ def test_it_waits_for_a_database_that_comes_later(house, database):
     assert daemon.ask()["database"]["state"] == "down"
     line.close()
 
-    with forwarding(port, database):
+    with ProxyProcess(database.dsn, port):
         daemon.until("supervisor.ready", within_s=8)
         assert daemon.events("child.restarted") == []
         daemon.send(signal.SIGTERM)
@@ -306,94 +296,17 @@ def test_a_worker_that_waits_for_the_database_is_no_hanging_one(house, database,
     house.flow("alpha")
     limits = {"statement_timeout": "1s", "connect_timeout": "1s", "url": proxy.url}
     daemon = house.serve(supervisor={"hang_timeout": "4s"}, database=limits)
-    proxy.refuses = True
-    proxy.cut()
+    proxy.do("refuse")
 
     daemon.kill("alpha")
     waiting = daemon.until("child.waiting", child="worker alpha")
     since = time.monotonic()
     until(lambda: passed(since) > 6, 8)
-    proxy.refuses = False
+    proxy.do("pass")
 
     daemon.until("child.ready", child="worker alpha", count=2)
     assert waiting
     assert daemon.events("child.killed") == []
-
-
-class forwarding:
-    """Forward a port to the database's server; closing it cuts every connection."""
-
-    def __init__(self, port, database):
-        self.server = socket.socket()
-        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.server.bind(("127.0.0.1", port))
-        self.server.listen(50)
-        info = database.connect().info
-        self.target = (info.host, info.port)
-        self.lines = []
-        self.is_silent = False
-        self.refuses = False
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.server.close()
-        self.cut()
-
-    def cut(self):
-        for line in self.lines:
-            try:
-                line.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                line.close()
-
-    def accept(self):
-        while True:
-            try:
-                client, _ = self.server.accept()
-            except OSError:
-                return
-            host, port = self.target
-            if host.startswith("/"):
-                other = socket.socket(socket.AF_UNIX)
-                other.connect(f"{host}/.s.PGSQL.{port}")
-            else:
-                other = socket.create_connection((host, port))
-            self.lines += [client, other]
-            if self.refuses:
-                self.cut()
-            for one, two in ((client, other), (other, client)):
-                threading.Thread(target=self.pump, args=(one, two), daemon=True).start()
-
-    def pump(self, source, target):
-        try:
-            while data := source.recv(65536):
-                if not self.is_silent:
-                    target.sendall(data)
-            target.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
-
-
-@pytest.fixture
-def proxy(database):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with forwarding(port, database) as line:
-        line.url = f"postgresql://postgres@127.0.0.1:{port}/{database.name}"
-        yield line
-
-
-def terminate_all(database, like="t: %"):
-    query = """
-        select pg_terminate_backend(pid) from pg_stat_activity
-         where datname = current_database() and application_name like %s
-    """
-    with database.connect() as conn:
-        return conn.execute(query, (like,)).rowcount
 
 
 @covers("P18", "row 68")
@@ -414,15 +327,6 @@ def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database)
     assert is_completed_soon(database, again)
     assert daemon.pids() == before
     assert daemon.ask()["supervisor"]["restarts"] == 0
-
-
-def connected(database):
-    query = """
-        select count(*) from pg_stat_activity
-         where datname = current_database() and application_name like 't: %'
-    """
-    with database.connect() as conn:  # asked often, so not left to the end of the test
-        return conn.execute(query).fetchone()[0]
 
 
 # Exit 10 and 78
@@ -648,7 +552,7 @@ def test_a_stop_goes_before_a_reload(house, database):
 def test_listener_and_sweeper_obey_even_in_the_middle_of_a_call_that_hangs(house, database, proxy):
     house.flow("alpha")
     daemon = house.serve(database={"url": proxy.url, "statement_timeout": "8s"})
-    proxy.is_silent = True
+    proxy.do("hold")
     sweeper = daemon.pid_of("sweeper")
     until(lambda: is_in_a_call(sweeper), 5)
     told = time.monotonic()
@@ -673,7 +577,7 @@ def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
     house.flow("alpha", attempts=1)
     daemon = house.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
     start_marked(house, database, s=30)
-    proxy.is_silent = True
+    proxy.do("hold")
     told = time.monotonic()
 
     daemon.send(signal.SIGTERM)

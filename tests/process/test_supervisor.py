@@ -7,21 +7,21 @@ import signal
 import time
 
 from support.covers import covers
-from support.daemon import is_gone, marks, passed
+from support.daemon import (
+    attempts,
+    is_completed,
+    is_completed_soon,
+    is_gone,
+    marks,
+    passed,
+    start_run,
+)
 
 from pgflowd.host.process_tree import command_line, in_session
 from pgflowd.testing.until import until
 
 KILL_GRACE_S = 0.5
 W_S = 3.0  # the bound after a worker's death
-
-
-def start_run(database, slug, **input_):
-    return database.client.start_flow(slug, input_).run_id
-
-
-def is_completed(database, run_id):
-    return database.client.get_run(run_id).status == "completed"
 
 
 @covers("P1", "rule 4", "rule 7")
@@ -77,11 +77,6 @@ def test_a_dead_listener_takes_all_after_it_along(house, database):
     until(lambda: any(at > again for what, _, at in marks(path) if what == "start"), 5)
     woken_s = min(at for what, _, at in marks(path) if what == "start" and at > again) - again
     assert woken_s < 0.2
-
-
-def attempts(database, run_id):
-    query = "select attempts_count from pgflow.step_tasks where run_id = %s"
-    return [row[0] for row in database.connect().execute(query, (run_id,))]
 
 
 @covers("P3", "rule 11", "rule 12", "row 3", "row 20")
@@ -346,10 +341,6 @@ def test_a_module_that_raises_is_parked_and_the_others_work(house, database):
     assert "broken.py:1" in problem["text"]
     assert is_completed_soon(database, start_run(database, "beta"))
     assert len(daemon.events("child.started")) == 4
-
-
-def is_completed_soon(database, run_id):
-    return until(lambda: is_completed(database, run_id), 5)
 
 
 @covers("rule 3", "row 18", "row 62")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -262,3 +263,61 @@ def _enough(found: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
 def _section(name: str, values: dict[str, Any]) -> str:
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
     return f"[{name}]\n{lines}"
+
+
+def start_run(database, slug, **input_):
+    return database.client.start_flow(slug, input_).run_id
+
+
+def is_completed(database, run_id):
+    return database.client.get_run(run_id).status == "completed"
+
+
+def attempts(database, run_id):
+    query = "select attempts_count from pgflow.step_tasks where run_id = %s"
+    return [row[0] for row in database.connect().execute(query, (run_id,))]
+
+
+def is_completed_soon(database, run_id):
+    return until(lambda: is_completed(database, run_id), 5)
+
+
+def start_marked(house, database, slug="alpha", **input_):
+    """Start a run and wait until its handler runs."""
+    path = house.directory / "marks"
+    run_id = start_run(database, slug, marks=str(path), **input_)
+    until(lambda: marks(path))
+    return run_id
+
+
+def unreachable_url():
+    """A server that accepts nobody: a port that is bound and not listened to."""
+    line = socket.socket()
+    line.bind(("127.0.0.1", 0))
+    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
+
+
+def black_hole():
+    """A server that accepts everybody and never says a word."""
+    line = socket.socket()
+    line.bind(("127.0.0.1", 0))
+    line.listen(100)
+    return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
+
+
+def terminate_all(database, like="t: %"):
+    query = """
+        select pg_terminate_backend(pid) from pg_stat_activity
+         where datname = current_database() and application_name like %s
+    """
+    with database.connect() as conn:
+        return conn.execute(query, (like,)).rowcount
+
+
+def connected(database):
+    query = """
+        select count(*) from pg_stat_activity
+         where datname = current_database() and application_name like 't: %'
+    """
+    with database.connect() as conn:  # asked often, so not left to the end of the test
+        return conn.execute(query).fetchone()[0]

@@ -1,7 +1,7 @@
 """
 A TCP proxy between a worker and the database, in a process of its own, that misbehaves as told.
 
-    python proxy.py HOST PORT       prints its port, then obeys lines on stdin:
+    python proxy.py HOST PORT OWN_PORT      prints its port, then obeys lines on stdin:
     pass     forward both ways (and what was held back)
     hold     lines stay open, nothing is forwarded
     mute     what clients say arrives, what the server answers is lost
@@ -18,20 +18,23 @@ import heapq
 import selectors
 import socket
 import struct
+import subprocess
 import sys
 import time
 from itertools import count
+
+from psycopg import conninfo
 
 LATENCY_S = 0.05
 BYTES_PER_S = 125_000
 
 
 class Proxy:
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, own_port: int) -> None:
         self._target = (host, port)
         self._mode = "pass"
         self._selector = selectors.DefaultSelector()
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", own_port))
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(sys.stdin, selectors.EVENT_READ)
         self._other: dict[socket.socket, socket.socket] = {}
@@ -143,5 +146,41 @@ def _reset(line: socket.socket) -> None:
     line.close()
 
 
+class ProxyProcess:
+    """A proxy in its own process: `dsn` leads through it, `do` sets how it misbehaves."""
+
+    def __init__(self, dsn: str, port: int = 0) -> None:
+        parts = conninfo.conninfo_to_dict(dsn)
+        target = [parts.get("host", "127.0.0.1"), parts.get("port", 5432), port]
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *map(str, target)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        own_port = self._said()
+        self.dsn = conninfo.make_conninfo(dsn, host="127.0.0.1", port=own_port, sslmode="disable")
+        self.url = f"postgresql://postgres@127.0.0.1:{own_port}/{parts['dbname']}"
+
+    def __enter__(self) -> ProxyProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def do(self, mode: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{mode}\n".encode())
+        self._process.stdin.flush()
+        assert self._said() == "ok"
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 if __name__ == "__main__":
-    Proxy(sys.argv[1], int(sys.argv[2])).run()
+    Proxy(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])).run()

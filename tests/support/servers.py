@@ -16,13 +16,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from pgflowd import Client
+from pgflowd.errors import PgflowdError
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 from support.network import Machine
@@ -131,3 +135,50 @@ def _one_of(hosts: Sequence[str], servers: Sequence[Server]) -> str:
     ports = ",".join(str(server.port) for server in servers)
     who = f"user=postgres password={servers[0].password} dbname=postgres"
     return f"host={','.join(hosts)} port={ports} {who} target_session_attrs=read-write"
+
+
+class Starter:
+    """Starts runs, one after another, and remembers those that the database acknowledged."""
+
+    def __init__(self, url: str) -> None:
+        self.acknowledged: list[UUID] = []
+        self._client = Client(url)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._start, daemon=True)
+        self._thread.start()
+
+    def _start(self) -> None:
+        while not self._is_over.wait(0.01):
+            try:
+                run = self._client.start_flow("flow", {"s": 0.03})
+            except (PgflowdError, psycopg.Error):
+                continue  # perhaps it was started, perhaps not
+            self.acknowledged.append(run.run_id)
+
+    def has_more_than(self, number: int, within_s: float = 10) -> None:
+        until(lambda: len(self.acknowledged) > number, within_s)
+
+    def ended(self) -> set[UUID]:
+        self._is_over.set()
+        self._thread.join(20)
+        self._client.close()
+        return set(self.acknowledged)
+
+
+def open_runs(conn):
+    return conn.execute("select from pgflow.runs where status = 'started'").rowcount
+
+
+def completed_runs(conn):
+    query = "select run_id from pgflow.runs where status = 'completed'"
+    return {run_id for (run_id,) in conn.execute(query)}
+
+
+def reported(daemon):
+    """The runs of which a report was answered, as the worker's log tells."""
+    return {UUID(each["run"]) for each in daemon.events("task.completed", verdict="completed")}
+
+
+def recorded(conn):
+    query = "select run_id from pgflowd.attempts where outcome = 'completed'"
+    return {run_id for (run_id,) in conn.execute(query)}

@@ -14,15 +14,12 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg import conninfo
 
 from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
 from pgflowd.core.settings.sections import (
@@ -223,30 +220,30 @@ def end_worker(running: RunningWorker) -> None:
         running.child.close()
 
 
-class ProxyProcess:
-    """The proxy of proxy.py: `dsn` leads through it, `do` tells it how to misbehave."""
+ONE_STEP = """
+    import os, signal, subprocess, sys, time
+    from pgflowd import Fail, Flow, RetryAfter
 
-    def __init__(self, dsn: str) -> None:
-        parts = conninfo.conninfo_to_dict(dsn)
-        script = Path(__file__).parent / "proxy.py"
-        target = [str(parts.get("host", "127.0.0.1")), str(parts.get("port", 5432))]
-        self._process = subprocess.Popen(
-            [sys.executable, script, *target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.dsn = conninfo.make_conninfo(
-            dsn, host="127.0.0.1", port=self._said(), sslmode="disable"
-        )
+    flow = Flow("flow", max_attempts={attempts}, base_delay=0, timeout={timeout})
 
-    def do(self, mode: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{mode}\n".encode())
-        self._process.stdin.flush()
-        assert self._said() == "ok"
+    @flow.step
+    def work(run, ctx):
+        {body}
 
-    def _said(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().decode().strip()
+    @flow.step
+    def after(work): return work
+"""
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+
+def one_step(body: str, attempts: int = 1, timeout: int = 5) -> str:
+    lines = body.strip("\n").split("\n")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = "\n        ".join(line[indent:] for line in lines)
+    return ONE_STEP.format(body=text, attempts=attempts, timeout=timeout)
+
+
+def failure(worker, run, within_s: float = 12.0):
+    """The outcome and text of the first attempt, once its run has failed."""
+    assert worker.failed(run, within_s)
+    _, outcome, text = worker.attempts(run)[0]
+    return outcome, text

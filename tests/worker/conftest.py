@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 from support import oracle
 from support.invariants import broken
-from support.worker import PROFILE_T, ProxyProcess, RunningWorker, end_worker, fork_worker
+from support.proxy import ProxyProcess
+from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
 from pgflowd.core.settings.refs import Ref
@@ -82,6 +83,5 @@ def start_worker(
 
 @pytest.fixture
 def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
-    running = ProxyProcess(database.dsn)
-    yield running
-    running.close()
+    with ProxyProcess(database.dsn) as running:
+        yield running

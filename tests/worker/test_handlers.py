@@ -6,37 +6,9 @@ import hashlib
 
 import pytest
 from support.covers import covers
-from support.worker import is_gone
+from support.worker import failure, is_gone, one_step
 
 from pgflowd.testing.until import until
-
-ONE_STEP = """
-    import os, signal, subprocess, sys, time
-    from pgflowd import Fail, Flow, RetryAfter
-
-    flow = Flow("flow", max_attempts={attempts}, base_delay=0, timeout={timeout})
-
-    @flow.step
-    def work(run, ctx):
-        {body}
-
-    @flow.step
-    def after(work): return work
-"""
-
-
-def one_step(body: str, attempts: int = 1, timeout: int = 5) -> str:
-    lines = body.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = "\n        ".join(line[indent:] for line in lines)
-    return ONE_STEP.format(body=text, attempts=attempts, timeout=timeout)
-
-
-def failure(worker, run, within_s: float = 12.0):
-    """The outcome and text of the first attempt, once its run has failed."""
-    assert worker.failed(run, within_s)
-    _, outcome, text = worker.attempts(run)[0]
-    return outcome, text
 
 
 @covers("row 39")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.covers import covers
-from support.worker import RunningWorker, is_gone
-from test_handlers import failure, one_step
+from support.worker import RunningWorker, failure, is_gone, one_step
 
 from pgflowd.testing.until import until
 
