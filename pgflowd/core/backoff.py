@@ -1,9 +1,9 @@
 """
-Backoff: how long to wait before the next restart or reconnect.
+How long to wait before the next restart, reconnect or look.
 
-Rule 22: the first restart is immediate, the n-th after it waits `least` * 2^(n-1), at most
-`most`. Reconnects are jittered, so that many processes do not come back together; chance is an
-argument. Pure.
+docs/design/supervision.md, rule 22: the first restart is immediate, the n-th after it waits
+`least` * 2^(n-1), at most `most`. Reconnects are jittered, so that many processes do not come
+back together; chance is an argument. Pure.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _flow(child: ChildEntry, facts: Facts, idle: str) -> dict[str, Any]:
         "stuck": numbers.get("stuck", 0),
         "exits": list(child.exits),
         "parked_s": _passed(child.parked_at, facts) if child.state is ChildState.PARKED else None,
-        "retry_in_s": _left(child.due, facts) if child.state is ChildState.PARKED else None,
+        "retry_in_s": _left(child.due_at, facts) if child.state is ChildState.PARKED else None,
     }
 
 

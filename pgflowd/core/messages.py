@@ -1,10 +1,9 @@
 """
-Messages: what the supervisor and its children say to each other, as JSON.
+The messages between the supervisor and its children, as JSON.
 
-A child says Ready, Waiting, Beat, Wake, Follow, Failed, Leaving, and (the sweeper) Released and
-(the discovery) Found; it is told Wake, Follow, Drain, QuickStop, and (the sweeper) Dead. A message
-is a small dataclass; on the wire it is an object whose key `say` is its name. What cannot be read
-is a Garbage, a value like any other, so the reader decides what it means. Pure.
+A message is a small dataclass; on the channel it is an object whose key `say` is the name of its
+class. Bytes that are not a message decode to an UnreadableMessage, so the reader decides what
+follows. `supervision.kinds` has who sends and who receives what. Pure.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ LARGEST = 64 * 1024  # bytes of one message
 
 @dataclass(frozen=True)
 class Message:
-    """The base of all messages. One that is `droppable` may be lost when a pipe is full."""
+    """The base of all messages. A `droppable` one is lost when the channel is full."""
 
     droppable: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """I am up; a worker tells its id in the database."""
+    """The child is up. A worker sends its id in the database."""
 
     worker_id: str | None = None
 
 
 @dataclass(frozen=True)
 class Waiting(Message):
-    """I wait, for example for the "database"; None: not any more. Meanwhile my start's clock
-    stands still."""
+    """The child waits, for example for the "database"; None: it goes on. Meanwhile its
+    `start_timeout` does not run."""
 
     what: str | None = "database"
 
 
 @dataclass(frozen=True)
 class Heartbeat(Message):
-    """I live, and these are my numbers; each key replaces the one before."""
+    """The child is alive, and these are its numbers; each key replaces the earlier value."""
 
     droppable: ClassVar[bool] = True
     numbers: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class Heartbeat(Message):
 
 @dataclass(frozen=True)
 class Wake(Message):
-    """Look for work now. From the listener with the queue's name, or None for all workers."""
+    """Look for work now. The listener sends the name of a queue, or None for all workers."""
 
     droppable: ClassVar[bool] = True
     slug: str | None = None
@@ -58,7 +57,7 @@ class Wake(Message):
 
 @dataclass(frozen=True)
 class Follow(Message):
-    """Somebody wants to see what this run's handlers print. From the listener, for workers."""
+    """A client follows the output of this run's handlers. From the listener, for workers."""
 
     droppable: ClassVar[bool] = True
     run_id: str
@@ -66,7 +65,7 @@ class Follow(Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """I cannot go on, and exit 78 (trying again would not help) or 70 (a bug of ours)."""
+    """The child ends with 78 (another try would not help) or 70 (a bug in pgflowd)."""
 
     code: str
     text: str
@@ -74,14 +73,14 @@ class Failed(Message):
 
 @dataclass(frozen=True)
 class Leaving(Message):
-    """Replace me: I have drained and exit 10."""
+    """The child has drained and ends with 10: start another one."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Released(Message):
-    """The tasks of a dead worker are back in the queue: the sweeper's answer to Dead."""
+    """The tasks of an ended worker are in the queue again: the sweeper's answer to WorkerEnded."""
 
     worker_id: str
     tasks: int = 0
@@ -89,7 +88,7 @@ class Released(Message):
 
 @dataclass(frozen=True)
 class Found(Message):
-    """One finding of the discovery: a flow, or all that is wrong with an entry."""
+    """What discovery found: a flow, or all problems of an entry."""
 
     entry: str
     slug: str | None = None
@@ -100,8 +99,8 @@ class Found(Message):
 
 @dataclass(frozen=True)
 class Drain(Message):
-    """Claim nothing more, finish what runs, then end. After `within_s` seconds quick stop;
-    None: wait for as long as the tasks may take."""
+    """Claim nothing more, finish the running tasks, then end. After `within_s` seconds quick
+    stop; None: no limit."""
 
     within_s: float | None = None
 
@@ -112,15 +111,15 @@ class QuickStop(Message):
 
 
 @dataclass(frozen=True)
-class ConnectionClosed(Message):
-    """This worker's processes are reaped; release its tasks and answer Released."""
+class WorkerEnded(Message):
+    """All processes of this worker are reaped: release its tasks and answer Released."""
 
     worker_id: str
 
 
 @dataclass(frozen=True)
 class UnreadableMessage:
-    """What came was no message of ours."""
+    """Bytes that are not a message."""
 
     why: str
 
@@ -139,13 +138,13 @@ KINDS: dict[str, type[Message]] = {
         Found,
         Drain,
         QuickStop,
-        ConnectionClosed,
+        WorkerEnded,
     )
 }
 
 
 def _classes(wanted: Any) -> tuple[type, ...]:
-    """The classes of which a value may be."""
+    """Return the classes that a value may have."""
     if get_origin(wanted) in (Union, types.UnionType):
         return tuple(one for each in get_args(wanted) for one in _classes(each))
     return (int, float) if wanted is float else (get_origin(wanted) or wanted,)
@@ -159,34 +158,36 @@ _dumps = Encoder(separators=COMPACT, default=str)
 
 
 def encode(message: Message) -> bytes:
-    """Return the message for the wire."""
-    said = {"say": type(message).__name__, **vars(message)}
-    return _dumps(said).encode()
+    """Return the bytes of a message."""
+    wire = {"say": type(message).__name__, **vars(message)}
+    return _dumps(wire).encode()
 
 
 def decode(data: bytes) -> Message | UnreadableMessage:
-    """Return the message, or Garbage; never raise."""
+    """Return the message, or an UnreadableMessage; never raise."""
     try:
-        said = loads(data)
+        values = loads(data)
     except (ValueError, RecursionError):
-        return UnreadableMessage(f"no JSON: {data[:80]!r}")
-    if not isinstance(said, dict):
-        return UnreadableMessage("no object")
-    kind = KINDS.get(str(said.pop("say", "")))
+        return UnreadableMessage(f"not JSON: {data[:80]!r}")
+    if not isinstance(values, dict):
+        return UnreadableMessage("not a JSON object")
+    kind = KINDS.get(str(values.pop("say", "")))
     if kind is None:
         return UnreadableMessage(f"an unknown kind of message: {data[:80]!r}")
     classes = _CLASSES[kind]
-    if not said.keys() <= classes.keys():
-        return UnreadableMessage(f"{kind.__name__}: unknown {sorted(said.keys() - classes.keys())}")
-    bad = [name for name, value in said.items() if not _fits(value, classes[name])]
+    if not values.keys() <= classes.keys():
+        return UnreadableMessage(
+            f"{kind.__name__}: unknown {sorted(values.keys() - classes.keys())}"
+        )
+    bad = [name for name, value in values.items() if not _fits(value, classes[name])]
     if bad:
         return UnreadableMessage(f"{kind.__name__}: wrong type of {bad}")
     try:
-        return kind(**said)
+        return kind(**values)
     except TypeError as error:
         return UnreadableMessage(f"{kind.__name__}: {error}")
 
 
 def _fits(value: object, classes: tuple[type, ...]) -> bool:
-    """A bool is an int to Python, and not to us."""
+    """Whether a value has one of these types; a bool is not an int here."""
     return isinstance(value, classes) and (type(value) is not bool or bool in classes)

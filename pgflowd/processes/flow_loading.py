@@ -1,10 +1,10 @@
 """
-Loading: imports what an entry of the config names, and finds its flows.
+Imports the module of an entry of the config, and finds its flows.
 
-Discovery and zygote both use it, so a flow that was found can be loaded. An entry is "module",
-every flow in it, or "module:name", one flow or job. Whatever goes wrong is a FlowError with
-code and place: E210 with the user's own line for an import that fails, E212 for no flow.
-Runs user code; never call it in supervisor or worker.
+Discovery and zygote both use it, so a flow that was found can be loaded. An entry is "module"
+for every flow in it, or "module:name" for one flow or job. Every failure is a FlowError with code
+and place: E210 with the user's own line for an import that fails, E212 for no flow. It executes
+user code; never call it in supervisor or worker.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def secret_variables(settings: Settings) -> tuple[str, ...]:
 
 
 def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
-    """Make ready for user code: import path, and an environment without our secrets, those
-    in the variables named here among them."""
+    """Prepare for user code: set the import path, and remove secrets from the environment, also
+    the variables named here."""
     named = set(named)
     for name in list(os.environ):
         if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
@@ -54,7 +54,7 @@ def load(entry: str) -> list[Flow]:
     name, _, attribute = entry.partition(":")
     module = _import(name)
     if attribute:
-        return [_named(module, attribute)]
+        return [_flow_named(module, attribute)]
     flows = {id(flow): flow for flow in map(_as_flow, vars(module).values()) if flow}
     if not flows:
         text, remedy = f"there is no flow in {name}", 'write one: flow = Flow("…"), or @job'
@@ -72,7 +72,7 @@ def load_flow(entry: str, slug: str) -> Flow:
 
 def fingerprint(flow: Flow, before: set[str]) -> str:
     """Return a text that changes with the flow's definition and with the files it came from:
-    all modules imported since `before` that are not a library's."""
+    all modules imported since `before`, except libraries."""
     digest = hashlib.sha256(_dumps(flow.shape()).encode())
     for path in sorted(_own_files(before)):
         digest.update(str(path).encode())
@@ -89,23 +89,27 @@ def _import(name: str) -> ModuleType:
     except SystemExit as error:
         raise _failed(name, error, "it calls sys.exit()") from None
     except SyntaxError as error:
-        place = f"{_shown(error.filename or name)}:{error.lineno or 0}"
-        raise _error("E210", f"cannot be imported: {_named_error(error)}", place) from None
+        place = f"{_relative(error.filename or name)}:{error.lineno or 0}"
+        raise _error("E210", f"cannot be imported: {_error_text(error)}", place) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise _failed(name, error, _named_error(error)) from None
+        raise _failed(name, error, _error_text(error)) from None
 
 
 def _failed(name: str, error: BaseException, why: str) -> FlowError:
     remedy = None
     if isinstance(error, ModuleNotFoundError) and error.name:
         is_own = name == error.name or name.startswith(f"{error.name}.")
-        remedy = "see flows and python_path in [pgflowd]" if is_own else "install it where we run"
+        remedy = (
+            "see flows and python_path in [pgflowd]"
+            if is_own
+            else "install it in the Python environment of pgflowd"
+        )
     return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
 
 
-def _named(module: ModuleType, attribute: str) -> Flow:
+def _flow_named(module: ModuleType, attribute: str) -> Flow:
     if not hasattr(module, attribute):
         remedy = did_you_mean(attribute, [k for k, v in vars(module).items() if _as_flow(v)])
         text = f"{module.__name__} has no '{attribute}'"
@@ -113,18 +117,18 @@ def _named(module: ModuleType, attribute: str) -> Flow:
     flow = _as_flow(getattr(module, attribute))
     if flow is None:
         kind = type(getattr(module, attribute)).__name__
-        text = f"{module.__name__}:{attribute} is no flow or job but a {kind}"
+        text = f"{module.__name__}:{attribute} is a {kind}, not a flow or job"
         raise _error("E212", text, _file_of(module))
     return flow
 
 
 def _as_flow(value: object) -> Flow | None:
-    """The flow that a module's attribute is, or the flow of a job."""
+    """Return the flow that a module's attribute is, or the flow of a job."""
     if isinstance(value, type):
         return None
     try:
         flow = value if isinstance(value, Flow) else getattr(value, "flow", None)
-    except Exception:  # a stranger's attribute may do anything
+    except Exception:  # a property of user code may raise anything
         return None
     return flow if isinstance(flow, Flow) else None
 
@@ -133,27 +137,27 @@ def _error(code: str, text: str, place: str | None, remedy: str | None = None) -
     return FlowError([Problem(code, one_line(text, 1000), place, remedy)])
 
 
-def _named_error(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     try:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
     except Exception:
-        said = "(its text cannot be read)"
-    return f"{type(error).__name__}: {said}"
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}"
 
 
 def _place(error: BaseException) -> str | None:
-    """The last line of the user's own code that the error came through."""
+    """Return the last line of user code in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not _is_library(frame.filename)]
-    return f"{_shown(own[-1].filename)}:{own[-1].lineno}" if own else None
+    return f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else None
 
 
 def _file_of(module: ModuleType) -> str | None:
     file = getattr(module, "__file__", None)
-    return _shown(file) if file else None
+    return _relative(file) if file else None
 
 
-def _shown(filename: str) -> str:
+def _relative(filename: str) -> str:
     path, here = Path(filename), Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -11,7 +11,6 @@ from support.covers import covers
 
 from pgflowd.core.messages import (
     KINDS,
-    ConnectionClosed,
     Drain,
     Failed,
     Follow,
@@ -24,6 +23,7 @@ from pgflowd.core.messages import (
     UnreadableMessage,
     Waiting,
     Wake,
+    WorkerEnded,
     decode,
     encode,
 )
@@ -44,7 +44,7 @@ ALL = [
     Drain(1.5),
     Drain(None),
     QuickStop(),
-    ConnectionClosed("7f3a"),
+    WorkerEnded("7f3a"),
 ]
 
 

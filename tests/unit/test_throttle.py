@@ -24,8 +24,8 @@ def test_of_a_flood_ten_wakes_pass_and_one_at_the_end_of_the_time() -> None:
 
     assert passed == MOST_WAKES
     assert throttle.due == 0.25
-    assert throttle.over(0.24) == []
-    assert throttle.over(0.25) == ["q"]
+    assert throttle.due_queues(0.24) == []
+    assert throttle.due_queues(0.25) == ["q"]
     assert throttle.due == float("inf")
 
 
@@ -43,7 +43,7 @@ def test_a_wake_that_found_no_room_is_tried_again_at_the_end_of_the_time() -> No
     throttle.hold("q", now=1.0)
 
     assert not throttle.may_pass("q", now=1.1)
-    assert throttle.over(1.25) == ["q"]
+    assert throttle.due_queues(1.25) == ["q"]
 
 
 def test_a_wake_that_found_no_room_waits_a_little_where_nothing_is_throttled() -> None:
@@ -53,15 +53,15 @@ def test_a_wake_that_found_no_room_waits_a_little_where_nothing_is_throttled() -
     throttle.hold("q", now=1.0)
 
     assert 1.0 < throttle.due < 1.25
-    assert throttle.over(1.0) == []
-    assert throttle.over(throttle.due) == ["q"]
+    assert throttle.due_queues(1.0) == []
+    assert throttle.due_queues(throttle.due) == ["q"]
 
 
 def test_after_a_wake_of_all_nothing_is_held_back() -> None:
     throttle = Throttle(SETTINGS)
     throttle.hold("q", now=1.0)
 
-    throttle.forget()
+    throttle.clear()
 
     assert throttle.due == float("inf")
     assert throttle.may_pass("q", now=1.0)

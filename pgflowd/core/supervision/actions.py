@@ -1,8 +1,7 @@
 """
-Actions: what the supervisor shall do, as decided by `core.supervision`.
+The actions that `core.supervision` decides and the supervisor performs, in their order.
 
-They are in the order in which they are to be done. Each becomes a log record where rule 49
-asks for one. Pure.
+Each becomes a log record where docs/design/supervision.md, rule 49, asks for one. Pure.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class SendToChild(Action):
 
 @dataclass(frozen=True)
 class KillChild(Action):
-    """Kill this child and its Unix session; its patience is over."""
+    """Kill this child and its Unix session: it has exceeded a limit."""
 
     id: str
     why: str
@@ -42,19 +41,19 @@ class KillChild(Action):
 
 @dataclass(frozen=True)
 class Discover(Action):
-    """Import all flows in a process of their own, and report what was found."""
+    """Import all flows in processes of their own, and report the result."""
 
 
 @dataclass(frozen=True)
 class Forget(Action):
-    """This child is no part of the tree any more."""
+    """This child was removed from the tree."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class Restarting(Action):
-    """Record: this child is restarted after a delay, for the count-th time."""
+class LogRestart(Action):
+    """Log that this child is restarted after a delay, for the count-th time."""
 
     id: str
     reason: str
@@ -63,8 +62,8 @@ class Restarting(Action):
 
 
 @dataclass(frozen=True)
-class Parked(Action):
-    """Record: this child stays without a process."""
+class LogPark(Action):
+    """Log that this child stays without a process."""
 
     id: str
     code: str
@@ -72,8 +71,8 @@ class Parked(Action):
 
 
 @dataclass(frozen=True)
-class GaveUp(Action):
-    """Record: the daemon ends, because of this child and its exits."""
+class LogGiveUp(Action):
+    """Log that the daemon ends because of this child and its exits."""
 
     id: str
     reason: str
@@ -82,14 +81,14 @@ class GaveUp(Action):
 
 @dataclass(frozen=True)
 class Announce(Action):
-    """Tell the service manager and the log: "ready", "draining", "stopping"."""
+    """Report to the log and to the service manager: "ready", "draining" or "stopping"."""
 
     what: str
 
 
 @dataclass(frozen=True)
-class Reloaded(Action):
-    """Record and answer: what a reload did to each flow."""
+class ReportReload(Action):
+    """Log and answer what a reload did to each flow."""
 
     kept: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -101,6 +100,6 @@ class Reloaded(Action):
 
 @dataclass(frozen=True)
 class End(Action):
-    """All children are gone: leave with this exit code."""
+    """All children have ended: end the daemon with this exit code."""
 
     code: int

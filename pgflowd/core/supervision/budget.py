@@ -1,9 +1,8 @@
 """
-Budget: restarts allowed in a sliding window; beyond that, the supervisor gives up or parks.
+The restarts that are allowed in a sliding window; beyond it the supervisor gives up or parks.
 
-Rules 20 and 21: `most` restarts within `period_s` are allowed and the next is not; one that is
-exactly a period old still counts. A restart that fails counts like one that works. Times are
-monotonic and given by the caller. Pure.
+docs/design/supervision.md, rules 20 and 21: `most` restarts within `period_s` are allowed and the
+next is not. A restart exactly one period old still counts. Times are monotonic. Pure.
 """
 
 from __future__ import annotations

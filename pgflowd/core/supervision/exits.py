@@ -1,9 +1,8 @@
 """
-Verdicts: what the end of a child means.
+Classifies the exit of a child, by the table of exit codes in docs/design/supervision.md, section 1.
 
-The table of exit codes in supervision.md, section 1: a 10 or 78 counts only with its message,
-so user code that calls `os._exit(78)` parks nothing by accident; everything that was not asked
-for is a crash, 0 included. Pure.
+A 10 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
+accident. Any other exit that was not asked for is a crash, 0 included. Pure.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from pgflowd.core.messages import Failed, Leaving
 
 
 class ExitKind(Enum):
-    """What an exit amounts to."""
+    """The three kinds of exits."""
 
     CRASH = "crash"
     REPLACE = "replace"
-    CANNOT = "cannot"
+    CANNOT_START = "cannot start"
 
 
 @dataclass(frozen=True)
 class ChildExit:
-    """The end of a child: what it amounts to, and why, for people."""
+    """The exit of a child: its kind, and the reason, for people."""
 
     kind: ExitKind
     reason: str
@@ -33,24 +32,25 @@ class ChildExit:
 
 
 def classify_exit(
-    status: int, said: Failed | Leaving | None, killed: str | None = None
+    status: int, message: Failed | Leaving | None, kill_reason: str | None = None
 ) -> ChildExit:
-    """Judge an exit status (minus the signal) by what was said before, and why we killed it."""
-    if killed:
-        return ChildExit(ExitKind.CRASH, killed)
-    if status == 10 and isinstance(said, Leaving):
-        return ChildExit(ExitKind.REPLACE, said.why)
-    if status == 78 and isinstance(said, Failed):
-        return ChildExit(ExitKind.CANNOT, said.text, said.code)
-    if status == 70 and isinstance(said, Failed):
-        return ChildExit(ExitKind.CRASH, said.text, said.code)
-    if isinstance(said, Failed):
-        return ChildExit(ExitKind.CRASH, f"{described(status)}: {said.text}", said.code)
-    return ChildExit(ExitKind.CRASH, described(status))
+    """Classify an exit status (or minus the signal) by the message before it, or by the reason
+    why the supervisor killed the child."""
+    if kill_reason:
+        return ChildExit(ExitKind.CRASH, kill_reason)
+    if status == 10 and isinstance(message, Leaving):
+        return ChildExit(ExitKind.REPLACE, message.why)
+    if status == 78 and isinstance(message, Failed):
+        return ChildExit(ExitKind.CANNOT_START, message.text, message.code)
+    if status == 70 and isinstance(message, Failed):
+        return ChildExit(ExitKind.CRASH, message.text, message.code)
+    if isinstance(message, Failed):
+        return ChildExit(ExitKind.CRASH, f"{describe_status(status)}: {message.text}", message.code)
+    return ChildExit(ExitKind.CRASH, describe_status(status))
 
 
-def described(status: int) -> str:
-    """Say how a process ended."""
+def describe_status(status: int) -> str:
+    """Return how a process ended, for people."""
     if status >= 0:
         return f"exit code {status}"
     try:

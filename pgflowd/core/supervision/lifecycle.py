@@ -1,24 +1,24 @@
 """
-Lifecycle: the states of a child and of the daemon, with the moves that are allowed.
+The states of a child and of the daemon, with the allowed moves.
 
-A state machine is data: `MOVES` says where a child may go, `move` refuses the rest as E902.
-What `status` shows of a child is the state's value. Pure.
+`MOVES` is the table of allowed moves; `move` refuses any other with E902. `status` shows the
+value of a child's state. Pure.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 
 from pgflowd.errors import Bug
 
 
-class ChildState(Enum):
-    """What a child is doing."""
+class ChildState(StrEnum):
+    """The state of a child."""
 
-    IDLE = "idle"  # no process; it is started in its turn
+    IDLE = "idle"  # no process; it starts when its position does
     STARTING = "starting"
     UP = "up"
-    RESTARTING = "restarting"  # no process; its delay runs
+    RESTARTING = "restarting"  # no process; it waits for its delay
     DRAINING = "draining"
     STOPPING = "stopping"
     PARKED = "failed"
@@ -39,7 +39,7 @@ MOVES: dict[ChildState, set[ChildState]] = {
     ChildState.IDLE: {ChildState.STARTING, ChildState.PARKED, ChildState.DISABLED},
     ChildState.STARTING: {
         ChildState.UP,
-        ChildState.IDLE,  # ended while others are wound down, or as part of the stop
+        ChildState.IDLE,  # ended while its position is being stopped
         ChildState.RESTARTING,
         ChildState.PARKED,
         ChildState.DRAINING,
@@ -68,11 +68,11 @@ def move(state: ChildState, target: ChildState) -> ChildState:
 
 
 class DaemonPhase(Enum):
-    """What the whole tree is doing."""
+    """The phase of the whole tree."""
 
     DISCOVERING = "discovering"  # before there is a tree
-    STARTING = "starting"  # position by position, up to `at`
+    STARTING = "starting"  # position by position, up to `position`
     RUNNING = "running"
-    WINDING = "winding"  # positions from `at` on go down, then come back
+    RESTARTING = "restarting"  # positions from `position` on stop, then start again
     STOPPING = "stopping"
     ENDED = "ended"

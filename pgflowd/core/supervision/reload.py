@@ -1,10 +1,10 @@
 """
-Reloading: what discovery found, at the start and after each HUP, becomes part of the tree.
+Puts what discovery found into the tree, at the start and at each reload.
 
-Rule 43, per flow: same fingerprint, kept; changed, drained and started anew; new, added; gone,
-drained and removed; parked, tried again with a full budget; broken, the running worker is kept
-or the entry parked under its name. Rule 45: a stop goes first, and a second reload waits for
-the first. Pure.
+docs/design/supervision.md, rule 43, per flow: same fingerprint, kept; changed, drained and
+started anew; new, added; gone, drained and removed; parked, tried again with a full budget;
+broken, the running worker is kept, or the entry is parked under its name. Rule 45: a stop goes
+first, and a second reload waits for the first. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.actions import Action, Discover, Parked, Reloaded
+from pgflowd.core.supervision.actions import Action, Discover, LogPark, ReportReload
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree, new_child
@@ -36,12 +36,12 @@ class BrokenEntry:
 
 
 def worker_id(name: str) -> str:
-    """Return the id of a flow's worker in the tree; no flow can be named like it."""
+    """Return the id of a flow's worker in the tree; no flow can have such a slug."""
     return f"worker {name}"
 
 
 def on_reload(tree: Tree, now: float) -> Result:
-    """We are told to reload."""
+    """The daemon is asked to reload."""
     if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
         return tree, []
     if tree.phase is DaemonPhase.DISCOVERING or tree.reload:
@@ -50,11 +50,11 @@ def on_reload(tree: Tree, now: float) -> Result:
 
 
 def on_reload_refused(tree: Tree, now: float) -> Result:
-    """The file has an error, or discovery could not be done: nothing changes."""
+    """The config has an error, or discovery failed: nothing changes."""
     transition = TreeTransition(tree, now)
     if tree.reload == "asked":
         transition.set(reload="applied")
-        transition.settle()
+        transition.advance()
     return transition.result()
 
 
@@ -63,7 +63,7 @@ def on_discovered(
 ) -> Result:
     """Discovery has answered: begin the start, or apply the reload.
 
-    Among `wanted`, listener and sweeper may stand as well; a changed one is replaced alone.
+    `wanted` may hold children that are not workers, too; a changed one is replaced alone.
     """
     transition = TreeTransition(tree, now)
     roots = [spec for spec in wanted if not spec.is_worker]
@@ -75,12 +75,12 @@ def on_discovered(
         transition.do(_apply(transition, wanted, broken))
         for spec in roots:
             _replace_root(transition, spec)
-        transition.settle()
+        transition.advance()
     return transition.result()
 
 
 def with_policy(tree: Tree, policy: Policy) -> Tree:
-    """Return the tree with another policy; what was spent of a budget stays spent."""
+    """Return the tree with another policy; restarts that were counted stay counted."""
     budget = replace(tree.budget, most=policy.max_restarts, period_s=policy.max_period_s)
     children = tuple(
         replace(child, budget=replace(child.budget, period_s=policy.max_period_s))
@@ -90,7 +90,7 @@ def with_policy(tree: Tree, policy: Policy) -> Tree:
 
 
 def needs_restart(old: Settings, new: Settings) -> list[str]:
-    """The keys that were changed and cannot be reloaded (rule 44)."""
+    """Return the changed keys that a reload cannot apply (rule 44)."""
     changed = [
         f"[database] {each.name}"
         for each in fields(old.database)
@@ -110,24 +110,24 @@ def _begin(
         _add(transition, spec)
     for each in broken:
         _park_entry(transition, each)
-    transition.set(phase=DaemonPhase.STARTING, at=0)
+    transition.set(phase=DaemonPhase.STARTING, position=0)
     if transition.tree.reload_again:
         transition.set(reload="applied")
     if all(
         child.state in {ChildState.PARKED, ChildState.DISABLED} for child in transition.tree.workers
     ):
         transition.stop_all(CANNOT)
-    transition.settle()
+    transition.advance()
 
 
 def _apply(
     transition: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
-) -> Reloaded:
+) -> ReportReload:
     entries = {each.entry for each in broken}
-    done: dict[str, list[str]] = {each.name: [] for each in fields(Reloaded)}
+    done: dict[str, list[str]] = {each.name: [] for each in fields(ReportReload)}
     for spec in wanted:
         child = transition.tree.child(spec.id)
-        done[_renew(transition, spec, child)].append(spec.name)
+        done[_update(transition, spec, child)].append(spec.name)
     ids = {spec.id for spec in wanted}
     for child in transition.tree.workers:
         if child.id not in ids and not (child.spec.entry in entries and child.spec.fingerprint):
@@ -138,11 +138,11 @@ def _apply(
         if not any(child.spec.entry == each.entry for child in transition.tree.workers):
             _park_entry(transition, each)
         done["broken"].append(each.entry)
-    return Reloaded(**{name: tuple(names) for name, names in done.items()})
+    return ReportReload(**{name: tuple(names) for name, names in done.items()})
 
 
-def _renew(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None) -> str:
-    """Bring one flow's child to its new specification; return what that amounts to."""
+def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None) -> str:
+    """Give a flow's child its new specification; return the name of the change."""
     if child is None:
         _add(transition, spec)
         return "new"
@@ -152,7 +152,7 @@ def _renew(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None
     if child.spec == spec:
         return "kept"
     if child.state.is_alive:
-        child = transition.change(child, successor=spec)
+        child = transition.change(child, next_spec=spec)
         transition.drain(child, transition.tree.policy.drain_timeout_s)
     else:
         _replace(transition, child, spec)
@@ -160,22 +160,22 @@ def _renew(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None
 
 
 def _replace_root(transition: TreeTransition, spec: ChildSpec) -> None:
-    """Replace listener or sweeper if it would be different; no other child is concerned."""
+    """Replace a child that is not a worker if its specification differs; no other restarts."""
     child = transition.tree.child(spec.id)
     if child is None or child.spec == spec:
         return
     if child.state.is_alive:
-        transition.quick_stop(transition.change(child, successor=spec))
+        transition.quick_stop(transition.change(child, next_spec=spec))
     else:
         transition.tree = transition.tree.put(replace(child, spec=spec))
 
 
 def _remove(transition: TreeTransition, child: ChildEntry) -> None:
     if child.state.is_alive:
-        child = transition.change(child, removed=True)
+        child = transition.change(child, is_leaving=True)
         transition.drain(child, transition.tree.policy.drain_timeout_s)
     else:
-        transition.forget(child)
+        transition.remove(child)
 
 
 def _add(transition: TreeTransition, spec: ChildSpec) -> None:
@@ -192,17 +192,17 @@ def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:
     child = replace(
         new_child(spec, transition.tree.policy.max_period_s),
         state=ChildState.PARKED,
-        settled=True,
+        is_start_over=True,
         parked_for="definition",
         parked_at=transition.now,
         error=(broken.code, broken.text),
     )
     _insert(transition, child)
-    transition.do(Parked(child.id, broken.code, broken.text))
+    transition.do(LogPark(child.id, broken.code, broken.text))
 
 
 def _insert(transition: TreeTransition, child: ChildEntry) -> None:
-    """Add a child at the end of its position; an id that is taken gives way to the new one."""
+    """Add a child at the end of its position, in place of one with the same id."""
     others = [each for each in transition.tree.children if each.id != child.id]
     children = sorted([*others, child], key=lambda each: each.spec.position)
     transition.set(children=tuple(children))

@@ -1,8 +1,8 @@
 """
-Served: one flow that the daemon serves, as discovery found it; what a worker is started with.
+One flow that the daemon serves, as discovery found it; a worker is started with it.
 
-The supervisor never imports user code: it knows a flow by these texts alone. A worker's zygote
-imports `module` and takes the flow whose slug this is. Pure.
+The supervisor never imports user code: these texts are all it has of a flow. The worker's
+zygote imports `module` and takes the flow with this slug. Pure.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServedFlow:
-    """A flow, where it is, and what it was like when discovery looked."""
+    """A flow: where it is, and its fingerprint."""
 
     slug: str
     module: str
-    entry: str  # as the config says it: "module" or "module:name"
-    fingerprint: str = ""  # of the module's files and the flow's shape; another one: start anew
+    entry: str  # of the config: "module" or "module:name"
+    fingerprint: str = ""  # of the module's files and the flow's shape
 
     @property
     def queue(self) -> str:

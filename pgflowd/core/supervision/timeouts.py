@@ -1,41 +1,97 @@
 """
-Patience: until when the supervisor waits for what, and when it has something to do next.
+Until when the supervisor waits for each child, and when it has something to do next.
 
-A start may take `start_timeout`, a stop what rule 29 says, silence `hang_timeout` (rule 42).
-Pure.
+A start may take `start_timeout`, silence `hang_timeout`, and a stop what
+docs/design/supervision.md, rule 29, allows. Rule 5: `start_timeout` does not run while a child
+waits for the database. The whole first start waits at most `startup_wait`; then all stop, and
+the exit is 69. Pure.
 """
 
 from __future__ import annotations
 
+from pgflowd.core.supervision.actions import Action
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import ChildEntry, Tree
+
+UNREACHABLE = 69  # exit code
 
 
 def next_due(tree: Tree) -> float | None:
     """Return when `on_tick` has something to do next, or None if never."""
-    moments = [patience(tree, child)[0] for child in tree.children]
-    moments += [child.due for child in tree.children if may_try(tree, child)]
-    goes_down = any(c.state.is_alive and c.spec.position >= tree.at for c in tree.children)
-    moments.append(None if goes_down else tree.due)
-    if tree.waiting_since is not None and tree.phase is DaemonPhase.STARTING:
+    moments = [deadline_of(tree, child)[0] for child in tree.children]
+    moments += [child.due_at for child in tree.children if may_start(tree, child)]
+    is_stopping = any(c.state.is_alive and c.spec.position >= tree.position for c in tree.children)
+    moments.append(None if is_stopping else tree.due_at)
+    if tree.waiting_from is not None and tree.phase is DaemonPhase.STARTING:
         left = tree.policy.startup_wait_s - tree.waited_s
-        moments.append(tree.waiting_since + left)
+        moments.append(tree.waiting_from + left)
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def may_try(tree: Tree, child: ChildEntry) -> bool:
-    return child.due is not None and child.spec.position <= tree.free_up_to
+def may_start(tree: Tree, child: ChildEntry) -> bool:
+    return child.due_at is not None and child.spec.position <= tree.free_up_to
 
 
-def patience(tree: Tree, child: ChildEntry) -> tuple[float | None, str]:
-    """Until when we wait for a child, and what it then is."""
-    if not child.state.is_alive or child.killed:
+def deadline_of(tree: Tree, child: ChildEntry) -> tuple[float | None, str]:
+    """Return until when the supervisor waits for a child, and the reason of the kill after it."""
+    if not child.state.is_alive or child.kill_reason:
         return None, ""
-    silent = child.heard + tree.policy.hang_timeout_s
+    silent = child.last_message_at + tree.policy.hang_timeout_s
     if child.state is ChildState.UP or child.waiting_for:
         return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
     if child.state is ChildState.STARTING:
-        return child.deadline, f"was not ready within {tree.policy.start_timeout_s:g} s"
-    if child.state is ChildState.DRAINING and (child.deadline is None or silent < child.deadline):
+        return child.deadline_at, f"was not ready within {tree.policy.start_timeout_s:g} s"
+    if child.state is ChildState.DRAINING and (
+        child.deadline_at is None or silent < child.deadline_at
+    ):
         return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
-    return child.deadline, "did not end when asked"
+    return child.deadline_at, "did not end when asked"
+
+
+def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree, list[Action]]:
+    """A child waits for the database (`what`), or goes on (None)."""
+    transition = TreeTransition(tree, now)
+    child = tree.child(id)
+    if child is None or child.state is not ChildState.STARTING:
+        return transition.result()
+    add_waited(transition)
+    if what and child.waiting_for is None:
+        left = max(0.0, (child.deadline_at or now) - now)
+        transition.change(
+            child, waiting_for=what, start_left_s=left, deadline_at=None, last_message_at=now
+        )
+    elif not what and child.waiting_for is not None:
+        transition.change(
+            child, waiting_for=None, deadline_at=now + child.start_left_s, last_message_at=now
+        )
+    begin_waiting(transition)
+    limit_waiting(transition)
+    return transition.result()
+
+
+def add_waited(transition: TreeTransition) -> None:
+    """Add the time that the first start has waited for the database so far."""
+    tree = transition.tree
+    if tree.waiting_from is not None:
+        transition.set(
+            waited_s=tree.waited_s + transition.now - tree.waiting_from, waiting_from=None
+        )
+
+
+def begin_waiting(transition: TreeTransition) -> None:
+    tree = transition.tree
+    waiting = any(child.waiting_for for child in tree.children)
+    starting = tree.is_first_start and tree.phase is DaemonPhase.STARTING
+    transition.set(waiting_from=transition.now if waiting and starting else None)
+
+
+def limit_waiting(transition: TreeTransition) -> None:
+    """End a first start that has waited for `startup_wait`."""
+    tree = transition.tree
+    if tree.waiting_from is None or tree.phase is not DaemonPhase.STARTING:
+        return
+    if tree.waited_s + transition.now - tree.waiting_from >= tree.policy.startup_wait_s:
+        transition.set(waiting_from=None)
+        transition.stop_all(UNREACHABLE)
+        transition.advance()

@@ -1,5 +1,5 @@
 """
-Tree: the supervisor's children as data: what each is, does, and has been through.
+The supervisor's children as data: the specification, state and history of each.
 
 Positions in start order are listener, workers (a group), sweeper. Nothing here decides; the
 functions of `core.supervision` return changed copies. Times are monotonic. Pure.
@@ -22,7 +22,7 @@ NOTHING = Budget(0, 0.0)
 
 @dataclass(frozen=True)
 class Policy:
-    """How the root behaves: settings of [supervisor] and a few limits."""
+    """Settings of [supervisor] that decide about restarts, and a few limits."""
 
     max_restarts: int = 20
     max_period_s: float = 60.0
@@ -43,12 +43,12 @@ class Policy:
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """What a child is, and how patient we are with it."""
+    """What a child is, and its limits."""
 
     id: str
     kind: str  # one of POSITIONS
-    name: str = ""  # a worker's flow, or the entry that could not be read
-    entry: str = ""  # a worker's line in the config
+    name: str = ""  # a worker's flow, or a broken entry
+    entry: str = ""  # the entry of the config
     fingerprint: str = ""
     enabled: bool = True
     max_restarts: int = 5
@@ -74,28 +74,28 @@ class ChildSpec:
 
 @dataclass(frozen=True)
 class ChildEntry:
-    """One child: its specification and what has happened to it."""
+    """One child: its specification, state and history."""
 
     spec: ChildSpec
     budget: Budget
     state: ChildState = ChildState.IDLE
-    settled: bool = False  # its start in the present round has ended, well or badly
-    streak: int = 0  # restarts in a row, for the delays
-    restarts: int = 0  # ever, for `status`
-    up_since: float | None = None
-    heard: float = 0.0  # when it last said something
-    due: float | None = None  # RESTARTING: when to start; PARKED: when to try again
-    deadline: float | None = None  # of a start or a stop
-    left_s: float = 0.0  # of the start's time, while it stands still
+    is_start_over: bool = False  # its first start in this round has succeeded or failed
+    restarts_in_row: int = 0  # for the delays
+    restarts: int = 0  # since the daemon started, for `status`
+    ready_at: float | None = None
+    last_message_at: float = 0.0
+    due_at: float | None = None  # RESTARTING: when to start; PARKED: when to try again
+    deadline_at: float | None = None  # of a start or a stop
+    start_left_s: float = 0.0  # what is left of start_timeout while the child waits
     waiting_for: str | None = None
-    killed: str | None = None  # why we killed it
+    kill_reason: str | None = None  # why the supervisor killed it
     parked_for: str | None = None  # "definition" or "crashing"
     error: tuple[str, str] | None = None  # code and text, while parked
     parked_at: float | None = None
     exits: tuple[str, ...] = ()  # the last reasons, newest last
-    on_trial: bool = False  # tried again after it was parked for crashing
-    successor: ChildSpec | None = None  # reload: what takes its place after the drain
-    removed: bool = False  # reload: it goes after the drain
+    is_last_try: bool = False  # retried after it was parked for crashing: the next crash parks it
+    next_spec: ChildSpec | None = None  # reload: its specification after the drain
+    is_leaving: bool = False  # reload: removed after the drain
 
     @property
     def id(self) -> str:
@@ -104,26 +104,26 @@ class ChildEntry:
 
 @dataclass(frozen=True)
 class Tree:
-    """All children, and what the tree as a whole is doing."""
+    """All children, and the state of the tree as a whole."""
 
     policy: Policy
     children: tuple[ChildEntry, ...] = ()
     phase: DaemonPhase = DaemonPhase.DISCOVERING
-    at: int = 0  # STARTING: the position being started; WINDING: the lowest that goes down
-    due: float | None = None  # WINDING: when the start may begin
+    position: int = 0  # STARTING: the position that starts; RESTARTING: the lowest that stops
+    due_at: float | None = None  # RESTARTING: when the start may begin
     budget: Budget = NOTHING
-    first: bool = True  # until the last child was up for the first time
+    is_first_start: bool = True  # until the last child was up for the first time
     was_ready: bool = False
-    drain_s: float | None = None  # STOPPING: patience of the drain; None: as long as it takes
+    drain_s: float | None = None  # STOPPING: limit of the drain; None: no limit
     is_draining: bool = False
-    ending: int = 0  # STOPPING: the exit code
-    waiting_since: float | None = None
+    exit_code: int = 0  # STOPPING: the exit code
+    waiting_from: float | None = None
     waited_s: float = 0.0  # in the first start, for the database
-    reload: str = ""  # "asked": discovery runs; "applied": drains are on their way
+    reload: str = ""  # "asked": discovery runs; "applied": changed workers drain
     reload_again: bool = False
 
     def child(self, id: str) -> ChildEntry | None:
-        """Return a child, or None for one that is no part of the tree."""
+        """Return a child, or None if it is not in the tree."""
         return next((child for child in self.children if child.id == id), None)
 
     def at_position(self, position: int) -> list[ChildEntry]:
@@ -143,19 +143,21 @@ class Tree:
         """The last position whose children may be started at any time."""
         return {
             DaemonPhase.RUNNING: LAST,
-            DaemonPhase.STARTING: self.at,
-            DaemonPhase.WINDING: self.at - 1,
+            DaemonPhase.STARTING: self.position,
+            DaemonPhase.RESTARTING: self.position - 1,
         }.get(self.phase, -1)
 
 
 def new_child(spec: ChildSpec, period_s: float) -> ChildEntry:
-    """Return a child that has not begun."""
+    """Return a child that was not started yet."""
     state = ChildState.IDLE if spec.enabled else ChildState.DISABLED
-    return ChildEntry(spec, Budget(spec.max_restarts, period_s), state, settled=not spec.enabled)
+    return ChildEntry(
+        spec, Budget(spec.max_restarts, period_s), state, is_start_over=not spec.enabled
+    )
 
 
 def new_tree(policy: Policy, specs: Iterable[ChildSpec] = ()) -> Tree:
-    """Return a tree before its start, or raise ValueError for what cannot be (rule 1)."""
+    """Return a tree before its start, or raise ValueError for an impossible one."""
     specs = list(specs)
     ids = [spec.id for spec in specs]
     twice = sorted({id for id in ids if ids.count(id) > 1})

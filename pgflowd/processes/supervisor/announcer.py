@@ -1,9 +1,9 @@
 """
-Desk: what the supervisor writes down and tells the service manager.
+Writes the supervisor's log records, and notifies the service manager.
 
-It makes the records that actions ask for (rule 49), says how things go, asks for more time
-while it waits or drains, and feeds the watchdog once per turn of the loop, which has just
-looked at every child (rule 48). It decides nothing and never waits.
+It writes the records that actions ask for (docs/design/supervision.md, rule 49), sends the
+status, extends the time limit while the daemon starts or stops, and feeds the watchdog once per
+round of the loop, which has just checked every child (rule 48). It decides nothing and never waits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHECK_S = 1.0
 
 
 class Announcer:
-    """What the supervisor says, other than answers."""
+    """The log and the service manager, as the supervisor uses them."""
 
     def __init__(self, supervisor: SupervisorLoop, notifier: Notifier) -> None:
         self._supervisor = supervisor
@@ -45,14 +45,14 @@ class Announcer:
 
     @property
     def due(self) -> float | None:
-        """When the service manager has to hear of us again."""
+        """When the service manager needs the next message."""
         moments = [self._feed_at] if self._notifier.watchdog_s is not None else []
         if self._is_busy():
             moments.append(time.monotonic() + CHECK_S)
         return min(moments, default=None)
 
     def tick(self, now: float) -> None:
-        """The loop has just looked at every child: say so to those who want to know."""
+        """Notify the service manager; the loop has just checked every child."""
         self._notifier.flush()
         watchdog_s = self._notifier.watchdog_s
         if watchdog_s is not None and self._feed_at <= now:
@@ -64,8 +64,8 @@ class Announcer:
         self._send_status()
 
     def record(self, action: act.Action) -> None:
-        """Write the record that an action is, and tell who waits for it."""
-        if isinstance(action, act.Restarting):
+        """Write the log record of an action, and answer the clients that wait for it."""
+        if isinstance(action, act.LogRestart):
             key = (action.id, _kind(action.reason))
             restarts = self._supervisor.status.restarts
             restarts[key] = restarts.get(key, 0) + 1
@@ -76,9 +76,9 @@ class Announcer:
                 count=action.count,
                 delay_s=action.delay_s,
             )
-        elif isinstance(action, act.Parked):
+        elif isinstance(action, act.LogPark):
             self._log.error("child.parked", child=action.id, code=action.code, error=action.text)
-        elif isinstance(action, act.GaveUp):
+        elif isinstance(action, act.LogGiveUp):
             self._log.error(
                 "supervisor.gave_up",
                 child=action.id,
@@ -86,7 +86,7 @@ class Announcer:
                 reason=action.reason,
                 exits=list(action.exits),
             )
-        elif isinstance(action, act.Reloaded):
+        elif isinstance(action, act.ReportReload):
             self._on_reloaded(action)
         elif isinstance(action, act.Announce):
             self._announce(action.what)
@@ -101,21 +101,21 @@ class Announcer:
         self._notifier.stopping(what)
         self._supervisor.control.answer_reload(STOPPING)
 
-    def _on_reloaded(self, action: act.Reloaded) -> None:
-        said = {name: list(names) for name, names in asdict(action).items()}
+    def _on_reloaded(self, action: act.ReportReload) -> None:
+        flows = {name: list(names) for name, names in asdict(action).items()}
         status = self._supervisor.status
         status.reloads["done"] = status.reloads.get("done", 0) + 1
-        self._log.info("supervisor.reloaded", **said)
+        self._log.info("supervisor.reloaded", **flows)
         problems = [problem_json(problem) for problem in status.answer]
-        self._supervisor.control.answer_reload({**said, "problems": problems})
+        self._supervisor.control.answer_reload({**flows, "problems": problems})
         self._reload_is_over()
 
     def on_reload_refused(self, problems: Sequence[Problem]) -> None:
-        """A reload has changed nothing."""
+        """A reload was refused and has changed nothing."""
         reloads = self._supervisor.status.reloads
         reloads["refused"] = reloads.get("refused", 0) + 1
-        said = {"error": "refused", "problems": [problem_json(each) for each in problems]}
-        self._supervisor.control.answer_reload(said)
+        answer = {"error": "refused", "problems": [problem_json(each) for each in problems]}
+        self._supervisor.control.answer_reload(answer)
         self._reload_is_over()
 
     def _reload_is_over(self) -> None:
@@ -138,8 +138,8 @@ class Announcer:
         )
 
     def dump(self, number: signal.Signals) -> None:
-        """Put the tree and all stacks into the log; children are asked for theirs (USR1, QUIT)."""
-        status = self._supervisor.status.status()
+        """Log the tree and all stacks; children log theirs at USR1."""
+        status = self._supervisor.status.document()
         self._log.info("supervisor.dump", signal=number.name, state=status["state"])
         for part in [*status["flows"], {"slug": None, **status["listener"]}, status["sweeper"]]:
             self._log.info("supervisor.tree", **{k: v for k, v in part.items() if k != "pid"})
@@ -151,7 +151,7 @@ class Announcer:
             send_signal(process.pid, signal.SIGUSR1)
 
     def _is_busy(self) -> bool:
-        """Whether the service manager waits for us to start or stop."""
+        """Whether the service manager waits for a start, a stop or a reload."""
         tree = self._supervisor.tree
         reloads = self._supervisor.control.awaits_reload
         return not tree.was_ready or tree.phase is DaemonPhase.STOPPING or reloads
@@ -174,7 +174,7 @@ class Announcer:
 
 
 def _kind(reason: str) -> str:
-    """The reason of a restart as a label: few values, never a stranger's text."""
+    """Return the reason of a restart as a label: one of few values, never free text."""
     head = reason.split(",")[0].split(":")[0]
     known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
     return head if head.startswith(known) else "failed"

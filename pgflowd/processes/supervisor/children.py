@@ -1,10 +1,10 @@
 """
-Offspring: the supervisor's children as processes: forking them, hearing them, burying them.
+The supervisor's children as processes: forks them, receives their messages, kills and reaps them.
 
-A child's end is handled in the order of rules 11 and 12: what is left in its pipe is read; all
-processes of its Unix session, and whoever fled from it, are killed; when they are gone its
-status is collected; only then is it reported. None of this waits: `bury` is called again and
-again until it returns the dead. Children are told apart by their pidfd (rule 10).
+The end of a child is handled in the order of docs/design/supervision.md, rules 11 and 12: what is
+left in its channel is read; all processes of its Unix session, and strays, are killed; when they
+are gone its status is collected; only then is it reported. Nothing here waits: `reap` is called
+repeatedly until it returns the child. Children are identified by pidfd (rule 10).
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import Log
-from pgflowd.host.process_tree import ProcessStat, all_processes, read_stat
-from pgflowd.host.process_tree import children, kill_adopted
-from pgflowd.host.process_tree import kill_session, send_signal
+from pgflowd.host.process_tree import (
+    ProcessStat,
+    all_processes,
+    children,
+    kill_adopted,
+    kill_session,
+    read_stat,
+    send_signal,
+)
 
-KILL_LIMIT_S = 10.0  # then we go on without those that cannot be killed
+KILL_LIMIT_S = 10.0  # longer than a kill takes; then a process that cannot be killed is given up
 
 
 @dataclass(eq=False)
@@ -42,7 +48,9 @@ class ChildProcess:
     worker_id: str | None = None
     kill_reason: str | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
-    unread: list[Message | UnreadableMessage] = field(default_factory=list)  # its last words
+    unread: list[Message | UnreadableMessage] = field(
+        default_factory=list
+    )  # what was left in the channel at its end
     ended_at: float = 0.0
     status: int = 0
 
@@ -52,7 +60,7 @@ class ChildProcess:
 
 
 class Children:
-    """All processes that the supervisor has forked and not yet buried."""
+    """All processes that the supervisor has forked and not yet reaped."""
 
     def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
         self.alive: dict[str, ChildProcess] = {}
@@ -81,12 +89,12 @@ class Children:
         return process
 
     def send(self, process: ChildProcess, message: Message) -> None:
-        """Send a message; what is kept for want of room is sent as soon as there is some."""
+        """Send a message; one that found the channel full is sent as soon as there is room."""
         process.child.channel.send(message)
         self.watch(process)
 
     def watch(self, process: ChildProcess) -> None:
-        """Wait for what the channel needs: reading, and writing while something is kept."""
+        """Wait for what the channel needs: reading, and writing while messages are kept."""
         channel = process.child.channel
         if process in self.ended or channel.fileno() < 0:
             return
@@ -101,21 +109,21 @@ class Children:
             self._selector.unregister(channel)
 
     def receive(self, process: ChildProcess) -> list[Message | UnreadableMessage]:
-        """Return what a child has said."""
+        """Return the messages of a child."""
         channel = process.child.channel
         channel.flush()
-        came = channel.receive()
+        received = channel.receive()
         self.watch(process)
-        return came
+        return received
 
     def kill(self, process: ChildProcess, why: str) -> None:
-        """Kill a child with its Unix session; its end is then noticed like any other."""
+        """Kill a child with its Unix session; its end is then handled like any other."""
         process.kill_reason = process.kill_reason or why
         kill_session(process.pid)
         send_signal(process.pid, signal.SIGKILL)
 
     def on_end(self, process: ChildProcess) -> None:
-        """A pidfd says that this child has ended: read its pipe, and begin its burial."""
+        """A child has ended by its pidfd: read its channel, and prepare to reap it."""
         if process in self.ended:
             return
         self._selector.unregister(process.child.pidfd)
@@ -127,7 +135,7 @@ class Children:
         self.ended.append(process)
 
     def reap(self) -> Iterator[ChildProcess]:
-        """Kill source the dead left behind; give those of source nothing is left."""
+        """Kill what the ended children left running, then yield each child that is fully gone."""
         if not self.ended:
             return
         left = self._left_behind(list(all_processes()))
@@ -145,12 +153,13 @@ class Children:
             yield process
 
     def kill_strays(self) -> int:
-        """Kill descendants that left their session and came to us; return how many there are."""
+        """Kill adopted descendants that had left their session; return their number."""
         self._left_behind(list(all_processes()))
         return self._strays
 
     def _left_behind(self, everybody: list[ProcessStat]) -> list[ProcessStat]:
-        """Kill the sessions of the dying, and strays, which are logged once; return the former."""
+        """Kill the sessions of the ended children, and strays, which are logged once; return the
+        processes of these sessions that are still there."""
         known = {process.pid for process in [*self.alive.values(), *self.ended]}
         sessions = {process.pid for process in self.ended}
         left = [each for each in everybody if each.session in sessions and not each.is_zombie]
@@ -159,7 +168,7 @@ class Children:
             kill_session(session)
         adopted = [each for each in everybody if each.parent == os.getpid()]
         strays = [each for each in adopted if each.pid not in known and not each.is_zombie]
-        self._logged &= {each.pid for each in strays}  # who is gone leaves his pid to others
+        self._logged &= {each.pid for each in strays}  # the pid of an ended stray may be used again
         for each in strays:
             if each.session not in sessions and each.pid not in self._logged:
                 self._logged.add(each.pid)
@@ -170,7 +179,7 @@ class Children:
         return left
 
     def reap_orphans(self) -> None:
-        """Collect ended processes that are nobody's child any more; rule 10."""
+        """Collect adopted processes that have ended."""
         known = {process.pid for process in [*self.alive.values(), *self.ended]}
         for _ in range(1000):
             try:

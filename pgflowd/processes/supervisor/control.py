@@ -1,8 +1,8 @@
 """
-Reception: the supervisor's end of the control socket.
+The supervisor's end of the control socket.
 
 It answers the fixed set of commands (`host.control.COMMANDS`). A reload is answered when it has
-been applied or refused, everything else at once; nobody can hold up the loop.
+been applied or refused, every other command at once. No client can block the loop.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STOPPING = {"error": "the daemon is stopping", "code": "E411"}
 
 
 class ControlServer:
-    """Those who knock, ask, and wait for an answer."""
+    """The clients, and those that wait for a reload."""
 
     def __init__(self, supervisor: SupervisorLoop, control: ControlSocket) -> None:
         self._supervisor = supervisor
         self._control = control
         self._selector = supervisor.selector
         self._waiting: list[ControlClient] = []  # for the answer to a reload
-        self._selector.register(control, selectors.EVENT_READ, ("knock", None))
+        self._selector.register(control, selectors.EVENT_READ, ("connect", None))
 
     @property
     def due(self) -> float | None:
@@ -39,24 +39,24 @@ class ControlServer:
     def awaits_reload(self) -> bool:
         return bool(self._waiting)
 
-    def turn(self, now: float) -> None:
-        """Let those go whose time is over."""
+    def tick(self, now: float) -> None:
+        """Close the clients that have used up their time."""
         for client in list(self._control.overdue(now)):
-            self._let_go(client)
+            self._drop(client)
 
-    def notice(self, what: str, whom: object) -> None:
-        """Somebody knocks, asks, or takes more of the answer."""
-        if what == "knock":
+    def on_event(self, what: str, source: object) -> None:
+        """A client connects, sends its request, or takes more of the answer."""
+        if what == "connect":
             for client in self._control.accept():
                 self._selector.register(client.socket, selectors.EVENT_READ, ("client", client))
-        elif isinstance(whom, ControlClient):
-            if whom.answer:
-                self._control.write(whom)
+        elif isinstance(source, ControlClient):
+            if source.answer:
+                self._control.write(source)
             else:
-                request = self._control.read(whom)
+                request = self._control.read(source)
                 if request is not None:
                     self._serve(request)
-            self._attend(whom)
+            self._watch(source)
 
     def _serve(self, request: Request) -> None:
         supervisor = self._supervisor
@@ -68,18 +68,18 @@ class ControlServer:
                 self.answer_reload(STOPPING)
             return
         if request.command == "drain":
-            supervisor.stop(drain=True, patient=True)
+            supervisor.stop(drain=True, without_limit=True)
         elif request.command == "stop":
             supervisor.stop(drain=not request.arguments.get("now"))
-        said: dict[str, Any] = {"pid": os.getpid()}
+        answer: dict[str, Any] = {"pid": os.getpid()}
         if request.command == "status":
-            said = supervisor.vitals.status()
+            answer = supervisor.status.document()
         elif request.command == "metrics":
-            said = {"metrics": supervisor.vitals.metrics()}
-        self._control.answer(request.client, said)
+            answer = {"metrics": supervisor.status.metrics()}
+        self._control.answer(request.client, answer)
 
-    def _attend(self, client: ControlClient) -> None:
-        """Wait for what this client needs next; a closed one is waited for no more."""
+    def _watch(self, client: ControlClient) -> None:
+        """Wait for what this client needs next; stop waiting for a closed one."""
         number = client.socket.fileno()
         if number < 0:
             for key in [k for k in self._selector.get_map().values() if k.data[1] is client]:
@@ -88,15 +88,15 @@ class ControlServer:
         event = selectors.EVENT_WRITE if client.answer else selectors.EVENT_READ
         self._selector.modify(client.socket, event, ("client", client))
 
-    def _let_go(self, client: ControlClient) -> None:
+    def _drop(self, client: ControlClient) -> None:
         self._selector.unregister(client.socket)
         self._control.drop(client)
 
-    def answer_reload(self, said: dict[str, Any]) -> None:
+    def answer_reload(self, answer: dict[str, Any]) -> None:
         waiting, self._waiting = self._waiting, []
         for client in waiting:
-            self._control.answer(client, said)
-            self._attend(client)
+            self._control.answer(client, answer)
+            self._watch(client)
 
     def close(self) -> None:
         self._control.close()

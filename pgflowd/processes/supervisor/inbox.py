@@ -1,10 +1,10 @@
 """
-Ear: what the supervisor makes of its children's words.
+Dispatches messages from child processes to supervision, reload and the workers.
 
-Most of them are events for `core.supervision`. A wake is passed on to the workers, and so is the
-wish to follow a run; garbage is its sender's crash (rule 47). The ids of dead workers are kept
-until the sweeper has confirmed that their tasks are released, through restarts of the sweeper too
-(rule 12).
+Most are events for `core.supervision`. Wake and Follow are passed on to the workers. A message
+that its sender may not send counts as its crash (docs/design/supervision.md, rule 47). The ids of
+ended workers are kept until the sweeper has confirmed that their tasks are released, also while
+the sweeper restarts (rule 12).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from pgflowd.core import messages as say
+from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
-from pgflowd.core.supervision.decide import on_heard, on_ready
+from pgflowd.core.supervision.decide import on_message, on_ready
 from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.supervision.waiting import on_waiting
+from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.processes.supervisor.children import ChildProcess
 from pgflowd.processes.supervisor.discover import ID as DISCOVERY
 
@@ -26,96 +26,98 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Hears children, and remembers the dead."""
+    """Handles messages, and keeps the ids of ended workers."""
 
     def __init__(self, supervisor: SupervisorLoop) -> None:
         self._supervisor = supervisor
-        self._dead: dict[str, None] = {}  # worker ids, in the order of their deaths
+        self._ended_workers: dict[str, None] = {}  # worker ids, in the order of their ends
 
-    def hear(self, process: ChildProcess, came: list[Message | UnreadableMessage]) -> None:
-        for message in came:
-            if self._supervisor.offspring.alive.get(process.id) not in (process, None):
+    def receive(self, process: ChildProcess, messages: list[Message | UnreadableMessage]) -> None:
+        for message in messages:
+            if self._supervisor.children.alive.get(process.id) not in (process, None):
                 return
-            if not _may_say(process, message):
-                self._garbage(process, message)
-            elif isinstance(message, say.Found):
-                self._supervisor.renewal.hear(process, message)
+            if not _may_send(process, message):
+                self._reject(process, message)
+            elif isinstance(message, msg.Found):
+                self._supervisor.reloader.receive(process, message)
             elif isinstance(message, Message):
                 self._on_message(process, message)
 
     def _on_message(self, process: ChildProcess, message: Message) -> None:
         id, now = process.id, self._supervisor.now()
-        if isinstance(message, say.Ready):
+        if isinstance(message, msg.Ready):
             process.worker_id = message.worker_id
-            self._supervisor.log_child("info", "child.ready", process, took_s=now - process.started)
+            self._supervisor.log_child(
+                "info", "child.ready", process, took_s=now - process.started_at
+            )
             self._supervisor.do(on_ready(self._supervisor.tree, id, now))
             if id == "sweeper":
-                self.tell_of_the_dead()
+                self.resend_ended_workers()
             return
-        if isinstance(message, say.Waiting):
+        if isinstance(message, msg.Waiting):
             if message.what:
                 self._supervisor.log_child("warning", "child.waiting", process, what=message.what)
             self._supervisor.do(on_waiting(self._supervisor.tree, id, message.what, now))
             return
-        if isinstance(message, say.Heartbeat):
+        if isinstance(message, msg.Heartbeat):
             process.numbers = merged(process.numbers, message.numbers)
-        elif isinstance(message, say.Failed | say.Leaving):
-            process.said = message
-        elif isinstance(message, say.Wake):
+        elif isinstance(message, msg.Failed | msg.Leaving):
+            process.exit_message = message
+        elif isinstance(message, msg.Wake):
             self._wake(message)
-        elif isinstance(message, say.Follow):
+        elif isinstance(message, msg.Follow):
             self._follow(message)
-        elif isinstance(message, say.Released):
-            self._dead.pop(message.worker_id, None)
-        self._supervisor.do(on_heard(self._supervisor.tree, id, now))
+        elif isinstance(message, msg.Released):
+            self._ended_workers.pop(message.worker_id, None)
+        self._supervisor.do(on_message(self._supervisor.tree, id, now))
 
-    def _wake(self, message: say.Wake) -> None:
-        """Pass a wake on; one that finds a full pipe is dropped, for one is waiting there."""
-        for process in list(self._supervisor.offspring.alive.values()):
+    def _wake(self, message: msg.Wake) -> None:
+        """Pass a wake on. On a full channel it is dropped, since a wake waits there already."""
+        for process in list(self._supervisor.children.alive.values()):
             served = process.served
             if served is not None and message.slug in {None, served.queue}:
-                process.child.channel.send(say.Wake(served.slug))
+                process.child.channel.send(msg.Wake(served.slug))
 
-    def _follow(self, message: say.Follow) -> None:
-        """Tell all workers, since nobody here knows which has tasks of this run."""
-        for process in self._supervisor.offspring.alive.values():
+    def _follow(self, message: msg.Follow) -> None:
+        """Pass it on to all workers: the supervisor does not know which has tasks of this run."""
+        for process in self._supervisor.children.alive.values():
             if process.served is not None:
                 process.child.channel.send(message)
 
-    def _garbage(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
+    def _reject(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
         why = (
             message.why
             if isinstance(message, UnreadableMessage)
             else f"{type(message).__name__} from it"
         )
         self._supervisor.log_child("error", "child.garbage", process, code="E903", error=why)
-        if process.id in self._supervisor.offspring.alive:
-            self._supervisor.offspring.kill(process, f"E903 garbage on its pipe: {why}")
+        if process.id in self._supervisor.children.alive:
+            self._supervisor.children.kill(process, f"E903 garbage on its pipe: {why}")
 
-    def mourn(self, worker_id: str) -> None:
-        """This worker is dead and reaped: have its tasks released."""
-        self._dead[worker_id] = None
-        self._tell([worker_id])
+    def on_worker_ended(self, worker_id: str) -> None:
+        """A worker is reaped: let the sweeper release its tasks."""
+        self._ended_workers[worker_id] = None
+        self._send_to_sweeper([worker_id])
 
-    def tell_of_the_dead(self) -> None:
-        """A new sweeper knows of nobody."""
-        self._tell(self._dead)
+    def resend_ended_workers(self) -> None:
+        """Send a new sweeper the ended workers that are not confirmed."""
+        self._send_to_sweeper(self._ended_workers)
 
-    def _tell(self, worker_ids: Iterable[str]) -> None:
-        sweeper = self._supervisor.offspring.alive.get("sweeper")
+    def _send_to_sweeper(self, worker_ids: Iterable[str]) -> None:
+        sweeper = self._supervisor.children.alive.get("sweeper")
         child = self._supervisor.tree.child("sweeper")
         if sweeper is not None and child is not None and child.state is ChildState.UP:
             for worker_id in worker_ids:
-                self._supervisor.offspring.tell(sweeper, say.ConnectionClosed(worker_id))
+                self._supervisor.children.send(sweeper, msg.WorkerEnded(worker_id))
 
 
-def _may_say(process: ChildProcess, message: Message | UnreadableMessage) -> bool:
-    """Whether this is a message, and one that this child has to say."""
+def _may_send(process: ChildProcess, message: Message | UnreadableMessage) -> bool:
+    """Whether this is a message, and its sender may send it."""
     if process.id.startswith(DISCOVERY):
-        return isinstance(message, say.Found)
-    if isinstance(message, say.Wake | say.Follow):
+        return isinstance(message, msg.Found)
+    if isinstance(message, msg.Wake | msg.Follow):
         return process.id == "listener"
-    if isinstance(message, say.Released):
+    if isinstance(message, msg.Released):
         return process.id == "sweeper"
-    told = say.Ready | say.Waiting | say.Heartbeat | say.Failed | say.Leaving
-    return isinstance(message, told)
+    allowed = msg.Ready | msg.Waiting | msg.Heartbeat | msg.Failed | msg.Leaving
+    return isinstance(message, allowed)

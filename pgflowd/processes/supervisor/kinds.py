@@ -1,8 +1,8 @@
 """
-Children: what the supervisor's children are made from: specifications and entry points.
+The specifications and entry points of the supervisor's children.
 
-A worker's fingerprint covers its flow and all settings it lives by, so that a reload replaces
-exactly those that would be different. The entry points run in the forked child.
+A worker's fingerprint covers its flow and all settings that it depends on, so that a reload
+replaces exactly the workers that would differ. The entry points are called in the forked child.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def root_specs(settings: Settings) -> list[ChildSpec]:
-    """Return what the tree needs to know of listener and sweeper."""
+    """Return the specifications of listener and sweeper."""
     grace_s = settings.worker.kill_grace_s
     keys = [settings.worker, *(settings.worker_for(slug) for slug in sorted(settings.flows))]
-    heeded = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
-    lived_by = {
-        "listener": (heeded, sorted(settings.flows)) if len(set(heeded)) > 1 else heeded[0],
+    used = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
+    depends_on = {
+        "listener": (used, sorted(settings.flows)) if len(set(used)) > 1 else used[0],
         "sweeper": (settings.recovery, settings.worker.heartbeat_interval_s),
     }
     return [
-        ChildSpec(id, id, fingerprint=_mark(settings, lived_by[id]), kill_grace_s=grace_s)
+        ChildSpec(id, id, fingerprint=_fingerprint(settings, depends_on[id]), kill_grace_s=grace_s)
         for id in ("listener", "sweeper")
     ]
 
 
 def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
-    """Return what the tree needs to know of a flow's worker."""
+    """Return the specification of a flow's worker."""
     keys = settings.worker_for(flow.slug)
     daemon = settings.pgflowd
     own = (daemon.name, daemon.python_path, daemon.definitions)
-    lived_by = (flow, keys, own, settings.recovery.lease_s)
+    depends_on = (flow, keys, own, settings.recovery.lease_s)
     return ChildSpec(
         worker_id(flow.slug),
         "worker",
         name=flow.slug,
         entry=flow.entry,
-        fingerprint=_mark(settings, lived_by),
+        fingerprint=_fingerprint(settings, depends_on),
         enabled=settings.is_enabled(flow.slug),
         max_restarts=keys.max_restarts,
         backoff_min_s=keys.backoff_min_s,
@@ -74,16 +74,16 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     )
 
 
-def _mark(settings: Settings, lived_by: object) -> str:
-    """Return a text that changes with what a child lives by."""
-    text = repr((lived_by, settings.database, settings.logging))
+def _fingerprint(settings: Settings, depends_on: object) -> str:
+    """Return a text that changes with the settings that a child depends on."""
+    text = repr((depends_on, settings.database, settings.logging))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def entry_point(
     id: str, settings: Settings, log: Log, served: ServedFlow | None
 ) -> Callable[[Channel], int]:
-    """Return what a child runs."""
+    """Return the main function of a child."""
     if served is not None:
         own = log.bind(process="worker", flow=served.slug)
         return partial(_run_worker, settings=settings, log=own, served=served)
@@ -98,17 +98,17 @@ def _run(
     settings: Settings,
     log: Log,
 ) -> int:
-    _dump_when_asked(log)
+    _handle_dump_signal(log)
     return main(channel, settings, log)
 
 
 def _run_worker(channel: Channel, *, settings: Settings, log: Log, served: ServedFlow) -> int:
-    _dump_when_asked(log)
+    _handle_dump_signal(log)
     return worker.main(channel, settings, log, served)
 
 
-def _dump_when_asked(log: Log) -> None:
-    """USR1, passed on by the supervisor, puts our stacks into the log."""
+def _handle_dump_signal(log: Log) -> None:
+    """Let USR1, sent by the supervisor, write this child's stacks into the log."""
 
     def dump(number: int, frame: FrameType | None) -> None:
         for thread, stack in stacks().items():

@@ -1,12 +1,11 @@
 """
-Supervisor: starts, watches and stops everything else, and never blocks.
+The supervisor's loop: starts, watches and stops all children, and never blocks.
 
-One loop waits in one place: for signals, for the ends and words of its children, for the control
-socket and for the nearest deadline. What happens becomes an event for `core.supervision`, and
-its actions are performed here. It imports no user code and holds no database connection, so
-neither can bring it down. Uses, beside it, `children` (its children as processes), `inbox` (their
-messages), `reload` (discovery and reload), `control` (control socket) and `announcer` (log and
-service manager).
+It waits in one place: for signals, for messages and ends of children, for the control socket
+and for the nearest deadline. Each becomes an event for `core.supervision`, whose actions are
+performed here. It imports no user code and holds no database connection, so neither can end it.
+Its parts are `children` (processes), `inbox` (their messages), `reload` (discovery and reload),
+`control` (control socket), `status`, and `announcer` (log and service manager).
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from pgflowd.core.supervision.timeouts import next_due
 from pgflowd.core.supervision.tree import Tree, new_tree
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.logs import Log
-from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.signals import SignalPipe
+from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.announcer import Announcer
 from pgflowd.processes.supervisor.children import ChildProcess, Children
@@ -43,12 +42,12 @@ from pgflowd.processes.supervisor.status import StatusReporter
 
 REAP_POLL_S = 0.005
 WRITE_INTERVAL_S = 2.0
-WRITE_AFTER_START_S = 0.5  # after a start, when the child has forked in its turn
+WRITE_AFTER_START_S = 0.5  # by then a started child has forked its own
 
 
 @dataclass
 class StartOptions:
-    """What a supervisor is started with."""
+    """The parts that a supervisor is started with."""
 
     settings: Settings
     reread: Callable[[], Settings]  # raises ConfigError
@@ -57,11 +56,11 @@ class StartOptions:
     control: ControlSocket
     notifier: Notifier
     remembered: SurvivorFile
-    only: frozenset[str] = frozenset()  # serve these flows alone; empty: all
+    only: frozenset[str] = frozenset()  # serve only these flows; empty: all
 
 
 class SupervisorLoop:
-    """The loop, and what it remembers."""
+    """The loop and its state."""
 
     def __init__(self, start: StartOptions) -> None:
         self.settings = start.settings
@@ -83,7 +82,7 @@ class SupervisorLoop:
         self._actions: deque[act.Action] = deque()
 
     def run(self) -> int:
-        """Live; return the exit code."""
+        """Run until the daemon ends; return the exit code."""
         self.reloader.begin()
         while self.code is None:
             for key, _ in self.selector.select(self._wait_s()):
@@ -95,8 +94,6 @@ class SupervisorLoop:
     def now(self) -> float:
         return time.monotonic()
 
-    # What happens
-
     def _dispatch(self, what: str, source: object) -> None:
         if what == "signals":
             for number in self._start.signals.received():
@@ -104,7 +101,7 @@ class SupervisorLoop:
         elif what == "message" and isinstance(source, ChildProcess):
             self.inbox.receive(source, self.children.receive(source))
         elif what == "end" and isinstance(source, ChildProcess):
-            self.children.ended(source)
+            self.children.on_end(source)
         else:
             self.control.on_event(what, source)
 
@@ -122,9 +119,9 @@ class SupervisorLoop:
         elif number == signal.SIGCHLD:
             self.children.reap_orphans()
 
-    def stop(self, *, drain: bool, is_patient: bool = False) -> None:
-        """Stop: drain within `drain_timeout` (or, is_patient, without a limit), or at once."""
-        within_s = None if is_patient else self.settings.supervisor.drain_timeout_s
+    def stop(self, *, drain: bool, without_limit: bool = False) -> None:
+        """Stop: drain within `drain_timeout` (or without a limit), or at once."""
+        within_s = None if without_limit else self.settings.supervisor.drain_timeout_s
         self.reloader.stop()
         self.do(on_stop(self.tree, self.now(), drain=drain, within_s=within_s if drain else None))
 
@@ -132,7 +129,7 @@ class SupervisorLoop:
         self.do(on_reload(self.tree, self.now()))
 
     def _tick(self) -> None:
-        """Do what every turn does: bury the dead, begin what is due, and tell how we are."""
+        """Do what every round does: reap, perform what is due, and report."""
         for process in self.children.reap():
             self._on_exit(process)
         now = self.now()
@@ -170,10 +167,8 @@ class SupervisorLoop:
             self.inbox.on_worker_ended(process.worker_id)
         self.do(on_exit(self.tree, process.id, exit, self.now()))
 
-    # What is done
-
     def do(self, result: tuple[Tree, list[act.Action]]) -> None:
-        """Take the new tree, and perform the actions, in order."""
+        """Take the new tree, and perform its actions, in order."""
         self.tree, actions = result
         self._actions.extend(actions)
         while self._actions:
@@ -186,7 +181,7 @@ class SupervisorLoop:
             self.children.send(self.children.alive[action.id], action.how)
         elif isinstance(action, act.KillChild) and action.id in self.children.alive:
             process = self.children.alive[action.id]
-            self.log_child("warning", "child.kill_reason", process, reason=action.why)
+            self.log_child("warning", "child.killed", process, reason=action.why)
             self.children.kill(process, action.why)
         elif isinstance(action, act.Discover):
             self.reloader.begin()
@@ -196,7 +191,7 @@ class SupervisorLoop:
             self.announcer.record(action)
 
     def _fork(self, id: str) -> None:
-        """Start a child; if the system refuses, that is a crash like any other."""
+        """Start a child; if the system refuses, it counts as a crash."""
         served = self.served.get(id)
         title = f"{self.settings.pgflowd.name}: {id}"
         main = entry_point(id, self.settings, self.log, served)
@@ -214,8 +209,6 @@ class SupervisorLoop:
         self._write_at = min(self._write_at, self.now() + WRITE_AFTER_START_S)
         self.log_child("info", "child.started", process)
 
-    # Time, words, and the end
-
     def _wait_s(self) -> float:
         moments = [next_due(self.tree), self._write_at, self.reloader.due, self.announcer.due]
         moments.append(self.control.due)
@@ -230,7 +223,7 @@ class SupervisorLoop:
         self.log.write(level, event, child=process.id, flow=flow, child_pid=process.pid, **fields)
 
     def _shut_down(self) -> None:
-        """All children are gone: leave nobody and nothing behind (rule 34)."""
+        """Kill every process that is left (docs/design/supervision.md, rule 34), and close."""
         until = self.now() + 2.0
         for process in self.children.alive.values():
             self.children.kill(process, "the daemon ends")

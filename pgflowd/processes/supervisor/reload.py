@@ -1,9 +1,9 @@
 """
-Renewal: the supervisor's discovery, at the start and for each reload.
+The supervisor's discovery, at the start and for each reload.
 
-It reads the file again, surveys what the flows' modules hold, and hands the result to
-`core.supervision.reload`. An error in the file changes nothing (rule 43); at the start it ends the
-daemon. What cannot be reloaded is kept, and told (rule 44).
+It reads the config again, starts a discovery, and passes the result to `core.supervision.reload`.
+An error in the config changes nothing (docs/design/supervision.md, rule 43); at the start it ends
+the daemon. Keys that cannot be reloaded keep their values and are reported (rule 44).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pgflowd.core.supervision.tree import Tree
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes import EXIT_CANNOT
 from pgflowd.processes.supervisor.children import ChildProcess
-from pgflowd.processes.supervisor.discover import Discover
+from pgflowd.processes.supervisor.discover import Discovery
 from pgflowd.processes.supervisor.kinds import policy_of, root_specs, worker_spec
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
 
-class Reload:
+class Reloader:
     """One discovery at a time."""
 
     def __init__(
@@ -45,55 +45,55 @@ class Reload:
         self._supervisor = supervisor
         self._reread = reread
         self._only = only
-        self._survey: Discover | None = None
+        self._discovery: Discovery | None = None
         self._next_settings = supervisor.settings
-        self._warnings: list[Problem] = []  # of the file that was read last
+        self._warnings: list[Problem] = []  # of the config that was read last
 
     @property
     def due(self) -> float | None:
         """When a discovery has used up its time."""
-        return self._survey.due if self._survey else None
+        return self._discovery.due if self._discovery else None
 
-    def turn(self) -> None:
-        """Start what may be started, and take the result when it is there."""
-        if self._survey is not None:
-            self._survey.go_on()
-            if self._survey.is_done:
-                self._on_surveyed(self._survey)
+    def tick(self) -> None:
+        """Continue the discovery, and take its result when it is done."""
+        if self._discovery is not None:
+            self._discovery.go_on()
+            if self._discovery.is_done:
+                self._on_discovered(self._discovery)
 
     def stop(self) -> None:
-        """Nobody wants to know any more."""
-        if self._survey is not None:
-            self._survey.stop()
+        """Kill the discovery: its result is not needed."""
+        if self._discovery is not None:
+            self._discovery.stop()
 
-    def hear(self, process: ChildProcess, found: Found) -> None:
-        if self._survey is not None:
-            self._survey.hear(process, found)
+    def receive(self, process: ChildProcess, found: Found) -> None:
+        if self._discovery is not None:
+            self._discovery.receive(process, found)
 
-    def ended(self, process: ChildProcess) -> None:
-        if self._survey is not None:
-            self._survey.ended(process)
+    def on_end(self, process: ChildProcess) -> None:
+        if self._discovery is not None:
+            self._discovery.on_end(process)
 
     def begin(self) -> None:
-        """Read the file (again), and ask what is in the flows' modules."""
+        """Read the config (at a reload), and start a discovery."""
         if self._supervisor.tree.phase is not DaemonPhase.DISCOVERING:
-            self._supervisor.desk.reloading()
+            self._supervisor.announcer.reloading()
             try:
                 self._next_settings = self._kept(self._reread())
             except ConfigError as error:
                 self._refuse(error.problems)
                 return
-            except Exception as error:  # whatever the file does to us, the daemon goes on
+            except Exception as error:  # the daemon goes on, whatever the file holds
                 text = f"the config cannot be read: {type(error).__name__}: {error}"
                 self._refuse([Problem("E901", text)])
                 return
-        self._survey = Discover(
-            self._next_settings, self._supervisor.offspring, self._supervisor.log
+        self._discovery = Discovery(
+            self._next_settings, self._supervisor.children, self._supervisor.log
         )
-        self._survey.go_on()
+        self._discovery.go_on()
 
     def _kept(self, new: Settings) -> Settings:
-        """Keep what cannot be reloaded, and say so (rule 44)."""
+        """Keep the values that cannot be reloaded, with a warning for each."""
         old = self._supervisor.settings
         text = "changed, and needs a restart of the daemon"
         changed = needs_restart(old, new)
@@ -105,13 +105,13 @@ class Reload:
             supervisor=replace(new.supervisor, control=old.supervisor.control),
         )
 
-    def _on_surveyed(self, survey: Discover) -> None:
-        self._survey = None
+    def _on_discovered(self, discovery: Discovery) -> None:
+        self._discovery = None
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
-        flows, broken, problems = survey.result()
+        flows, broken, problems = discovery.result()
         if not broken:
-            problems += _strangers(self._next_settings, flows, self._only)
+            problems += _unknown_flows(self._next_settings, flows, self._only)
         if self._only:
             flows = [flow for flow in flows if flow.slug in self._only]
         if self._supervisor.tree.phase is DaemonPhase.DISCOVERING and not broken:
@@ -121,11 +121,11 @@ class Reload:
             self._refuse(fatal)
             return
         for problem in self._warnings + problems:
-            self._supervisor.desk.complain(problem)
+            self._supervisor.announcer.log_problem(problem)
         errors = [problem for problem in problems if not problem.is_warning]
-        vitals = self._supervisor.vitals
-        vitals.warnings = self._warnings + _kept_as_they_were(self._supervisor.tree, broken)
-        vitals.answer = self._warnings + errors
+        status = self._supervisor.status
+        status.warnings = self._warnings + _still_running(self._supervisor.tree, broken)
+        status.answer = self._warnings + errors
         self._apply(self._next_settings, flows, broken)
 
     def _apply(
@@ -141,12 +141,12 @@ class Reload:
         supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
 
     def _refuse(self, problems: Sequence[Problem]) -> None:
-        """Nothing is changed; at the start, nothing is begun."""
+        """Change nothing; at the start, end the daemon."""
         supervisor = self._supervisor
         for problem in problems:
-            supervisor.desk.complain(problem)
-        supervisor.desk.refused(problems)
-        supervisor.vitals.warnings = [_refused(problem) for problem in problems]
+            supervisor.announcer.log_problem(problem)
+        supervisor.announcer.on_reload_refused(problems)
+        supervisor.status.warnings = [_refused(problem) for problem in problems]
         if supervisor.tree.phase is DaemonPhase.DISCOVERING:
             supervisor.code = EXIT_CANNOT
         else:
@@ -163,13 +163,13 @@ def _all_disabled(settings: Settings, flows: Sequence[ServedFlow]) -> list[Probl
 
 
 def _refused(problem: Problem) -> Problem:
-    """What the status says of a reload that changed nothing."""
+    """Return how the status shows a refused reload."""
     text = f"a reload was refused: {problem.place or ''} {problem.text}".replace("  ", " ")
     return Problem(problem.code, text, None, problem.next or "pgflowd reload")
 
 
-def _kept_as_they_were(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Problem]:
-    """Entries whose worker runs on, with code that is no more; the others' are parked."""
+def _still_running(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Problem]:
+    """Return a warning per broken entry whose worker still has the old code."""
     idle = {ChildState.PARKED, ChildState.DISABLED}
     running = {each.spec.entry for each in tree.workers if each.state not in idle}
     text = "is broken, and its worker has the old code until it ends"
@@ -180,10 +180,10 @@ def _kept_as_they_were(tree: Tree, broken: Sequence[BrokenEntry]) -> list[Proble
     ]
 
 
-def _strangers(
+def _unknown_flows(
     settings: Settings, flows: Sequence[ServedFlow], only: Collection[str]
 ) -> list[Problem]:
-    """Flows that somebody names and nobody serves."""
+    """Return an error for each flow that config or command line name and no entry defines."""
     slugs = [flow.slug for flow in flows]
     known = {slug.lower() for slug in slugs}
     return (unserved(settings, slugs) if not only else []) + [

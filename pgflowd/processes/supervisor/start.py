@@ -1,10 +1,10 @@
 """
-Daemon: makes a process the supervisor: rights, lock, log, socket; then runs it.
+Makes a process the supervisor (rights, lock, log, socket), then starts its loop.
 
 Everything that can be refused is refused here, before any child is started: another daemon
-with the same control socket (Taken), a runtime directory that is not ours. What an earlier
-daemon left behind is cleared. Signals are handled before all else, by `take_signals`.
-The process must have no other children: the supervisor takes them for strays, and kills them.
+with the same control socket (SocketInUse), a runtime directory of another user. Processes that an
+earlier daemon left running are killed. Signals are handled before all else, by `take_signals`.
+The process must have no other children: the supervisor would kill them as strays.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket, Lock
 from pgflowd.host.fork import become_subreaper, hide_memory
 from pgflowd.host.logs import open_log
-from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.signals import SignalPipe
+from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.loop import StartOptions, SupervisorLoop
 
@@ -45,7 +45,7 @@ SHARED_MODULES = ("psycopg", "psycopg.rows", "psycopg.types.json")
 
 
 def take_signals() -> SignalPipe:
-    """From here on no signal ends us; each is obeyed by the loop (rule 2)."""
+    """Let no signal end the process; the loop obeys each (docs/design/supervision.md, rule 2)."""
     return SignalPipe(SIGNALS)
 
 
@@ -55,7 +55,7 @@ def serve(
     signals: SignalPipe,
     only: Iterable[str] = (),
 ) -> int:
-    """Be the supervisor until told to stop; return the exit code."""
+    """Run the supervisor until it stops; return the exit code."""
     os.umask(0o077)
     path = Path(control_path(settings)).absolute()
     lock = Lock(path)
@@ -87,12 +87,14 @@ def serve(
 
 
 def _prepare_process(name: str) -> None:
-    """Have the rights and the title of a supervisor, and what all children will share."""
+    """Set the rights and title of a supervisor, and import what all children share."""
     for module in SHARED_MODULES:
         importlib.import_module(module)
-    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # we say ourselves what fails
+    logging.getLogger("psycopg").addHandler(
+        logging.NullHandler()
+    )  # failures are logged by their callers
     gc.collect()
-    gc.freeze()  # nobody's collector looks at what is there, and so it stays shared
+    gc.freeze()  # no collection touches these pages, so they stay shared
     setproctitle.setproctitle(f"{name}: supervisor")
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

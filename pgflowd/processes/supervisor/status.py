@@ -1,7 +1,7 @@
 """
-Vitals: how the daemon is, as a status document and as metrics.
+The state of the daemon as a status document and as metrics.
 
-Counters go on when a child is replaced: what its earlier processes had counted is kept.
+Counters continue when a child is replaced: the counts of its earlier processes are kept.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class StatusReporter:
-    """What is known of the daemon and its children."""
+    """What the supervisor has counted, and the problems of the last reload."""
 
     def __init__(self, supervisor: SupervisorLoop) -> None:
         self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
-        self.answer: list[Problem] = []  # to who asked for it: what was wrong then
+        self.answer: list[Problem] = []  # the same and all errors, for the answer
         self.restarts: dict[tuple[str, str], int] = {}  # by child and kind of reason
         self.reloads: dict[str, int] = {}
         self._supervisor = supervisor
@@ -35,34 +35,34 @@ class StatusReporter:
 
     @property
     def up_s(self) -> float:
-        """How long the daemon has been there."""
+        """Return how long the daemon has run."""
         return time.monotonic() - self._began
 
-    def status(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         return document(self._supervisor.tree, self._facts())
 
     def metrics(self) -> str:
         counters = {id: dict(kept) for id, kept in self._counters.items()}
-        offspring = self._supervisor.offspring
-        for process in [*offspring.alive.values(), *offspring.dying]:
+        children = self._supervisor.children
+        for process in [*children.alive.values(), *children.ended]:
             counted = added(counters.get(process.id, {}), counters_of(process.numbers))
             counters[process.id] = counted
         more = {"restarts": self.restarts, "reloads": self.reloads}
-        return exposition(self.status(), counters, more)
+        return exposition(self.document(), counters, more)
 
     def keep_counters(self, process: ChildProcess) -> None:
-        """Remember what a dead process had counted."""
+        """Keep the counts of an ended process."""
         counted = counters_of(process.numbers)
         self._counters[process.id] = added(self._counters.get(process.id, {}), counted)
 
     def _facts(self) -> Facts:
         settings = self._supervisor.settings
         children = {}
-        for id, process in self._supervisor.offspring.alive.items():
+        for id, process in self._supervisor.children.alive.items():
             slug = process.served.slug if process.served else None
             most = settings.worker_for(slug).max_concurrency if slug else None
             children[id] = Fact(
-                process.pid, process.started, process.worker_id, most, process.numbers
+                process.pid, process.started_at, process.worker_id, most, process.numbers
             )
         return Facts(
             settings.pgflowd.name,
@@ -73,11 +73,11 @@ class StatusReporter:
             time.time(),
             time.monotonic(),
             children,
-            [shown(problem) for problem in self.warnings],
+            [problem_json(problem) for problem in self.warnings],
         )
 
 
-def shown(problem: Problem) -> dict[str, Any]:
+def problem_json(problem: Problem) -> dict[str, Any]:
     """Return a problem as status and answers show it."""
     return {
         "code": problem.code,
