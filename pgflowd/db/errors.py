@@ -1,18 +1,20 @@
 """
-Translates errors of the database into errors of pgflowd.
+Translates errors of the database into errors of pgflowd, and decides how to handle a failure.
 
-SQLSTATE decides, never psycopg's class. The SQL of pgflowd raises PF000 to PF033; all other states
-are PostgreSQL's. Constraint names and a few texts are public parts of the contract and distinguish
-flows from runs. Some errors have no translation, such as a lock timeout or a deadlock, after which
-the caller tries again.
+SQLSTATE decides, never psycopg's class: 54000 is an OperationalError, 25006 an InternalError. The
+SQL of pgflowd raises PF000 to PF033; all other states are PostgreSQL's. Constraint names and a few
+texts are public parts of the contract and distinguish flows from runs. Some errors have no
+translation, such as a lock timeout or a deadlock, after which the caller tries again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import psycopg
 
+from pgflowd.core.database_failure import RETRY_STATES, DatabaseFailure
 from pgflowd.core.redact import one_line, redact
 from pgflowd.errors import (
     AccessDenied,
@@ -45,6 +47,8 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
 }
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
+_REFUSED = ("28", "3D")  # SQLSTATEs of a login that the server refuses
+_REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _PGMQ = re.compile(r"\bpgmq\b")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
@@ -66,32 +70,59 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         return _unreachable(text) if isinstance(error, psycopg.OperationalError) else None
     if state in OURS:
         kind, code = OURS[state]
-        return kind(text, code=code, next=_hint(error))
+        hint = error.diag.message_hint
+        return kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
     if state == "42501":
         return _denied(text, user)
     if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
-        return _missing_object(text)
+        code = "E304" if _PGMQ.search(text) else "E302"
+        return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
     if state == "25006":
-        return _read_only(text)
+        remedy = "check that it is the primary, and that the transaction is not read-only"
+        return Unreachable(f"the database is read-only: {text}", next=remedy)
     if UNREACHABLE.fullmatch(state):
         return _unreachable(text)
     if state == "P0001" and _MAP_INPUT.match(text):
         return MapInput(text, next="start it with a JSON array, one element per task")
-    return _constraint(error)
+    name = error.diag.constraint_name
+    if error.diag.schema_name == "pgflow" and name in CONSTRAINTS:
+        return CONSTRAINTS[name](error.diag.message_detail or text)
+    return None
+
+
+def failure_of(error: BaseException) -> tuple[DatabaseFailure, str]:
+    """Return how to handle the failure of a whole call, and the text for the log."""
+    state = _sqlstate_of(error)
+    text = one_line(redact(str(error) or type(error).__name__), 1000)
+    if isinstance(error, NotFound):
+        failure = DatabaseFailure.GONE
+    elif isinstance(error, Unreachable):
+        is_refused = (state or "").startswith(_REFUSED) or any(each in text for each in _REFUSALS)
+        failure = DatabaseFailure.ALERT if is_refused else DatabaseFailure.RETRY
+    elif isinstance(error, DatabaseError) and error.code == "E307":
+        failure = DatabaseFailure.SCHEMA
+    elif isinstance(error, PgflowdError):
+        failure = DatabaseFailure.BROKEN
+    elif isinstance(error, OSError | asyncio.CancelledError):  # a timeout is an OSError
+        failure = DatabaseFailure.RETRY
+    else:
+        is_transient = (state or "").startswith(RETRY_STATES)
+        may_retry = is_transient or (state is None and isinstance(error, psycopg.Error))
+        failure = DatabaseFailure.RETRY if may_retry else DatabaseFailure.BROKEN
+    return failure, text
+
+
+def _sqlstate_of(error: BaseException | None) -> str | None:
+    """Return the SQLSTATE of an error, or of its cause."""
+    while error is not None:
+        if isinstance(error, psycopg.Error) and error.sqlstate:
+            return error.sqlstate
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _unreachable(text: str) -> Unreachable:
     return Unreachable(f"the database cannot be reached: {text}", next="check that it runs")
-
-
-def _read_only(text: str) -> Unreachable:
-    remedy = "check that it is the primary, and that the transaction is not read-only"
-    return Unreachable(f"the database is read-only: {text}", next=remedy)
-
-
-def _missing_object(text: str) -> DatabaseError:
-    code = "E304" if _PGMQ.search(text) else "E302"
-    return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
 
 
 def _denied(text: str, user: str | None) -> AccessDenied:
@@ -105,17 +136,5 @@ def _denied(text: str, user: str | None) -> AccessDenied:
     return AccessDenied(f"{text}, as {role}", next=remedy)
 
 
-def _constraint(error: psycopg.Error) -> PgflowdError | None:
-    name = error.diag.constraint_name
-    if error.diag.schema_name != "pgflow" or name not in CONSTRAINTS:
-        return None
-    return CONSTRAINTS[name](error.diag.message_detail or _text(error))
-
-
 def _text(error: psycopg.Error) -> str:
     return one_line(redact(error.diag.message_primary or str(error).strip()), 1000)
-
-
-def _hint(error: psycopg.Error) -> str | None:
-    hint = error.diag.message_hint
-    return None if hint is None else one_line(redact(hint), 1000)

@@ -8,6 +8,7 @@ kept and tried slowly, and nothing more is claimed (D3). Part of `core.worker.de
 
 from __future__ import annotations
 
+from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.failure import clean
 from pgflowd.core.worker import actions, events, runners
 from pgflowd.core.worker import run_log as news
@@ -17,8 +18,6 @@ from pgflowd.core.worker.transition import WorkerTransition
 
 MIN_IDLE_S = 0.1  # between two looks at messages that cannot be claimed
 STRANGERS_PAUSE_S = 60.0  # between two records about messages of strangers
-
-AGAIN_STATES = ("08", "25006", "25P03", "40", "53", "55006", "55P03", "57", "58", "XX")
 REFUSED_STATES = ("22", "23", "54", "P0")
 
 
@@ -118,7 +117,7 @@ def _judge(
             transition.state.asks_soon = True
         return None
     state, text = answer.sqlstate or "", answer.message or "no reason given"
-    if state.startswith(AGAIN_STATES):
+    if state.startswith(RETRY_STATES):
         transition.state.turn_from = transition.by(
             transition.now + transition.state.options.reconnect_min_s
         )

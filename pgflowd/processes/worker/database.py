@@ -26,7 +26,7 @@ from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.db import runs, tasks, workers
 from pgflowd.db.connection import connect_async, limits_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
-from pgflowd.db.retry_policy import meaning_of
+from pgflowd.db.errors import failure_of
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
 
@@ -118,7 +118,7 @@ class DatabaseConnections:
             if conn is not None:
                 with contextlib.suppress(Exception):
                     await conn.close()
-            meaning, text = meaning_of(error)
+            meaning, text = failure_of(error)
             event = events.ConnectionLost(line, meaning, text, random.random())
         self._tell(event)
 
@@ -178,7 +178,7 @@ class DatabaseConnections:
             elif task is not None:
                 body = await execute_async(self._conns[state.LEASES], _wanted(action, task))
         except Exception as error:
-            meaning, problem = meaning_of(error)
+            meaning, problem = failure_of(error)
             if meaning == "again" or self._conns[state.LEASES].closed:
                 raise
         bring(action.id, action.token, body, problem)

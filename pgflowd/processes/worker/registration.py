@@ -21,7 +21,7 @@ from pgflowd.core.messages import Heartbeat, Message, Waiting
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker.state import WorkerOptions
-from pgflowd.db.retry_policy import meaning_of
+from pgflowd.db.errors import failure_of
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.logs import Log
 from pgflowd.processes.worker.database import DatabaseConnections
@@ -67,7 +67,7 @@ class RegistrationSession:
             except (StoppedAtStart, CannotStart):
                 raise
             except Exception as error:
-                meaning, text = meaning_of(error)
+                meaning, text = failure_of(error)
                 if meaning in ("fault", "core", "gone") and not isinstance(error, Unreachable):
                     raise CannotStart(getattr(error, "code", "E301"), text) from error
             attempts += 1

@@ -1,4 +1,4 @@
-"""Tests of what the database's errors mean in our words."""
+"""Errors of the database: which error of pgflowd each becomes, and how it is handled."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import errors
 from support.covers import covers
 from support.schema import Connection
 
-from pgflowd.db.connection import translated
-from pgflowd.db.errors import OURS
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.db.connection import connect, translated
+from pgflowd.db.errors import OURS, failure_of
 from pgflowd.errors import (
     AccessDenied,
     DatabaseError,
@@ -105,7 +107,7 @@ def test_a_missing_permission_is_told_with_the_grant(
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "55P03", "57014", "22012", "42P01", "42883"])
-def test_what_has_no_meaning_of_ours_passes_unchanged(empty: Connection, state: str) -> None:
+def test_what_has_no_translation_passes_unchanged(empty: Connection, state: str) -> None:
     with pytest.raises(psycopg.Error) as caught, translated(empty):
         empty.execute(RAISE.format(state).encode())
 
@@ -124,3 +126,72 @@ def test_a_text_of_the_database_stays_on_one_line_and_shows_no_password(
 
     assert "\n" not in str(caught.value)
     assert "canary7" not in str(caught.value)
+
+
+def raised(conn, state: str) -> BaseException:
+    """What reaches us when the server raises this state."""
+    try:
+        with translated(conn):
+            conn.execute(f"do $$ begin raise exception 'no' using errcode = '{state}'; end $$")
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+STATES = {
+    DatabaseFailure.RETRY: "40001 40P01 53100 53200 53300 55P03 55006 57014 57P01 58030 XX000 25006"
+    " 25P03 08006",
+    DatabaseFailure.ALERT: "28P01 28000",
+    DatabaseFailure.BROKEN: "42501 42P01 22023 23505 54000 P0001",
+    DatabaseFailure.GONE: "PF002",
+    DatabaseFailure.SCHEMA: "PF030",
+}
+
+
+@covers("row 76", "row 77", "row 78", "row 79", "row 80")
+@pytest.mark.parametrize(
+    ("state", "failure"),
+    [(state, failure) for failure, states in STATES.items() for state in states.split()],
+)
+def test_each_state_has_its_failure(database, state, failure):
+    assert failure_of(raised(database.connect(), state))[0] is failure
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (OSError("reset"), DatabaseFailure.RETRY),
+        (TimeoutError(), DatabaseFailure.RETRY),
+        (
+            errors.OperationalError("server closed the connection unexpectedly"),
+            DatabaseFailure.RETRY,
+        ),
+        (Unreachable("nobody there"), DatabaseFailure.RETRY),
+        (Unreachable('password authentication failed for user "x"'), DatabaseFailure.ALERT),
+        (NotFound("no worker"), DatabaseFailure.GONE),
+        (DatabaseError("changed", code="E307"), DatabaseFailure.SCHEMA),
+        (DatabaseError("older", code="E302"), DatabaseFailure.BROKEN),
+        (AccessDenied("no"), DatabaseFailure.BROKEN),
+        (ValueError("a bug"), DatabaseFailure.BROKEN),
+    ],
+)
+def test_errors_without_a_state_have_a_failure_too(error, failure):
+    assert failure_of(error)[0] is failure
+
+
+@covers("row 103")
+def test_the_text_holds_no_password():
+    error = psycopg.OperationalError("connection to postgresql://me:canary@host/db failed\nagain")
+
+    text = failure_of(error)[1]
+
+    assert "canary" not in text and "\n" not in text
+
+
+@covers("row 80")
+def test_a_role_that_is_gone_is_an_alert(database):
+    with pytest.raises(Unreachable) as refused:
+        connect(database.dsn, name="x").close()
+        connect(psycopg.conninfo.make_conninfo(database.dsn, user="nobody_knows"))
+
+    assert failure_of(refused.value)[0] is DatabaseFailure.ALERT
