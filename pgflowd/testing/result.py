@@ -67,7 +67,7 @@ class FlowRun:
         attempts = f" {step.attempts}/{plan.max_attempts}" if step.attempts > 1 else ""
         tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
         detail = f"{step.status}{tasks}{attempts}"
-        return Node(slug, plan.deps, plan.is_map, StepStatus(step.status), detail)
+        return Node(slug, plan.deps, plan.is_map, StepStatus[step.status.upper()], detail)
 
     def __str__(self) -> str:
         return self.picture()

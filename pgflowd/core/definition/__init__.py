@@ -1,1 +1,1 @@
-"""Flows as their authors define them."""
+"""Flows as their authors define them: checked, ordered, and written as JSON."""

@@ -1,10 +1,10 @@
 """
-Arguments: what a handler is called with, from what the claim returned.
+Makes the arguments of a handler from the record that a claim returned.
 
-The claim gives each task its `input`: an element for a map, an object of dep outputs for a
-single step. The run's input comes along for root steps only (`flow_input`), on older cores as
-key `run` of every single step's input, and is fetched when a handler asks for it otherwise.
-No step can be called `run`, so the key tells old from new.
+A record has the task's `input`: an element for a map, an object of dep outputs for a single step.
+The run's input comes with it for root steps only (`flow_input`); older cores put it under the key
+`run` of every single step's input. For other steps it is fetched if the handler asks for it.
+No step can be named `run`, so the key shows an older core.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pgflowd.errors import RunError
 
 
 class Claimed(Protocol):
-    """The part of a claim's record that arguments are made of; SQL null is ABSENT."""
+    """The part of a claim's record that arguments are made of; SQL null is SQL_NULL."""
 
     @property
     def input(self) -> Any: ...
@@ -29,10 +29,10 @@ class Claimed(Protocol):
 def arguments_for(
     step: StepSpec, record: Claimed, fetch_run_input: Callable[[], Any], ctx: object
 ) -> dict[str, Any]:
-    """Return the handler's arguments by name, or raise E405 for a skipped dep.
+    """Return the handler's arguments by name, or raise E405 for a skipped dep without a default.
 
-    `fetch_run_input` is called only if the handler asks for the run's input and the record
-    does not have it.
+    `fetch_run_input` is called only if the handler asks for the run's input and the record does
+    not have it.
     """
     arguments: dict[str, Any] = {}
     for parameter in step.parameters:
@@ -43,11 +43,16 @@ def arguments_for(
         elif parameter.name == RUN:
             arguments[RUN] = run_input(step, record, fetch_run_input)
         elif parameter.name == INPUT:
-            arguments[INPUT] = _whole_input(step, record, fetch_run_input)
+            outputs = {dep: record.input[dep] for dep in step.data_deps if dep in record.input}
+            arguments[INPUT] = {RUN: run_input(step, record, fetch_run_input), **outputs}
         elif parameter.name in record.input:
             arguments[parameter.name] = record.input[parameter.name]
         elif not parameter.has_default:
-            raise _skipped(step, parameter.name)
+            raise RunError(
+                f"step {step.slug}: dep '{parameter.name}' was skipped and has no default",
+                code="E405",
+                next=f"give it one, such as {parameter.name}=None",
+            )
     return arguments
 
 
@@ -58,16 +63,3 @@ def run_input(step: StepSpec, record: Claimed, fetch_run_input: Callable[[], Any
     if record.flow_input is not SQL_NULL:
         return record.flow_input
     return fetch_run_input()
-
-
-def _whole_input(step: StepSpec, record: Claimed, fetch: Callable[[], Any]) -> dict[str, Any]:
-    outputs = {dep: record.input[dep] for dep in step.data_deps if dep in record.input}
-    return {RUN: run_input(step, record, fetch), **outputs}
-
-
-def _skipped(step: StepSpec, dep: str) -> RunError:
-    return RunError(
-        f"step {step.slug}: dep '{dep}' was skipped and has no default",
-        code="E405",
-        next=f"give it one, such as {dep}=None",
-    )

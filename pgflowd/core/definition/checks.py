@@ -1,8 +1,8 @@
 """
-Checks: everything that is wrong with a flow, found at once, each with its place and remedy.
+Finds everything that is wrong with a flow, each problem with its place and remedy.
 
-Nothing here raises: the findings are `Problem` values with the codes E2xx and W22x, so that
-`pgflowd check` shows them all and a flow that is used refuses with all of them.
+Nothing here raises. The findings are `Problem` values with the codes E2xx and W22x: `pgflowd check`
+prints them all, and the first use of a wrong flow raises an error with all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pgflowd.core.definition.spec import (
     RUN,
     STEP_OPTIONS,
     FlowSpec,
-    Parameter,
     StepSpec,
 )
 from pgflowd.core.suggest import did_you_mean
@@ -69,39 +68,37 @@ def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
         name = parameter.name
         if not parameter.is_named:
             text = f"step {step.slug}: parameter '{name}' cannot be passed by name"
-            remedy = "handlers take named parameters only"
-            if name.startswith("*"):
-                remedy += "; in a decorator, functools.wraps keeps them"
-            yield Problem("E206", text, step.place, remedy)
+            hint = "; in a decorator, functools.wraps keeps them" if name.startswith("*") else ""
+            yield Problem("E206", text, step.place, f"a handler has named parameters only{hint}")
         elif name not in slugs and name not in RESERVED:
             text = f"step {step.slug}: parameter '{name}' is not a step of {flow.slug}"
-            yield Problem("E201", text, step.place, _instead_of(name, step, slugs))
-        elif reason := _why_not_allowed(step, parameter):
+            yield Problem("E201", text, step.place, _known_name_for(name, step, slugs))
+        elif remedy := _remedy_for_misplaced(step, name):
             text = f"step {step.slug}: parameter '{name}' is not allowed here"
-            yield Problem("E206", text, step.place, reason)
+            yield Problem("E206", text, step.place, remedy)
 
 
-def _instead_of(name: str, step: StepSpec, slugs: set[str]) -> str:
+def _known_name_for(name: str, step: StepSpec, slugs: set[str]) -> str:
     if name in ("self", "cls"):
-        return "a handler is a plain function, no method"
+        return "a handler must be a plain function, not a method"
     allowed = (ITEM, CTX) if step.is_map else (RUN, CTX, INPUT)
     others = {*allowed} if step.is_map else {*slugs - {step.slug}, *allowed}
     rule = "a map takes item and ctx" if step.is_map else "a step takes run, ctx, input and deps"
     return did_you_mean(name, others) or rule
 
 
-def _why_not_allowed(step: StepSpec, parameter: Parameter) -> str | None:
-    name = parameter.name
+def _remedy_for_misplaced(step: StepSpec, name: str) -> str | None:
+    """What to write instead of a known name that this step may not have as a parameter."""
     if step.is_map:
         if name in (RUN, INPUT):
             return "a map takes item and ctx; ctx.flow_input() has the run's input"
-        if name in RESERVED or len(step.deps) > 1:  # E204 tells of several deps
+        if name in RESERVED or len(step.deps) > 1:  # several deps of a map are E204
             return None
         return f"a map takes item and ctx; to map over {name} write @flow.map(over='{name}')"
     if name == ITEM:
         return "only a map has items: write @flow.map(over=…)"
     if step.takes(INPUT) and name not in (INPUT, CTX):
-        return "beside 'input', which has everything, only ctx may stand"
+        return "'input' has the run's input and all outputs; besides it only ctx is allowed"
     return None
 
 
@@ -131,7 +128,7 @@ def _default_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
     for parameter in step.parameters:
         if parameter.name in skippable and not parameter.has_default and not step.is_map:
             text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
-            remedy = f"without one the task fails then: write {parameter.name}=None"
+            remedy = f"a skip would fail this step: write {parameter.name}=None"
             yield Problem("W220", text, step.place, remedy)
 
 
@@ -145,14 +142,14 @@ def _cycle_problems(flow: FlowSpec) -> Iterator[Problem]:
 
 
 def _repeated_steps(flow: FlowSpec) -> Iterator[Problem]:
-    exactly: dict[str, StepSpec] = {}
-    nearly: dict[str, StepSpec] = {}
+    by_slug: dict[str, StepSpec] = {}
+    by_folded: dict[str, StepSpec] = {}
     for step in flow.steps:
-        same = exactly.setdefault(step.slug, step)
-        alike = nearly.setdefault(step.slug.casefold(), step)
+        same = by_slug.setdefault(step.slug, step)
+        alike = by_folded.setdefault(step.slug.casefold(), step)
         if same is not step:
             text = f"step {step.slug} is defined twice, first at {same.place}"
             yield Problem("E205", text, step.place, "rename one")
         elif alike is not step:
-            text = f"steps {alike.slug} and {step.slug} are equal but for case"
+            text = f"steps {alike.slug} and {step.slug} differ only in case"
             yield Problem("E207", text, step.place, "rename one")

@@ -1,10 +1,9 @@
 """
-Containment: does one JSON document contain another, as PostgreSQL's `jsonb @>` has it?
+The condition of a step: whether a JSON document contains a pattern, as in PostgreSQL's `jsonb @>`.
 
-Conditions of steps are patterns, and a pattern is met by what contains it. An object
-contains another when it has each of its keys with a value that contains the other's; an
-array contains another when each element of the other is contained in some element of it;
-order and repetition count for nothing. Numbers are equal by value, and true is not 1.
+An object contains another if it has each key of the other, with a value that contains the other's
+value. An array contains another if each element of the other is contained in one of its elements;
+order and repetition do not count. Numbers are equal by value, and true is not 1.
 """
 
 from __future__ import annotations

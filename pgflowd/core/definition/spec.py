@@ -1,13 +1,16 @@
 """
-Spec: a flow as its author wrote it, before anybody asked whether it makes sense.
+A flow as its author wrote it, before any check.
 
-`flow.py` collects these values from decorators and signatures; `core.definition.checks` finds
-what is wrong with them; `core.definition.shape` writes them as JSON.
+`flow.py` collects decorated handlers; their specs are made when all steps are known, since a dep
+may be given as the function of a step that is defined further down, or wrapped by a decorator.
+`core.definition.checks` finds what is wrong with a spec, and `core.definition.shape` writes it as
+JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +25,7 @@ STEP_OPTIONS = (
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a handler; only a named one can be given an argument."""
+    """One parameter of a handler; only a named one gets an argument."""
 
     name: str
     is_named: bool = True
@@ -31,7 +34,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class StepSpec:
-    """One step: its handler, the names it was given, and where it stands."""
+    """One step: its handler, its deps as they were named, and its place in the file."""
 
     slug: str
     place: str
@@ -41,7 +44,7 @@ class StepSpec:
     over: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)  # those that are set
+    options: Mapping[str, Any] = field(default_factory=dict)  # without the unset ones
 
     def takes(self, name: str) -> bool:
         return any(parameter.name == name for parameter in self.parameters)
@@ -63,7 +66,7 @@ class StepSpec:
 
     @property
     def may_be_skipped(self) -> bool:
-        """Whether its dependents may have to run without its output."""
+        """Whether its dependents may run without its output."""
         has_condition = "if_" in self.options or "if_not" in self.options
         unmet_skips = has_condition and self.options.get("when_unmet", "skip") == "skip"
         return unmet_skips or self.options.get("when_exhausted") == "skip"
@@ -77,3 +80,64 @@ class FlowSpec:
     place: str
     options: Mapping[str, Any]
     steps: tuple[StepSpec, ...]
+
+
+class DecoratedHandler:
+    """One decorated function with its options as given; unset ones are left out."""
+
+    def __init__(
+        self, handler: Callable[..., Any], options: dict[str, Any], is_map: bool, place: str
+    ) -> None:
+        self.handler, self.is_map, self.place = handler, is_map, place
+        slug = options.pop("slug", getattr(handler, "__name__", "<no name>"))
+        self.slug: str = slug if isinstance(slug, str) else f"<{slug!r}>"
+        allowed = ("over",) if is_map else ("depends_on", "after")
+        self.deps = {name: _listed(options.pop(name, ())) for name in allowed}
+        self.options = options
+
+    def spec(self, slugs: Mapping[int, str]) -> StepSpec:
+        """The step, given the slug of each handler by the id of its function."""
+        deps = {
+            option: tuple(_slug_of(step, slugs) for step in steps)
+            for option, steps in self.deps.items()
+        }
+        return StepSpec(
+            slug=self.slug,
+            place=self.place,
+            handler=self.handler,
+            parameters=_parameters(self.handler),
+            is_map=self.is_map,
+            options=self.options,
+            **deps,
+        )
+
+
+def _listed(steps: Any) -> tuple[Any, ...]:
+    if isinstance(steps, str) or not isinstance(steps, Sequence | set | frozenset):
+        return (steps,)
+    return tuple(steps)
+
+
+def _slug_of(step: Any, slugs: Mapping[int, str]) -> str:
+    """The slug of a step that is named by its slug or by its function, wrapped or not."""
+    while not isinstance(step, str):
+        if id(step) in slugs:
+            return slugs[id(step)]
+        step = getattr(step, "__wrapped__", getattr(step, "__name__", repr(step)))
+    return step
+
+
+def _parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return (Parameter("(unknown)", is_named=False),)
+    stars = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return tuple(
+        Parameter(
+            name=str(parameter).split(":")[0] if parameter.kind in stars else parameter.name,
+            is_named=parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY),
+            has_default=parameter.default is not parameter.empty,
+        )
+        for parameter in parameters
+    )
