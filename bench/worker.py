@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from pgflowd.core.messages import Drain, Ready, Wake
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import (
     DaemonSettings,
     DatabaseSettings,
@@ -31,6 +30,7 @@ from pgflowd.core.settings.sections import (
     Settings,
     WorkerSettings,
 )
+from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.host.fork import ForkedChild, fork

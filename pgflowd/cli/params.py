@@ -91,7 +91,7 @@ class DurationParam(ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from pgflowd.core.settings.units import parse_duration
+        from pgflowd.core.settings.values import parse_duration
 
         if isinstance(value, float):
             return value

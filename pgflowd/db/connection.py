@@ -21,7 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.refs import URL_NEXT
+from pgflowd.core.settings.values import URL_NEXT
 from pgflowd.db.errors import error_for
 from pgflowd.errors import Unreachable
 

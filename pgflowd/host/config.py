@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from pgflowd.core.settings.given import from_environ, from_flags
 from pgflowd.core.settings.load import build
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.sources import from_environ, from_flags
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.host.config_file import ETC, FileContent, read_config
 from pgflowd.host.config_refs import find, unreadable

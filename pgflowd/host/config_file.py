@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgflowd.core.redact import one_line, secrets_in
-from pgflowd.core.settings.refs import Ref
-from pgflowd.core.settings.sources import from_document
+from pgflowd.core.settings.given import NAME, GivenValue, from_document
 from pgflowd.core.settings.toml_lines import lines_of
-from pgflowd.core.settings.values import NAME, GivenValue
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
 
 ETC = Path("/etc/pgflowd")

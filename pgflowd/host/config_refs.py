@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.refs import URL_NEXT, Ref
+from pgflowd.core.settings.given import MissingReference
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.values import NotFoundError
+from pgflowd.core.settings.values import URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem
 
 MAX_BYTES = 64 * 1024
@@ -27,17 +27,17 @@ def read(ref: Ref, *, place: str | None = None, environ: Mapping[str, str] | Non
     """Return the value, or raise ConfigError E107 with the place that named it."""
     try:
         return find(ref, environ)
-    except NotFoundError as cause:
+    except MissingReference as cause:
         text = f"{one_line(ref.shown, 200)} was not found: {cause}"
         raise ConfigError([Problem("E107", text, place)]) from None
 
 
 def find(ref: Ref, environ: Mapping[str, str] | None = None) -> str:
-    """Return the value, or raise NotFoundError with the cause."""
+    """Return the value, or raise MissingReference with the cause."""
     environ = os.environ if environ is None else environ
     if ref.scheme == "env":
         if ref.target not in environ:
-            raise NotFoundError(f"the environment has no variable {one_line(ref.target, 60)}")
+            raise MissingReference(f"the environment has no variable {one_line(ref.target, 60)}")
         return environ[ref.target]
     if ref.scheme == "file":
         return _content(Path(ref.target))
@@ -54,7 +54,7 @@ def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> 
         place = settings.origin_of("database", name).place
         try:
             mistake = _url_mistake(find(ref, environ))
-        except NotFoundError as cause:
+        except MissingReference as cause:
             text = f"[database] {name} is {one_line(ref.shown, 200)}, and {cause}"
             problems.append(Problem("E107", text, place))
             continue
@@ -79,9 +79,9 @@ def _url_mistake(url: str) -> str | None:
 def _credential(name: str, environ: Mapping[str, str]) -> Path:
     directory = environ.get("CREDENTIALS_DIRECTORY")
     if not directory:
-        raise NotFoundError("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
+        raise MissingReference("there are no systemd credentials here ($CREDENTIALS_DIRECTORY)")
     if not name or "/" in name or name in {".", ".."}:
-        raise NotFoundError("this is not a valid name of a credential")
+        raise MissingReference("this is not a valid name of a credential")
     return Path(directory) / name
 
 
@@ -91,15 +91,15 @@ def _content(path: Path) -> str:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise NotFoundError(f"{shown} is not a regular file")
+                raise MissingReference(f"{shown} is not a regular file")
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise NotFoundError(f"{shown} cannot be read: {reason}") from None
+        raise MissingReference(f"{shown} cannot be read: {reason}") from None
     if len(content) > MAX_BYTES:
-        raise NotFoundError(f"{shown} is larger than {MAX_BYTES // 1024} KiB")
+        raise MissingReference(f"{shown} is larger than {MAX_BYTES // 1024} KiB")
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise NotFoundError(f"{shown} is not UTF-8") from None
+        raise MissingReference(f"{shown} is not UTF-8") from None
     return text.removesuffix("\n").removesuffix("\r")

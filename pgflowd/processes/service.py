@@ -28,8 +28,8 @@ import psycopg
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.messages import Drain, Heartbeat, Message, QuickStop, Waiting
 from pgflowd.core.redact import secrets_in
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.values import Ref
 from pgflowd.db.connection import connect, limits_of
 from pgflowd.db.errors import failure_of
 from pgflowd.errors import PgflowdError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.covers import covers
 
 from pgflowd.core.redact import one_line, redact, secrets_in
-from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.values import Ref
 
 CANARY = "c4n4ry"
 

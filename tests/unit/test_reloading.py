@@ -7,8 +7,8 @@ from dataclasses import replace
 from support.covers import covers
 from support.trees import CANNOT, CRASH, ended, ready, running, told, worker
 
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.actions import Discover, End, Forget, LogGiveUp, ReportReload
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase

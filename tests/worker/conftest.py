@@ -24,8 +24,8 @@ from support.proxy import ProxyProcess
 from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import DaemonSettings, LoggingSettings, Settings
+from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until

@@ -18,7 +18,7 @@ from pgflowd.cli.daemon_client import NotRunning, ask, socket_path
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
-from pgflowd.core.settings.units import parse_duration
+from pgflowd.core.settings.values import parse_duration
 from pgflowd.errors import PgflowdError, Unreachable
 
 DEFAULT_PAUSE = "2s"

@@ -191,7 +191,7 @@ def _reachable(path: str) -> Finding:
 def _times(settings: Settings, unit: UnitFile) -> Finding:
     """The supervisor speaks while it drains; but in a quick stop it is silent for `kill_grace`."""
     from pgflowd.core.finding import Finding
-    from pgflowd.core.settings.units import format_duration
+    from pgflowd.core.settings.values import format_duration
     from pgflowd.host.units import setting
 
     graces = [settings.worker_for(slug).kill_grace_s for slug in settings.flows]

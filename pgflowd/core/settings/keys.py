@@ -13,8 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from pgflowd.core.settings.refs import Ref
-from pgflowd.core.settings.units import parse_duration, parse_size
+from pgflowd.core.settings.values import Ref, parse_duration, parse_size
 
 MAX_WHOLE = 1_000_000
 MAX_DURATION = "365d"

@@ -14,12 +14,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from pgflowd.core.redact import one_line
+from pgflowd.core.settings.given import GivenValue, InvalidValue, LookUp, parse, variable
 from pgflowd.core.settings.keys import Key, keys_of
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.rules import contradictions
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings
-from pgflowd.core.settings.sources import variable
-from pgflowd.core.settings.values import GivenValue, InvalidValue, LookUp, parse
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
 
 Path = tuple[str, ...]
@@ -86,7 +85,10 @@ class _Values:
             self._add_problem(given, _unknown_variable(given) if unknown else error)
             return
         if path not in self.parsed and path not in self.invalid:
-            self.parsed[path], self.origins[path] = value, _origin(given)
+            self.parsed[path], origin = value, given.origin
+            if isinstance(given.raw, str) and Ref(given.raw).scheme is not None:
+                origin = replace(origin, reference=given.raw)  # only this may be shown
+            self.origins[path] = origin
 
     def settings(self, file: str | None) -> Settings:
         sections = {
@@ -104,32 +106,29 @@ class _Values:
     def _locate(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
         """Find the key of a path; None means the table of a flow itself."""
         path, raw = given.path, given.raw
+        prefix, section = path[:1], SECTIONS.get(path[0])
         if path[0] == "flows" and len(path) > 1:
-            return self._locate_flow(given)
-        section = SECTIONS.get(path[0])
+            prefix, section = ("flows", self._lower_slug(given)), FlowSettings
         if section is None:
             raise _unknown_section(path, [*SECTIONS, "flows"] if self._may_hint() else [])
-        if len(path) == 1:
-            raise InvalidValue("E103", "is not a table", f"write [{path[0]}] on a line of its own")
+        if len(path) == len(prefix):
+            if section is FlowSettings and isinstance(raw, dict):
+                return prefix, None
+            table = ".".join(one_line(part, 60) for part in path)
+            raise InvalidValue("E103", "is not a table", f"write [{table}] on a line of its own")
         keys = keys_of(section)
-        if path[1] not in keys:
+        if path[-1] not in keys:
             raise _unknown_key(path, keys if self._may_hint() else {}, raw)
-        return path, keys[path[1]]
+        return (*prefix, path[-1]), keys[path[-1]]
 
-    def _locate_flow(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
+    def _lower_slug(self, given: GivenValue) -> str:
+        """Return the flow's slug in lower case; refuse two that differ in case only."""
         slug, lower = given.path[1], given.path[1].lower()
         written = self.slugs.setdefault(lower, slug)
         if written != slug and given.origin.kind == "file":
             same = f"[flows.{one_line(written, 60)}] and [flows.{one_line(slug, 60)}]"
             raise InvalidValue("E207", f"{same} differ in case only", "merge them")
-        if len(given.path) == 2:
-            if not isinstance(given.raw, dict):
-                raise InvalidValue("E103", "is not a table", f"write [flows.{one_line(slug, 60)}]")
-            return ("flows", lower), None
-        keys = keys_of(FlowSettings)
-        if given.path[2] not in keys:
-            raise _unknown_key(given.path, keys if self._may_hint() else {}, given.raw)
-        return ("flows", lower, given.path[2]), keys[given.path[2]]
+        return lower
 
     def _may_hint(self) -> bool:
         """Whether to search for a similar name this time."""
@@ -155,12 +154,6 @@ class _Values:
         self.problems[problem] = None
         lowered = given.path[1].lower() if given.path[0] == "flows" and len(given.path) > 1 else ""
         self.invalid.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
-
-
-def _origin(given: GivenValue) -> Origin:
-    """Keep a reference as written, because only the reference may be shown."""
-    is_reference = isinstance(given.raw, str) and Ref(given.raw).scheme is not None
-    return replace(given.origin, reference=given.raw) if is_reference else given.origin
 
 
 def _unknown_section(path: Path, known: list[str]) -> InvalidValue:

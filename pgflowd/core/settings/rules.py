@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.sections import Settings, WorkerSettings
-from pgflowd.core.settings.units import format_duration
+from pgflowd.core.settings.values import format_duration
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 

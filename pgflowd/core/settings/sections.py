@@ -26,7 +26,7 @@ from pgflowd.core.settings.keys import (
     texts,
     whole,
 )
-from pgflowd.core.settings.refs import Ref
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
 
 _MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of milliseconds

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pgflowd.core.redact import one_line
+from pgflowd.core.settings.given import variable
 from pgflowd.core.settings.keys import Key, KeyKind, keys_of
-from pgflowd.core.settings.refs import SCHEMES
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Settings
-from pgflowd.core.settings.sources import variable
-from pgflowd.core.settings.units import (
+from pgflowd.core.settings.values import (
     DURATION_PATTERN,
+    SCHEMES,
     SIZE_PATTERN,
     format_duration,
     format_size,

@@ -1,211 +1,150 @@
 """
-Parses one written value for a key, or raises what is wrong with it.
+The values of settings that have a form of their own: references, durations and sizes.
 
-In a file values have TOML's types. In the environment and in flags everything is text, so numbers,
-switches and lists (as JSON) are read from text. A text that begins with env:, file: or cred: is
-looked up by the caller's function. A secret is not: it stays a reference that is read when it is
-needed. Pure.
+A reference is `env:NAME` (an environment variable), `file:PATH` (the content of a file) or
+`cred:NAME` (a systemd credential); any other text is the value itself. A `Ref` shows the place of
+the value and never the value, even in a traceback. `host.config_refs` reads it when it is needed.
+
+Durations and sizes are written like "250ms", "1h30m" and "16MiB". A number without a unit is
+refused, because 30 could mean seconds or milliseconds. Durations become float seconds, sizes become
+whole bytes. Pure.
 """
 
 from __future__ import annotations
 
-import json
-import posixpath
 import re
-import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
-from pgflowd.core.redact import one_line
-from pgflowd.core.settings.keys import Key, KeyKind
-from pgflowd.core.settings.refs import Ref
-from pgflowd.core.settings.sections import Origin
-from pgflowd.core.settings.units import NotPositive, NotReadable, NoUnit, parse_duration, parse_size
+from pgflowd.core.redact import redact, secrets_in
 
-LookUp = Callable[[Ref], str]  # raises NotFoundError with the cause
+SCHEMES = ("env", "file", "cred")
+URL_NEXT = "it should look like postgresql://user@host:5432/dbname"
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+BYTES = {
+    "B": 1,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+    "KiB": 1024,
+    "MiB": 1024**2,
+    "GiB": 1024**3,
+}
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,32}\Z")
-_FLOW = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?\Z")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
-_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-_MAX_CHARS = 60  # of a value in a message
+DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
+SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
 
-
-class NotFoundError(Exception):
-    """The target of a reference does not exist; the text has the cause."""
-
-
-class InvalidValue(Exception):
-    """A value is invalid: the code, what is wrong, and what to do next."""
-
-    def __init__(self, code: str, text: str, next: str | None = None) -> None:
-        super().__init__(text)
-        self.code, self.text, self.next = code, text, next
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
+_MAX_DIGITS = 25
+_SIGNED = re.compile(r"\s*-\s*\d")
 
 
-@dataclass(frozen=True)
-class GivenValue:
-    """One value as it was written. `path` is, for example, ("worker", "poll_min")."""
+@dataclass(frozen=True, repr=False)
+class Ref:
+    """A value, or the place that holds it."""
 
-    path: tuple[str, ...]
-    raw: Any
-    origin: Origin
-    base: str = "."  # the directory of relative paths
-    is_text: bool = False  # from the environment or a flag, where all is text
+    written: str
 
+    @property
+    def scheme(self) -> str | None:
+        """Return "env", "file" or "cred", or None for the value itself."""
+        head, colon, _ = self.written.partition(":")
+        return head if colon and head in SCHEMES else None
 
-def parse(key: Key, given: GivenValue, look_up: LookUp) -> Any:
-    """Return the value for a key, or raise InvalidValue."""
-    if key.kind.is_text:
-        return _text(key, given, look_up)
-    if key.kind.is_list:
-        return _list(key, given)
-    raw = _from_text(key, given.raw) if given.is_text else given.raw
-    if key.kind is KeyKind.SWITCH:
-        if not isinstance(raw, bool):
-            raise _wrong_type(raw, "true or false")
-        return raw
-    if key.kind is KeyKind.WHOLE:
-        if not isinstance(raw, int) or isinstance(raw, bool):
-            raise _wrong_type(raw, "a whole number")
-        return _in_range(key, raw, shown(raw))
-    return _with_unit(key, raw)
+    @property
+    def target(self) -> str:
+        """Return the name or path after the scheme, or the value itself."""
+        return self.written.partition(":")[2] if self.scheme else self.written
 
+    @property
+    def shown(self) -> str:
+        """Return the text that may be shown: the place, or the value without its password."""
+        return self.written if self.scheme else redact(self.written, secrets_in(self.written))
 
-def shown(raw: object) -> str:
-    """Write a raw value for a message: short, on one line, without control characters."""
-    if isinstance(raw, str):
-        return one_line(f"'{raw}'", _MAX_CHARS)
-    if isinstance(raw, bool):
-        return str(raw).lower()
-    if isinstance(raw, int) and abs(raw) > 10**_MAX_CHARS:
-        return "a number of more than 60 digits"
-    return one_line(str(raw), _MAX_CHARS)
+    def __bool__(self) -> bool:
+        return bool(self.written)
+
+    def __repr__(self) -> str:
+        return f"Ref({self.shown!r})"
+
+    __str__ = __repr__
 
 
-def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
-    raw = given.raw
-    if not isinstance(raw, str):
-        raise _wrong_type(raw, "a text")
-    ref = _absolute(Ref(_printable(raw)), given.base)
-    if key.kind is KeyKind.SECRET:
-        return ref
-    try:
-        value = look_up(ref) if ref.scheme else raw
-    except NotFoundError as cause:
-        raise InvalidValue("E107", f"is {shown(raw)}, and {cause}") from cause
-    if ref.scheme:
-        _printable(value)
-    if value == "" and key.may_be_empty:
-        return value
-    if key.kind is KeyKind.PATH:
-        return _joined(given.base, value)
-    return _checked_text(key, value, "its value" if ref.scheme else shown(value))
+class NoUnit(ValueError):
+    """The text has no unit, or an unknown one."""
 
 
-def _checked_text(key: Key, value: str, as_shown: str) -> str:
-    if key.kind is KeyKind.NAME and not NAME.match(value):
-        allowed = "1 to 32 letters, digits, '_' or '-'"
-        raise InvalidValue("E105", f"is {as_shown}; it must have {allowed}")
-    if key.kind is KeyKind.CHOICE and value not in key.choices:
-        allowed = ", ".join(f'"{each}"' for each in key.choices)
-        raise InvalidValue("E105", f"is {as_shown}; it must be one of {allowed}")
-    return value
+class NotPositive(ValueError):
+    """The text begins with a minus sign."""
 
 
-def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
-    raw = given.raw
-    if given.is_text:
-        try:
-            raw = json.loads(raw)
-        except (ValueError, RecursionError):
-            raise InvalidValue(
-                "E103", "is not a JSON list", """write it like '["a", "b"]'"""
-            ) from None
-    if not isinstance(raw, list):
-        raise _wrong_type(raw, "a list of texts")
-    for index, element in enumerate(raw):
-        if not isinstance(element, str):
-            raise InvalidValue("E103", f"[{index}] is {_type_of(element)}; it must be a text")
-        _printable(element)
-    if key.kind is KeyKind.PATHS:
-        return tuple(_joined(given.base, element) for element in raw)
-    if key.kind is KeyKind.FLOWS:
-        _check_flows(raw)
-    return tuple(raw)
+class NotReadable(ValueError):
+    """The text is not a number with a unit, or its units are repeated or out of order."""
 
 
-def _check_flows(entries: list[str]) -> None:
-    for entry in entries:
-        if not _FLOW.match(entry):
-            expected = 'it must be "module" or "module:name"'
-            raise InvalidValue("E105", f"has the entry {shown(entry)}; {expected}")
-        if entries.count(entry) > 1:
-            raise InvalidValue("E213", f"has {shown(entry)} twice", "remove one of them")
+def parse_duration(text: str) -> float:
+    """Return the seconds of a text such as "1h30m"."""
+    parts = _parts(text, SECONDS)
+    units = [SECONDS[unit] for _, unit in parts]
+    if any(larger <= smaller for larger, smaller in pairwise(units)):
+        raise NotReadable("units must go from the largest to the smallest, each once")
+    # added up in milliseconds, so that 0.1 + 0.2 has no rounding error
+    thousandths = sum(float(number) * SECONDS[unit] * 1000 for number, unit in parts)
+    return round(thousandths, 6) / 1000
 
 
-def _with_unit(key: Key, raw: object) -> Any:
-    units = "ms, s, m, h, d" if key.kind is KeyKind.DURATION else "B, KiB, MiB, GiB"
-    example = "30s" if key.kind is KeyKind.DURATION else "16MiB"
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
-        remedy = f'write a text such as "{example}"; units are {units}'
-        raise InvalidValue("E104", f"is {shown(raw)}, without a unit", remedy)
-    if not isinstance(raw, str):
-        raise _wrong_type(raw, f'a text such as "{example}"')
-    try:
-        value = parse_duration(raw) if key.kind is KeyKind.DURATION else parse_size(raw)
-    except NoUnit as cause:
-        raise InvalidValue("E104", f"is {shown(raw)}: {cause}", f"units are {units}") from cause
-    except NotPositive as cause:
-        raise InvalidValue("E105", f"is {shown(raw)}: {cause}; {_allowed(key)}") from cause
-    except NotReadable as cause:
-        raise InvalidValue(
-            "E103", f"is {shown(raw)}: {cause}", f'write it like "{example}"'
-        ) from cause
-    return _in_range(key, value, shown(raw))
+def parse_size(text: str) -> int:
+    """Return the bytes of a text such as "16MiB"."""
+    parts = _parts(text, BYTES)
+    if len(parts) != 1:
+        raise NotReadable("a size has one number and one unit")
+    number, unit = parts[0]
+    return int(float(number) * BYTES[unit]) if "." in number else int(number) * BYTES[unit]
 
 
-def _in_range(key: Key, value: Any, as_shown: str) -> Any:
-    assert key.low is not None and key.high is not None
-    if not key.low <= value <= key.high:
-        raise InvalidValue("E105", f"is {as_shown}; {_allowed(key)}")
-    return value
+def format_duration(seconds: float) -> str:
+    """Write seconds as `parse_duration` reads them, to the millisecond."""
+    left = round(seconds * 1000)
+    if left <= 0:
+        return "0s"
+    written = ""
+    for unit, factor in (
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+        ("ms", 1),
+    ):
+        count, left = divmod(left, factor)
+        if count:
+            written += f"{count}{unit}"
+    return written
 
 
-def _allowed(key: Key) -> str:
-    return f"it must be from {key.limits[0]} to {key.limits[1]}"
+def format_size(size: int) -> str:
+    """Write bytes as `parse_size` reads them."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % BYTES[unit] == 0:
+            return f"{size // BYTES[unit]}{unit}"
+    return f"{size}B"
 
 
-def _from_text(key: Key, raw: str) -> object:
-    """Read a number or a switch from the environment; any other text stays a text."""
-    if key.kind is KeyKind.SWITCH:
-        return _SWITCHES.get(raw.strip().lower(), raw)
-    if key.kind is KeyKind.WHOLE and _WHOLE.match(raw.strip()):
-        return int(raw)
-    return raw
-
-
-def _printable(value: str) -> str:
-    if any(unicodedata.category(char) in {"Cc", "Cs"} for char in value):
-        raise InvalidValue("E105", "has control characters or is not UTF-8")
-    return value
-
-
-def _absolute(ref: Ref, base: str) -> Ref:
-    return Ref(f"file:{_joined(base, ref.target)}") if ref.scheme == "file" else ref
-
-
-def _joined(base: str, path: str) -> str:
-    return posixpath.normpath(posixpath.join(base, path))
-
-
-def _wrong_type(raw: object, expected: str) -> InvalidValue:
-    return InvalidValue("E103", f"is {_type_of(raw)}; it must be {expected}")
-
-
-def _type_of(raw: object) -> str:
-    if isinstance(raw, str):
-        return f"the text {shown(raw)}"
-    names = {bool: "true or false", int: "a whole number", float: "a fraction", list: "a list"}
-    return names.get(type(raw), "a table" if isinstance(raw, dict) else "a date or time")
+def _parts(text: str, units: dict[str, float] | dict[str, int]) -> list[tuple[str, str]]:
+    if _SIGNED.match(text):
+        raise NotPositive("it is negative")
+    parts: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None:
+            raise NotReadable("it is not a number with a unit")
+        number, unit = match.groups()
+        at = match.end()
+        if len(number) > _MAX_DIGITS or (not unit and at < len(text)):
+            raise NotReadable("it is not a number with a unit")
+        if unit not in units:
+            raise NoUnit(f"the unit '{unit}' is unknown" if unit else "it has no unit")
+        parts.append((number, unit))
+    if not parts:
+        raise NotReadable("it is empty")
+    return parts

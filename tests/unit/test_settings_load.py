@@ -10,15 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.covers import covers
 
+from pgflowd.core.settings.given import (
+    GivenValue,
+    MissingReference,
+    from_document,
+    from_environ,
+    from_flags,
+    parse,
+    variable,
+)
 from pgflowd.core.settings.keys import keys_of
 from pgflowd.core.settings.load import build
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.rules import missing_flows, socket_too_long, unserved
 from pgflowd.core.settings.sections import SECTIONS, Origin, Settings
 from pgflowd.core.settings.show import rows
-from pgflowd.core.settings.sources import from_document, from_environ, from_flags, variable
 from pgflowd.core.settings.toml_lines import lines_of
-from pgflowd.core.settings.values import GivenValue, NotFoundError, parse
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
 
 ELSEWHERE = {"env:NAME": "from-env", "file:/etc/x/name.txt": "from_file", "env:BAD": "not a name!"}
@@ -26,7 +33,7 @@ ELSEWHERE = {"env:NAME": "from-env", "file:/etc/x/name.txt": "from_file", "env:B
 
 def look_up(ref: Ref) -> str:
     if ref.written not in ELSEWHERE:
-        raise NotFoundError("it is nowhere")
+        raise MissingReference("it is nowhere")
     return ELSEWHERE[ref.written]
 
 

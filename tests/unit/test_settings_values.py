@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.settings.units import (
+from pgflowd.core.settings.values import (
     DURATION_PATTERN,
     SIZE_PATTERN,
     NotPositive,

@@ -10,8 +10,8 @@ import pytest
 from support.covers import covers
 
 from pgflowd.core.settings.load import MAX_HINTS
-from pgflowd.core.settings.refs import Ref
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import ConfigError, Problem
 from pgflowd.host.config import control_path, load, runtime_directory
 from pgflowd.host.config_refs import read
