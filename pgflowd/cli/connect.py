@@ -1,9 +1,9 @@
 """
-Reach: opens the database for a command, and finds the runs and flows that its words name.
+Opens the database for a command, and finds the runs, flows and tasks that its words name.
 
-RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`. What is not found raises
-E409 or E415, with the nearest name where there is one. Imports psycopg when it is used, so
-that help stays quick.
+RUN is an id, its last digits, or `@last`; TASK is `RUN/STEP#INDEX`. An unknown name raises
+E409 or E415, with the nearest known name. psycopg is imported on first use, so `--help` does
+not load it.
 """
 
 from __future__ import annotations
@@ -36,30 +36,31 @@ _TASK = re.compile(r"(?P<run>[^/]+)/(?P<step>[A-Za-z_]\w*)#(?P<index>\d{1,9})")
 def database(
     app: App, *, listening: bool = False, any_schema: bool = False
 ) -> Iterator[psycopg.Connection[Any]]:
-    """Open a connection with the limits of the settings; `listening` goes past a pooler.
+    """Open a connection with the limits of the settings; `listening` avoids a pooler.
 
-    E303 for a schema newer than ours, unless `any_schema` says that this is looked at later.
+    E303 for a schema that is newer than this pgflowd, unless the caller checks that itself
+    (`any_schema`).
     """
     from pgflowd.db import schema
 
-    with opened(app, listening=listening) as conn:
+    with open_connection(app, listening=listening) as conn:
         if not any_schema:
             schema.refuse_newer(conn)
         yield conn
 
 
-def reopening(app: App) -> Callable[[], psycopg.Connection[Any]]:
-    """How who follows runs gets another connection when the database comes back."""
+def reconnector(app: App) -> Callable[[], psycopg.Connection[Any]]:
+    """Return what a follower of runs calls for a new connection after it lost its own."""
 
-    def reopen() -> psycopg.Connection[Any]:
-        app.note("the database is not there; trying again")
-        return opened(app, listening=True)
+    def reconnect() -> psycopg.Connection[Any]:
+        app.note("the database does not answer; trying again")
+        return open_connection(app, listening=True)
 
-    return reopen
+    return reconnect
 
 
-def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
-    """A new connection, the caller's to close."""
+def open_connection(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
+    """Open a connection; the caller closes it."""
     from pgflowd.db.connection import connect, limits_of
     from pgflowd.host.config_refs import read
 
@@ -72,26 +73,26 @@ def opened(app: App, *, listening: bool = False) -> psycopg.Connection[Any]:
 
 
 def new_run_id() -> UUID:
-    """An id that begins with the time."""
+    """A new id; it begins with the time."""
     return uuid7(time.time_ns() // 1_000_000, os.urandom(10))
 
 
-def refuse_no_run(text: str) -> None:
-    """Refuse a word that can name no run, whatever runs there are."""
+def check_run_word(text: str) -> None:
+    """Raise UsageError for a word that cannot name a run."""
     if not (_uuid(text) or text == LAST or _DIGITS.fullmatch(_digits(text))):
-        raise click.UsageError(f"'{text}' names no run: give an id, its last digits, or {LAST}")
+        raise click.UsageError(f"'{text}' is not a run: give an id, its last digits, or {LAST}")
 
 
-def refuse_no_task(text: str) -> None:
-    """Likewise for a task."""
+def check_task_word(text: str) -> None:
+    """Raise UsageError for a word that cannot name a task."""
     match = _TASK.fullmatch(text)
     if match is None:
-        raise click.UsageError(f"'{text}' names no task: write RUN/STEP#INDEX, as in @last/sum#0")
-    refuse_no_run(match["run"])
+        raise click.UsageError(f"'{text}' is not a task: write RUN/STEP#INDEX, such as @last/sum#0")
+    check_run_word(match["run"])
 
 
 def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
-    """The run that a word names."""
+    """The id of the run that a word names."""
     from pgflowd.db import overview
     from pgflowd.db.query import execute
 
@@ -100,9 +101,9 @@ def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     if text == LAST:
         found = execute(conn, overview.find_runs("", 1))
         if not found:
-            raise NotFound("there are no runs", next="start one: `pgflowd runs start FLOW`")
+            raise NotFound("there are no runs", next="start one with `pgflowd runs start FLOW`")
         return found[0][0]
-    refuse_no_run(text)
+    check_run_word(text)
     found = execute(conn, overview.find_runs(_digits(text).replace("-", ""), 3))
     if not found:
         raise NotFound(f"there is no run {text}", next="see `pgflowd runs list`")
@@ -113,13 +114,13 @@ def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
 
 
 def find_runs(conn: psycopg.Connection[Any], texts: Iterable[str]) -> list[UUID]:
-    """The runs that words name, each once."""
+    """The ids of the runs that words name, each once."""
     return list(dict.fromkeys(find_run(conn, text) for text in texts))
 
 
 def find_task(conn: psycopg.Connection[Any], text: str) -> tuple[UUID, str, int]:
-    """The task that a word such as `7f3a9c12/summary#0` names."""
-    refuse_no_task(text)
+    """The key of the task that a word such as `7f3a9c12/summary#0` names."""
+    check_task_word(text)
     match = _TASK.fullmatch(text)
     assert match is not None
     return find_run(conn, match["run"]), match["step"], int(match["index"])
@@ -131,7 +132,7 @@ def task_name(run_id: UUID, step: str, index: int) -> str:
 
 @contextmanager
 def suggesting_flows(conn: psycopg.Connection[Any], slug: str) -> Iterator[None]:
-    """Where there is no such flow, say which one may have been meant."""
+    """Add the nearest slug to the error about an unknown flow."""
     try:
         yield
     except UnknownFlow as error:
@@ -146,7 +147,7 @@ def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) 
 
 
 def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
-    """The flows there are, or none where the role may not look."""
+    """The slugs of all flows in the database; none if the role may not read them."""
     from pgflowd.db import overview
     from pgflowd.db.query import execute
 
@@ -156,10 +157,10 @@ def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
         return []
 
 
-def completing(
+def suggestions(
     ask: Callable[[psycopg.Connection[Any]], list[str]], ctx: click.Context
 ) -> list[str]:
-    """What a shell may suggest from the database: soon, or nothing at all."""
+    """Words from the database that a shell may suggest; none if it does not answer soon."""
     from pgflowd.db.connection import Limits, connect
 
     app = ctx.find_object(App) or App()

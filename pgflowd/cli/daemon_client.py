@@ -1,8 +1,8 @@
 """
-Daemon line: how commands ask the running daemon, and what they say when it does not answer.
+Sends requests of commands to the running daemon.
 
-`ask` returns the answer or raises: NotRunning (exit 3) when nobody has the socket, E414 when
-somebody has it and is silent, exit 77 when the socket is not ours.
+`ask` returns the answer, or raises NotRunning (exit code 3) if no process has the socket, E414
+if the daemon does not answer, and Denied (exit code 77) if the socket belongs to another user.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pgflowd.errors import RunError
 
 
 class NotRunning(click.ClickException):
-    """No daemon listens there."""
+    """No daemon listens at the socket."""
 
     exit_code = ExitCode.NOT_RUNNING
 
 
 class Denied(click.ClickException):
-    """The socket belongs to somebody else."""
+    """The socket belongs to another user."""
 
     exit_code = ExitCode.DENIED
 
 
 def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
-    """Ask the daemon of this configuration."""
+    """Send a command to the daemon of this configuration, and return its answer."""
     from pgflowd.host import control
 
     path = socket_path(app)
@@ -47,7 +47,7 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
         raise RunError(
             f"the daemon at {path} does not answer",
             code="E414",
-            next="look at its log, or try again",
+            next="read its log, or try again",
         ) from None
 
 
@@ -58,7 +58,7 @@ def socket_path(app: App) -> Path:
 
 
 def wait_for_end(pid: int) -> None:
-    """Wait until the daemon is gone."""
+    """Wait until the daemon's process has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

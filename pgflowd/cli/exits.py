@@ -1,9 +1,8 @@
 """
-Exits: what the exit codes mean (surface.md, section 7), and which error leads to which.
+The exit codes (docs/commands.md), and the code that each error leads to.
 
-A command that is done returns. One whose answer is no calls `app.exit(Exit.NO)`; one that
-refuses raises `Refused`; errors of `pgflowd.errors` are turned into a code here, and nowhere
-else.
+A command that succeeds returns. A command whose answer is no calls `app.exit(ExitCode.NO)`. A
+command that refuses raises `CommandRefused`. An error of `pgflowd.errors` gets its code here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class ExitCode(IntEnum):
     """The exit codes of every command."""
 
     OK = 0
-    NO = 1  # the answer is no: failed, errors found, not healthy; serve: gave up
+    NO = 1  # the answer is no: run failed, errors found, not healthy; serve: gave up
     USAGE = 2
     NOT_RUNNING = 3  # the daemon
     NOT_FOUND = 4  # run, flow or task
@@ -28,14 +27,14 @@ class ExitCode(IntEnum):
     UNREACHABLE = 69  # the database
     BUG = 70
     TRY_LATER = 75  # another daemon has the socket, or it drains
-    DENIED = 77  # by database or socket
+    DENIED = 77  # by the database or the socket
     CONFIG = 78  # the config, or every flow, is wrong: do not start it again unchanged
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
 
 class CommandRefused(click.ClickException):
-    """The command will not do it like this; the text says what is missing."""
+    """The command refuses; the text says what is missing."""
 
     exit_code = ExitCode.REFUSED
 
@@ -60,7 +59,7 @@ _BY_KIND = {
 
 
 def exit_for(error: PgflowdError) -> ExitCode:
-    """Return the exit code that an error of ours leads to."""
+    """Return the exit code for an error."""
     if isinstance(error, WaitTimeout):
         return ExitCode.TIMED_OUT
     if isinstance(error, OutOfReach):

@@ -1,10 +1,10 @@
 """
-Frame: the kinds of commands and groups that all of `pgflowd` is made of.
+The classes of all commands and groups of `pgflowd`.
 
 `Command` and `Group` accept the global flags before and after the subcommand (the last one
-wins), and keep them out of the help's own options. `LazyGroup` knows its commands as a table
-of data and imports a command's module when the command runs, neither for help nor for
-completion. A name nobody knows gets a suggestion.
+wins), and list them apart from the command's own options. `LazyGroup` has its commands as a
+table; it imports a command's module to run the command, not for help or completion. An
+unknown name gets a suggestion.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     help: str
 
 
-def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store_on_app(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value is not None and value is not False:
         setattr(ctx.ensure_object(App), str(param.name), value)
 
@@ -47,23 +47,23 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 
 
 def _flag(*names: str, **attributes: Any) -> click.Option:
-    return click.Option(list(names), expose_value=False, callback=_remember, **attributes)
+    return click.Option(list(names), expose_value=False, callback=_store_on_app, **attributes)
 
 
 def global_options() -> list[click.Option]:
-    """Return new options for the flags that work everywhere."""
+    """Return new options for the flags that every command accepts."""
     return [
         _flag("-c", "--config", metavar="FILE", help="Read this config file."),
         _flag(
             "--database-url",
             "flag_database_url",
             metavar="URL",
-            help="Use this database; env:NAME and file:PATH work too.",
+            help="Use this database; env:NAME and file:PATH work, too.",
         ),
         _flag("-i", "--instance", metavar="NAME", help="Read /etc/pgflowd/NAME.toml."),
-        _flag("--json", is_flag=True, help="Print JSON; streams have one object per line."),
+        _flag("--json", is_flag=True, help="Print JSON; streams print one object per line."),
         _flag("--color", type=click.Choice(["auto", "always", "never"]), help="Colour the output."),
-        _flag("-q", "--quiet", is_flag=True, help="Print results and errors only."),
+        _flag("-q", "--quiet", is_flag=True, help="Print only results and errors."),
         _flag("-v", "--verbose", is_flag=True, help="Print more."),
         click.Option(
             ["--version"],
@@ -77,7 +77,7 @@ def global_options() -> list[click.Option]:
 
 
 class Formatter(click.HelpFormatter):
-    """Help that fits a terminal of 40 columns, where click insists on 50."""
+    """Formats help for terminals of 40 columns and more; click needs 50."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         columns = shutil.get_terminal_size((80, 24)).columns
@@ -90,7 +90,7 @@ class Formatter(click.HelpFormatter):
 
 
 class CommandContext(click.Context):
-    """Where a command runs, with our way to write help."""
+    """A click context that formats help with `Formatter`."""
 
     formatter_class = Formatter
 
@@ -102,14 +102,14 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.everywhere = global_options()
-        self.params.extend(self.everywhere)
+        self.global_options = global_options()
+        self.params.extend(self.global_options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # where the help is that helps
+            error.ctx = error.ctx or ctx  # the message names this command's help
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -117,7 +117,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group with the global flags, whose commands and groups are of these kinds too."""
+    """A group with the global flags; its commands and groups are of these classes, too."""
 
     command_class = Command
     context_class = CommandContext
@@ -125,8 +125,8 @@ class Group(click.Group):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self.everywhere = global_options()
-        self.params.extend(self.everywhere)
+        self.global_options = global_options()
+        self.params.extend(self.global_options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
@@ -135,7 +135,7 @@ class Group(click.Group):
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # as written, not by the alphabet
+        return list(self.commands)  # in the order of the source
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _format_own_options(self, ctx, formatter)
@@ -166,7 +166,7 @@ class Group(click.Group):
 
 
 class LazyGroup(Group):
-    """A group whose commands are a table; each is imported when it is used."""
+    """A group whose commands are a table; each is imported when it runs."""
 
     def __init__(self, *args: Any, entries: Iterable[Entry], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -198,8 +198,8 @@ class LazyGroup(Group):
 def _format_own_options(
     command: Command | Group, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the command's own options; the global ones in full in the root's help only."""
-    shared = list(command.everywhere)
+    """Write the command's own options; the global ones in full only in the root's help."""
+    shared = list(command.global_options)
     params = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
     own = [param for param in params if param not in shared]
     if ctx.parent is None:

@@ -1,10 +1,10 @@
 """
-Entry: where the command `pgflowd` begins: Ctrl-C ends it quietly from here on.
+What Ctrl-C does to the command `pgflowd`, from its first import to its end.
 
-Importing the rest takes a moment, in which nobody could catch an interrupt. So it ends the
-process at once until `cli.main` is ready to handle it, and again when that is done. One that
-came while Python was in a callback of its own, which drops exceptions, comes once more. At the
-very end none counts: Python itself would leave it to its default action, which is to be killed.
+While the rest is imported no code can catch an interrupt. So an interrupt ends the process at
+once until `cli.main` is ready to handle it, and again when that is done. Python drops an
+interrupt that arrives during some of its own callbacks; it is then sent again. At the very end
+interrupts are ignored, because Python would restore the default action, which kills the process.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import time
 from types import FrameType
 
 _INTERRUPTED = 130
-_SOON_S = 0.01  # later than the callback's end
+_REPEAT_S = 0.01  # long enough for the callback to end
 
 
-def quietly(number: int, frame: FrameType | None) -> None:
+def exit_quietly(number: int, frame: FrameType | None) -> None:
     os._exit(_INTERRUPTED)
 
 
 def on_interrupt(handler: signal._HANDLER) -> None:
-    """Handle Ctrl-C so, unless whoever started us has it ignored, or it is handled otherwise."""
-    if signal.getsignal(signal.SIGINT) in (quietly, signal.default_int_handler):
+    """Set the handler, unless the parent process ignores Ctrl-C or another handler is set."""
+    if signal.getsignal(signal.SIGINT) in (exit_quietly, signal.default_int_handler):
         signal.signal(signal.SIGINT, handler)
 
 
-def once_more(dropped: sys.UnraisableHookArgs) -> None:
-    """Interrupt again where an interrupt was dropped; as `sys.unraisablehook`."""
+def repeat_interrupt(dropped: sys.UnraisableHookArgs) -> None:
+    """As `sys.unraisablehook`: send an interrupt again that Python dropped."""
     if issubclass(dropped.exc_type, KeyboardInterrupt):
         _thread.start_new_thread(_interrupt_soon, ())
     else:
@@ -40,12 +40,12 @@ def once_more(dropped: sys.UnraisableHookArgs) -> None:
 
 
 def _interrupt_soon() -> None:
-    time.sleep(_SOON_S)
+    time.sleep(_REPEAT_S)
     os.kill(os.getpid(), signal.SIGINT)
 
 
-on_interrupt(quietly)
-atexit.register(on_interrupt, signal.SIG_IGN)  # the first to come is the last to be called
+on_interrupt(exit_quietly)
+atexit.register(on_interrupt, signal.SIG_IGN)  # registered first, so it is called last
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
         from pgflowd.cli.main import main
 
         main()
-    except KeyboardInterrupt:  # one more, while the first was being obeyed
+    except KeyboardInterrupt:  # a second one, while the first was handled
         os._exit(_INTERRUPTED)
 
 

@@ -1,8 +1,8 @@
 """
-Params: the kinds of words that commands take: runs, flows, tasks, durations, JSON.
+The types of the arguments and options of commands: runs, flows, tasks, durations, JSON.
 
-Each says what was wrong with a word, and completes it where the database knows more. Whether
-a run or flow exists is asked when the command runs; see `cli.connect`.
+Each type explains what is wrong with a word, and completes words from the database. Whether a
+run or flow exists is checked when the command runs (`cli.connect`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ else:
     ParamType = click.ParamType  # no generic class in older releases of click
 
 
-MOST_CHARS = 64 * 1024 * 1024
+MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless stream ends here
 
 
 class RunParam(ParamType):
@@ -34,17 +34,17 @@ class RunParam(ParamType):
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.connect import refuse_no_run
+        from pgflowd.cli.connect import check_run_word
 
-        refuse_no_run(value)  # before anybody connects
+        check_run_word(value)  # before the command connects
         return value
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import LAST, completing
+        from pgflowd.cli.connect import LAST, suggestions
 
-        found = completing(_recent_runs, ctx)
+        found = suggestions(_recent_runs, ctx)
         words = [CompletionItem(LAST, help="the newest run"), *map(_with_help, found)]
         return [word for word in words if word.value.startswith(incomplete)]
 
@@ -57,9 +57,9 @@ class FlowParam(ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import completing, flow_slugs
+        from pgflowd.cli.connect import flow_slugs, suggestions
 
-        slugs = completing(flow_slugs, ctx)
+        slugs = suggestions(flow_slugs, ctx)
         return [CompletionItem(slug) for slug in slugs if slug.startswith(incomplete)]
 
 
@@ -69,17 +69,17 @@ class TaskParam(ParamType):
     name = "task"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.connect import refuse_no_task
+        from pgflowd.cli.connect import check_task_word
 
-        refuse_no_task(value)
+        check_task_word(value)
         return value
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import completing
+        from pgflowd.cli.connect import suggestions
 
-        found = completing(_stalled, ctx)
+        found = suggestions(_stalled, ctx)
         return [CompletionItem(task) for task in found if task.startswith(incomplete)]
 
 
@@ -98,18 +98,20 @@ class DurationParam(ParamType):
         try:
             return parse_duration(value)
         except ValueError as error:
-            self.fail(f"'{one_line(value, 60)}': {error}; write such as 30s or 1h30m", param, ctx)
+            self.fail(
+                f"'{one_line(value, 60)}': {error}; write for example 30s or 1h30m", param, ctx
+            )
 
 
 class NumberParam(click.IntRange):
-    """A whole number within limits, which are said in words."""
+    """A whole number within limits; the error names them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        limits = f"from {self.min} to {self.max}" if self.max is not None else f"from {self.min} on"
+        limits = f"from {self.min} to {self.max}" if self.max else f"of {self.min} or more"
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            text = f"'{one_line(str(value), 60)}' is no whole number {limits}"
+            text = f"'{one_line(str(value), 60)}' is not a whole number {limits}"
             raise click.BadParameter(text, ctx, param) from None
 
 
@@ -123,11 +125,11 @@ class JsonParam(ParamType):
             return value
         text, place = self._text(value, param, ctx)
         try:
-            return json.loads(text, parse_constant=_no_json)
+            return json.loads(text, parse_constant=_refuse_constant)
         except RecursionError:
             self.fail(f"{place or 'it'} is nested too deeply", param, ctx)
         except ValueError as error:
-            hint = "" if place else _quoting(value)
+            hint = "" if place else _quoting_hint(value)
             where = f"{place} " if place else ""
             self.fail(f"{where}is not JSON: {error}{hint}", param, ctx)
 
@@ -153,28 +155,28 @@ DURATION, JSON = DurationParam(), JsonParam()
 
 
 def _bounded(stream: IO[str] | None) -> str:
-    """All of a stream, unless it is endless or as good as that."""
+    """The whole text of a stream, unless it is too long."""
     if stream is None:
         raise ValueError("it is closed")
-    text = stream.read(MOST_CHARS + 1)
-    if len(text) > MOST_CHARS:
-        raise ValueError(f"it is larger than {MOST_CHARS // 2**20} MiB")
+    text = stream.read(MAX_INPUT_CHARS + 1)
+    if len(text) > MAX_INPUT_CHARS:
+        raise ValueError(f"it is larger than {MAX_INPUT_CHARS // 2**20} MiB")
     return text
 
 
-def _no_json(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
-def _quoting(value: str) -> str:
-    """Say what a shell does to quotes, where that looks like the cause."""
+def _quoting_hint(value: str) -> str:
+    """A hint about a shell's quotes, if those are the likely cause."""
     looks_bare = value[:1] not in '[{"' or ('"' not in value and len(value) > 2)
-    return "; in a shell, write it in single quotes: '{\"key\": 1}'" if looks_bare else ""
+    return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
 def _with_help(word: str) -> CompletionItem:
-    digits, _, told = word.partition(" ")
-    return CompletionItem(digits, help=told)
+    digits, _, rest = word.partition(" ")
+    return CompletionItem(digits, help=rest)
 
 
 def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:

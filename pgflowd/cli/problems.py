@@ -1,9 +1,9 @@
 """
-Complaints: the one place where errors are printed.
+Prints errors; no other module does.
 
-Several problems at once are aligned in columns: place, code, what happened and what to do
-next; `--json` gives the same as a list. Secrets are hidden and controls escaped, so a hostile
-text keeps to its line. On a terminal long texts are wrapped under their column.
+Several problems are aligned in columns: place, code, what is wrong, what to do next. `--json`
+prints them as a list. Secrets are hidden and control characters escaped, so a hostile text
+stays on its line. On a terminal long texts are wrapped under their column.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from pgflowd.cli.app import App
     from pgflowd.cli.terminal.screen import Screen
 
-_NARROW = 70  # below this many columns, the text goes on lines of its own
-_PLACE_WIDTH = 21
+_MIN_TEXT_WIDTH = 30  # with fewer columns beside its code, a text gets lines of its own
+_PLACE_WIDTH = 21  # so that the columns of most outputs are the same
 
 
-def complain(app: App, problems: Sequence[Problem]) -> None:
+def print_problems(app: App, problems: Sequence[Problem]) -> None:
     """Print problems on standard error."""
     shown = [_cleaned(app, problem) for problem in problems]
     if app.json:
-        listed = [as_json(problem) for problem in shown]
+        listed = [problem_json(problem) for problem in shown]
         emit(json.dumps(listed, indent=2), sys.stderr)
         return
-    for line in laid_out(shown, app.err):
+    for line in _columns(shown, app.err):
         emit(line, sys.stderr)
 
 
-def complain_usage(app: App, error: click.ClickException) -> None:
-    """Print what click found wrong with the command line, and where help is."""
+def print_usage_error(app: App, error: click.ClickException) -> None:
+    """Print an error of the command line, and the command that prints its help."""
     text = app.hide(one_line(_text_of(error)))
     ctx = getattr(error, "ctx", None)
     command = ctx.command_path if ctx is not None else "pgflowd"
@@ -54,13 +54,13 @@ def complain_usage(app: App, error: click.ClickException) -> None:
         emit(f"see {help_}", sys.stderr)
 
 
-def in_columns(app: App, problems: Sequence[Problem], screen: Screen) -> list[str]:
-    """Return problems as lines, for a command whose result they are."""
-    return laid_out([_cleaned(app, problem) for problem in problems], screen)
+def problem_columns(app: App, problems: Sequence[Problem], screen: Screen) -> list[str]:
+    """Return problems as lines, for a command that prints them as its result."""
+    return _columns([_cleaned(app, problem) for problem in problems], screen)
 
 
-def as_json(problem: Problem, app: App | None = None) -> dict[str, str | None]:
-    """Return a problem as the object that `--json` prints; with `app` without secrets."""
+def problem_json(problem: Problem, app: App | None = None) -> dict[str, str | None]:
+    """Return a problem as the object that `--json` prints; with `app`, without secrets."""
     if app is not None:
         problem = _cleaned(app, problem)
     return {
@@ -71,7 +71,7 @@ def as_json(problem: Problem, app: App | None = None) -> dict[str, str | None]:
     }
 
 
-def laid_out(problems: Sequence[Problem], screen: Screen) -> list[str]:
+def _columns(problems: Sequence[Problem], screen: Screen) -> list[str]:
     """Return the lines of problems, in columns, with a count at the end."""
     places = [len(problem.place) for problem in problems if problem.place]
     width = max([_PLACE_WIDTH, *places]) if places else 0
@@ -90,7 +90,7 @@ def _lines(problem: Problem, place_width: int, screen: Screen) -> list[str]:
     indent = place_width + (8 if place_width else 6)
     if screen.width is None:
         return [f"{head}  {text}"]
-    if screen.width - indent < _NARROW - 40:
+    if screen.width - indent < _MIN_TEXT_WIDTH:
         place = f"  {problem.place}" if problem.place else ""
         return [f"{code}{place}", *_wrapped(text, screen.width, 2)]
     first, *rest = _wrapped(text, screen.width, indent)
@@ -126,7 +126,7 @@ def _cleaned(app: App, problem: Problem) -> Problem:
 
 
 def _text_of(error: click.ClickException) -> str:
-    """What click says, as we would: one suggestion, no capital and no full stop."""
+    """The text of a click error in our style: one suggestion, no capital, no full stop."""
     if isinstance(error, click.NoSuchOption):
         from difflib import get_close_matches
 

@@ -39,7 +39,7 @@ def test_all_is_well_and_the_connections_are_counted(here, project, shop):
     ended = here("check")
 
     assert (ended.code, ended.out) == (0, "no problems found\n")
-    assert "3 flows; 8 connections, and up to 30 more by handlers; the server allows" in ended.err
+    assert "3 flows; 8 connections, up to 30 more in handlers; the server allows" in ended.err
 
 
 def test_a_flow_that_is_not_there_yet_will_be_created(here, project, database):

@@ -23,7 +23,7 @@ def test_an_empty_database_is_not_what_we_need_and_the_remedy_is_told(db):
     ended = db("status")
 
     assert ended.code == 1
-    assert f"schema    none, and this pgflowd needs {NEWEST}" in ended.out
+    assert f"schema    none; this pgflowd needs {NEWEST}" in ended.out
     assert "E302" in ended.err
     assert "pgflowd db migrate" in ended.err
 
@@ -35,11 +35,13 @@ def test_migrate_tells_what_it_applied_and_then_all_is_well(db):
     assert ended.out.splitlines() == [
         "applied 0001_pgflow_tables",
         "applied 0002_pgflowd_tables",
-        f"schema {NEWEST} is there",
+        f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
-    assert db("verify").out == "the database is as the last migrate left it\n"
-    assert db("migrate").out == f"schema {NEWEST} was there already; functions applied again\n"
+    assert db("verify").out == "nothing has changed since the last migrate\n"
+    assert (
+        db("migrate").out == f"schema {NEWEST} was installed already; its functions were replaced\n"
+    )
 
 
 def test_a_dry_run_tells_what_would_happen(db):
@@ -52,12 +54,12 @@ def test_a_dry_run_tells_what_would_happen(db):
 
 
 def test_migrate_stops_at_the_version_it_is_told(db):
-    assert db("migrate", "--to", "1").out.splitlines()[-1] == "schema 1 is there"
+    assert db("migrate", "--to", "1").out.splitlines()[-1] == "schema 1 is installed"
 
     ended = db("status")
 
     assert ended.code == 1
-    assert f"is at schema version 1, and this pgflowd needs {NEWEST}" in ended.err
+    assert f"is at schema version 1; this pgflowd needs {NEWEST}" in ended.err
 
 
 def test_json_is_the_same_for_programs(db):

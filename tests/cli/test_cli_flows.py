@@ -116,7 +116,7 @@ def test_graph_of_a_run_has_its_states(here, shop):
 
     assert drawn.out.count("✔") == 4
     assert (strange.code, foreign.code) == (2, 2)
-    assert "is one of analyze_website" in foreign.err
+    assert "is a run of analyze_website" in foreign.err
 
 
 def test_graph_shows_a_flow_of_the_code_before_it_is_deployed(here, project, database):

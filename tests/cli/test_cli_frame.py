@@ -651,10 +651,10 @@ def test_the_help_lists_options_and_no_argument_among_them(words: str, pgflowd: 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["runs", "list", "--limit", "0"], "'0' is no whole number from 1 to 10000"),
-        (["runs", "list", "--limit", "few"], "'few' is no whole number from 1 to 10000"),
-        (["dev", "--port", "80"], "'80' is no whole number from 1024 to 65535"),
-        (["db", "migrate", "--to", "x"], "'x' is no whole number from 1 on"),
+        (["runs", "list", "--limit", "0"], "'0' is not a whole number from 1 to 10000"),
+        (["runs", "list", "--limit", "few"], "'few' is not a whole number from 1 to 10000"),
+        (["dev", "--port", "80"], "'80' is not a whole number from 1024 to 65535"),
+        (["db", "migrate", "--to", "x"], "'x' is not a whole number of 1 or more"),
     ],
 )
 def test_a_number_out_of_its_limits_is_told_with_them(

@@ -100,7 +100,7 @@ def test_nothing_is_overwritten_not_even_in_part(pgflowd, elsewhere):
     ended = pgflowd("new", "shop")
 
     assert ended.code == 6
-    assert "shop has pyproject.toml already; nothing was written" in ended.err
+    assert "shop already has pyproject.toml; nothing was written" in ended.err
     assert [path.name for path in (elsewhere / "shop").iterdir()] == ["pyproject.toml"]
     assert (elsewhere / "shop" / "pyproject.toml").read_text() == "mine"
 
@@ -118,8 +118,8 @@ def test_the_current_directory_can_be_filled(pgflowd, elsewhere, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["my shop"], "'my shop' is no name"),
-        (["x" * 33], "is no name"),
+        (["my shop"], "'my shop' is not a valid name"),
+        (["x" * 33], "is not a valid name"),
         (["shop", "--template", "diamon"], "diamond"),
         ([], "missing argument 'NAME'"),
     ],

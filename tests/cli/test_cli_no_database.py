@@ -29,7 +29,7 @@ def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words
 
     assert ended.code == 69
     assert ended.err.startswith("E301  the database at the libpq default cannot be reached: ")
-    assert "serve one with `pgflowd dev`" in ended.err
+    assert "start one with `pgflowd dev`" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_word_that_can_name_nothing_is_told_before_anybody_connects(fresh, pgf
     ended = pgflowd(*shlex.split(words))
 
     assert ended.code == 2
-    assert " names no " in ended.err and "E301" not in ended.err
+    assert " is not a " in ended.err and "E301" not in ended.err
 
 
 def test_who_names_a_server_is_told_of_that_one(fresh, pgflowd, monkeypatch):

@@ -90,7 +90,7 @@ def test_who_may_not_see_the_schemas_version_still_sees_what_he_may(pgflowd, sho
     [
         (["send_email", "{a: 1}"], "is not JSON"),
         (["send_email", "{a: 1}"], "single quotes"),
-        (["send_email", "NaN"], "NaN is no JSON"),
+        (["send_email", "NaN"], "NaN is not JSON"),
         (["send_email", "[" * 50_000], "is nested too deeply"),
         (["send_email", "@nowhere.json"], "@nowhere.json cannot be read: No such file"),
         (["send_email", "--timeout", "3s"], "--timeout needs --follow or --wait"),
@@ -338,7 +338,7 @@ def test_retry_tries_failed_steps_again(here, shop):
 
     ended = here("runs", "retry", "@last")
 
-    assert (ended.code, ended.out) == (0, f"run {run_id} tried again\n")
+    assert (ended.code, ended.out) == (0, f"run {run_id} retried\n")
     assert list(shop.claim("send_email")) == ["perform#0"]
 
 

@@ -100,7 +100,7 @@ def test_a_task_at_work_is_left_alone(here, shop):
         ended = here("stalled", command, short(run_id, "perform#0"))
 
         assert ended.code == 6
-        assert "is not stalled, so it was left alone" in ended.err
+        assert "is not stalled; it was left as it is" in ended.err
 
 
 @pytest.mark.parametrize("command", ["requeue", "fail"])

@@ -112,7 +112,7 @@ def test_a_second_one_in_the_same_directory_is_refused_and_the_first_one_goes_on
         )
 
         assert second.returncode == 75
-        assert "another daemon serves at" in second.stderr
+        assert "another daemon uses" in second.stderr
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0

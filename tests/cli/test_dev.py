@@ -105,7 +105,7 @@ def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project
             file.write(MORE)
 
         dev.says("double: shape changed")
-        assert "(+ step again, after twice); created anew, its run is deleted" in dev.said
+        assert "(+ step again, after twice); recreated, its run is deleted" in dev.said
         assert "double started" in dev.said and "double completed in" in dev.said
         assert "child.started" not in dev.said
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
@@ -120,7 +120,7 @@ def test_what_is_broken_at_the_start_is_told_and_the_next_save_tries_again(proje
     (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
     dev = Dev(project)
     try:
-        dev.says("nothing can be served; waiting for a change")
+        dev.says("no flow can be served; waiting for a change")
         assert "double.py:5" in dev.said and "E201" in dev.said
         with (project / "pgflowd.toml").open("a") as file:
             file.write("nonsense = 1\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pgflowd import Flow
-from pgflowd.cli.local.dev_log import line_of, retold
+from pgflowd.cli.local.dev_log import line_of, log_pipe
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.testing.until import until
 
@@ -94,17 +94,17 @@ def test_what_is_no_record_of_ours_is_shown_as_it_is(line):
 def test_lines_are_told_until_the_pipe_is_closed():
     told: list[str] = []
 
-    with retold(told.append) as log:
+    with log_pipe(told.append) as log:
         log.write(b"first\nsecond \xff\n")
 
     assert told == ["first", "second \N{REPLACEMENT CHARACTER}"]
 
 
 def test_who_holds_the_pipe_open_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr("pgflowd.cli.local.dev_log.PATIENCE_S", 0.1)
+    monkeypatch.setattr("pgflowd.cli.local.dev_log.READ_TIMEOUT_S", 0.1)
     told: list[str] = []
 
-    with retold(told.append) as log:
+    with log_pipe(told.append) as log:
         kept = os.dup(log.fileno())
         log.write(b"first\n")
 

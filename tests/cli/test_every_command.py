@@ -87,7 +87,7 @@ class Forms:
 
 FORMS = {
     "new": Forms("new mill", "pyproject.toml", "directory template files",
-                 "new 'my mill'", "is no name", on=""),
+                 "new 'my mill'", "is not a valid name", on=""),
     "check": Forms("check --offline", "no problems", "ok problems flows connections",
                    "check --strickt", "did you mean '--strict'?", on=""),
     "doctor": Forms("doctor", "PostgreSQL", "ok findings", "doctor me", "unexpected"),
@@ -106,8 +106,8 @@ FORMS = {
                        "runs wait @last --timeout 5", "it has no unit"),
     "runs cancel": Forms("runs cancel @last", "cancelled", "runs",
                          "runs cancel", "missing argument", on="open"),
-    "runs retry": Forms("runs retry @last", "tried again", "runs",
-                        "runs retry nothing", "names no run", on="failed"),
+    "runs retry": Forms("runs retry @last", "retried", "runs",
+                        "runs retry nothing", "is not a run", on="failed"),
     "flows list": Forms("flows list", "send_email", "flows", "flows lst", "'list'"),
     "flows show": Forms("flows show send_email", "perform", "flow steps shape",
                         "flows show send_mail", "did you mean 'send_email'?", 4),
@@ -129,7 +129,7 @@ FORMS = {
     "db migrate": Forms("db migrate --dry-run", "nothing was changed", "before after dry_run",
                         "db migrate --to 99", "out of reach"),
     "db sql": Forms("db sql", "create schema", "sql", "db sql rolls", "roles", on=""),
-    "db verify": Forms("db verify", "as the last migrate left it", "problems",
+    "db verify": Forms("db verify", "nothing has changed", "problems",
                        "db verify x", "unexpected"),
     "config show": Forms("config show", "[worker]", "file settings",
                          "config show --orgin", "'--origin'", on=""),

@@ -1,7 +1,7 @@
 """
-Check: `pgflowd check` tells everything that is wrong, all at once: config, flows, database.
+`pgflowd check`: prints every problem of config, flows and database at once.
 
-It changes nothing and serves nothing. Problems are its result, so they go to standard output.
+It changes nothing. The problems are its result, so they go to standard output.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
-from pgflowd.cli.problems import as_json, in_columns
+from pgflowd.cli.problems import problem_columns, problem_json
 from pgflowd.core.definition.shape import OPTIONS_NEXT
 from pgflowd.errors import PgflowdError, Problem
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 PLACE = "database"
-UNREADABLE = {"E101", "E107", "E109"}  # with these, nobody knows which database is meant
+UNREADABLE = {"E101", "E107", "E109"}  # with these the database's URL is not known
 
 
 @dataclass
 class Findings:
-    """What a check has found."""
+    """The results of a check."""
 
     problems: list[Problem] = field(default_factory=list)
     flows: list[dict[str, Any]] = field(default_factory=list)
@@ -43,22 +43,22 @@ class Findings:
 
 
 @click.command(cls=Command)
-@click.option("--offline", is_flag=True, help="Do not ask the database.")
-@click.option("--strict", is_flag=True, help="Warnings are errors.")
+@click.option("--offline", is_flag=True, help="Do not connect to the database.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @pass_app
 def check(app: App, offline: bool, strict: bool) -> None:
-    """Check config, flows and database, and tell all problems at once.
+    """Check config, flows and database, and print all problems at once.
 
-    Exits with 1 if there are errors.
+    The exit code is 1 if there are errors.
 
     \b
     Example: pgflowd check --strict
     """
     found = Findings(app.check_settings())
-    can_ask = not any(problem.code in UNREADABLE for problem in found.problems)
+    knows_database = not any(problem.code in UNREADABLE for problem in found.problems)
     inspection = _flows(app.settings, found)
     _connections(app.settings, inspection, found)
-    if can_ask and not offline:
+    if knows_database and not offline:
         _database(app, inspection, found)
     fine = found.is_fine(strict)
     if app.json:
@@ -85,7 +85,7 @@ def _flows(settings: Settings, found: Findings) -> Inspection:
 
 
 def _connections(settings: Settings, inspection: Inspection, found: Findings) -> None:
-    """Two for each worker, one for listener and sweeper each; handlers may open more."""
+    """A worker has two connections, listener and sweeper one each; handlers may open more."""
     served = [slug for slug in inspection.slugs if settings.is_enabled(slug)]
     runners = sum(settings.worker_for(slug).max_concurrency for slug in served)
     found.connections = {"daemon": 2 * len(served) + 2, "handlers": runners, "server": None}
@@ -104,9 +104,9 @@ def _database(app: App, inspection: Inspection, found: Findings) -> None:
             if problem is not None:
                 found.problems.append(_in_database(problem))
                 return
-            for flow, told in zip(inspection.flows, found.flows, strict=True):
+            for flow, entry in zip(inspection.flows, found.flows, strict=True):
                 if flow.shape is not None:
-                    found.problems += _compared(app, conn, flow, told)
+                    found.problems += _compared(app, conn, flow, entry)
             for row in execute(conn, overview.list_flows()):
                 if inspection.flow(row.flow_slug) is not None and not row.is_watched:
                     found.problems.append(_unwatched(row.flow_slug))
@@ -115,20 +115,20 @@ def _database(app: App, inspection: Inspection, found: Findings) -> None:
 
 
 def _compared(
-    app: App, conn: psycopg.Connection[Any], flow: CodeFlow, told: dict[str, Any]
+    app: App, conn: psycopg.Connection[Any], flow: CodeFlow, entry: dict[str, Any]
 ) -> Iterator[Problem]:
-    """How a flow in the database differs from the code."""
+    """Problems where a flow in the database differs from the code."""
     from pgflowd.db.flows import compare
 
     slug, mode = flow.slug, app.settings.pgflowd.definitions
     compared = compare(conn, slug, flow.shape or {})
     if not compared.exists:
-        told["database"] = "missing"
+        entry["database"] = "missing"
         if mode == "verify":
-            text = f"{slug}: the database has no such flow, and definitions is 'verify'"
+            text = f"{slug}: the flow is not in the database, and definitions is 'verify'"
             yield Problem("E308", text, PLACE, f"run `pgflowd flows deploy {slug}`")
         return
-    told["database"] = "differs" if compared.shape else "same"
+    entry["database"] = "differs" if compared.shape else "same"
     if compared.shape:
         more = f" and {len(compared.shape) - 3} more" if len(compared.shape) > 3 else ""
         text = f"{slug}: {'; '.join(compared.shape[:3])}{more}"
@@ -156,20 +156,20 @@ def _in_database(problem: Problem) -> Problem:
 
 
 def _print(app: App, found: Findings) -> None:
-    for line in in_columns(app, found.problems, app.out):
+    for line in problem_columns(app, found.problems, app.out):
         app.print(line)
     if found.connections is None:
         return
     daemon, handlers, server = (found.connections[key] for key in ("daemon", "handlers", "server"))
     allowed = "" if server is None else f"; the server allows {server}"
     flows = "1 flow" if len(found.flows) == 1 else f"{len(found.flows)} flows"
-    app.note(f"{flows}; {daemon} connections, and up to {handlers} more by handlers{allowed}")
+    app.note(f"{flows}; {daemon} connections, up to {handlers} more in handlers{allowed}")
     if not found.problems:
         app.print("no problems found")
 
 
 def _as_json(app: App, found: Findings, fine: bool) -> dict[str, Any]:
-    problems = [as_json(problem, app) for problem in found.problems]
+    problems = [problem_json(problem, app) for problem in found.problems]
     return {
         "schema_version": SCHEMA_VERSION,
         "ok": fine,

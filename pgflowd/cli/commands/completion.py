@@ -1,7 +1,7 @@
 """
-Completion: `pgflowd completion SHELL` prints the script that completes our commands there.
+`pgflowd completion`: print the script that completes commands in a shell.
 
-The script calls `pgflowd` again for suggestions, so it never grows old.
+The script calls `pgflowd` for suggestions, so it never becomes outdated.
 """
 
 from __future__ import annotations

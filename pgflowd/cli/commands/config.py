@@ -1,8 +1,8 @@
 """
-Config: `pgflowd config` shows the settings in force, the keys there are, and their variables.
+`pgflowd config`: print the settings in force, a JSON Schema of them, and their variables.
 
-What it prints holds no secret: a reference is shown as such, and a password in a URL as ***.
-The output of `config show` is a config file itself.
+The output contains no secrets: a reference is printed as it is, and a password in a URL as ***.
+The output of `config show` is a valid config file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def config() -> None:
-    """Show the settings in force, the keys there are, and their variables.
+    """Show the settings in force, their JSON Schema, and their environment variables.
 
     \b
     Example: pgflowd config show --origin
@@ -29,10 +29,10 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Tell where each value comes from.")
+@click.option("--origin", is_flag=True, help="Add where each value comes from.")
 @pass_app
 def show(app: App, origin: bool) -> None:
-    """Print the settings in force, as a config file. Secrets are never shown.
+    """Print the settings in force, as a config file without secrets.
 
     \b
     Example: pgflowd config show --origin
@@ -68,8 +68,8 @@ def schema(app: App) -> None:
 def env(app: App) -> None:
     """Print the environment variable of each key.
 
-    A variable overrides the file. Lists are JSON. For a text, the same name with _FILE at its
-    end names a file that holds the value. <SLUG> is a flow's slug in capitals.
+    A variable overrides the file. Lists are JSON. For a text, a variable with _FILE at the end
+    of its name can give a file that contains the value. <SLUG> is a flow's slug in capitals.
 
     \b
     Example: pgflowd config env | grep TIMEOUT

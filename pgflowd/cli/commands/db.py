@@ -1,7 +1,7 @@
 """
-Db: `pgflowd db` brings a database to the schema we need, prints the SQL of it, and verifies.
+`pgflowd db`: install, upgrade, print and verify the schema.
 
-The work is done by `pgflowd.db.schema`; here is what is asked and what is shown.
+`pgflowd.db.schema` does the work; this module parses arguments and prints results.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def db() -> None:
 @db.command()
 @pass_app
 def status(app: App) -> None:
-    """Print how far the database is; exits with 1 if we cannot work with it.
+    """Print the versions of server, pgmq and schema; exit code 1 if they do not fit.
 
     \b
     Example: pgflowd db status --json
     """
-    from pgflowd.cli.connect import opened
-    from pgflowd.cli.problems import complain
+    from pgflowd.cli.connect import open_connection
+    from pgflowd.cli.problems import print_problems
     from pgflowd.db import schema
 
-    with opened(app) as conn:
+    with open_connection(app) as conn:
         found = schema.status(conn)
     if app.json:
         app.print_json(_status_json(found))
@@ -49,24 +49,24 @@ def status(app: App) -> None:
             app.print(f"{name:<10}{value}")
     if found.problem:
         if not app.json:
-            complain(app, [found.problem])
+            print_problems(app, [found.problem])
         app.exit(ExitCode.NO)
 
 
 @db.command()
 @click.option("--to", type=NumberParam(min=1), metavar="N", help="Stop at this version.")
-@click.option("--dry-run", is_flag=True, help="Try it in the database, then roll back.")
+@click.option("--dry-run", is_flag=True, help="Execute it, then roll back.")
 @pass_app
 def migrate(app: App, to: int | None, dry_run: bool) -> None:
-    """Bring the database to the newest schema, in one transaction.
+    """Install or upgrade the schema, in one transaction.
 
     \b
     Example: pgflowd db migrate --dry-run
     """
-    from pgflowd.cli.connect import opened
+    from pgflowd.cli.connect import open_connection
     from pgflowd.db import schema
 
-    with opened(app) as conn:
+    with open_connection(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
         done = schema.migrate(conn, to, dry_run)
     if app.json:
@@ -79,14 +79,18 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
 @db.command()
 @click.argument("what", type=click.Choice(["roles"]), required=False)
 @click.option(
-    "--from", "from_", type=NumberParam(min=0), metavar="N", help="What follows version N."
+    "--from",
+    "from_",
+    type=NumberParam(min=0),
+    metavar="N",
+    help="Only the changes after version N.",
 )
 @pass_app
 def sql(app: App, what: str | None, from_: int | None) -> None:
-    """Print the schema as SQL for another migration program, or the roles.
+    """Print the schema as SQL, for another migration program; or the roles.
 
-    Run it in one transaction. Without --from it makes everything in an empty database; `roles`
-    prints the least that owner, worker, starter and viewer need.
+    Execute it in one transaction. Without --from it creates everything in an empty database.
+    `roles` prints the roles owner, worker, starter and viewer with the least privileges.
 
     \b
     Example: pgflowd db sql | psql -1 -v ON_ERROR_STOP=1 mydb
@@ -95,7 +99,7 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     from pgflowd.db import schema
 
     if what and from_ is not None:
-        raise click.UsageError("--from does not go with roles")
+        raise click.UsageError("--from cannot be used with roles")
     text = schema.roles_sql() if what else schema.sql(from_)
     if app.json:
         app.print_json({"schema_version": 1, "sql": text})
@@ -106,29 +110,29 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
 @db.command()
 @pass_app
 def verify(app: App) -> None:
-    """Name the objects that changed since the last migrate; exits with 1 if there are any.
+    """List the objects that changed since the last migrate; exit code 1 if there are any.
 
     \b
     Example: pgflowd db verify
     """
-    from pgflowd.cli.connect import opened
-    from pgflowd.cli.problems import as_json, complain
+    from pgflowd.cli.connect import open_connection
+    from pgflowd.cli.problems import print_problems, problem_json
     from pgflowd.db import schema
 
-    with opened(app) as conn:
+    with open_connection(app) as conn:
         problems = schema.verify(conn)
     if app.json:
-        app.print_json({"schema_version": 1, "problems": [as_json(one) for one in problems]})
+        app.print_json({"schema_version": 1, "problems": [problem_json(one) for one in problems]})
     elif problems:
-        complain(app, problems)
+        print_problems(app, problems)
     else:
-        app.print("the database is as the last migrate left it")
+        app.print("nothing has changed since the last migrate")
     if problems:
         app.exit(ExitCode.NO)
 
 
 def _status_json(found: Status) -> dict[str, Any]:
-    from pgflowd.cli.problems import as_json
+    from pgflowd.cli.problems import problem_json
 
     record = found.state.record
     return {
@@ -142,18 +146,18 @@ def _status_json(found: Status) -> dict[str, Any]:
         "applied_at": record.applied_at,
         "applied_by": record.applied_by,
         "functions_differ": found.functions_differ,
-        "problem": as_json(found.problem) if found.problem else None,
+        "problem": problem_json(found.problem) if found.problem else None,
     }
 
 
 def _status_lines(found: Status) -> list[tuple[str, str]]:
     state, record = found.state, found.state.record
-    owners = {"own": "ours", "none": "none", "unknown": "unknown"}
+    owners = {"own": "of pgflowd", "none": "none", "unknown": "unknown"}
     lines = [
         ("server", f"PostgreSQL {state.server}"),
         ("pgmq", state.pgmq or "none"),
-        ("core", owners.get(state.core, f"pgflow {state.core}, which is not ours")),
-        ("schema", f"{state.version or 'none'}, and this pgflowd needs {found.needed}"),
+        ("core", owners.get(state.core, f"pgflow {state.core}, not installed by pgflowd")),
+        ("schema", f"{state.version or 'none'}; this pgflowd needs {found.needed}"),
     ]
     if record.applied_at:
         lines.append(
@@ -181,7 +185,7 @@ def _migrated_json(done: Migrated) -> dict[str, Any]:
 def _migrated_lines(done: Migrated) -> list[str]:
     lines = [f"{'would apply' if done.dry_run else 'applied'} {name}" for name in done.migrations]
     if done.dry_run:
-        return [*lines, f"schema {done.after} would be there; nothing was changed"]
+        return [*lines, f"schema {done.after} would be installed; nothing was changed"]
     if done.before == done.after:
-        return [*lines, f"schema {done.after} was there already; functions applied again"]
-    return [*lines, f"schema {done.after} is there"]
+        return [*lines, f"schema {done.after} was installed already; its functions were replaced"]
+    return [*lines, f"schema {done.after} is installed"]

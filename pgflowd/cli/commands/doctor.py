@@ -1,7 +1,5 @@
 """
-Doctor: `pgflowd doctor` looks at the database from all sides and says what to do.
-
-What is looked at stands in `db.doctor`; here is how it is shown.
+`pgflowd doctor`: examine the database and print what to do; `db.doctor` has the checks.
 """
 
 from __future__ import annotations
@@ -24,10 +22,10 @@ SCHEMA_VERSION = 1
 @click.command(cls=Command)
 @pass_app
 def doctor(app: App) -> None:
-    """Look at the database from all sides: versions, rights, clocks, old transactions, orphans.
+    """Examine the database: versions, permissions, clocks, old transactions, orphans.
 
-    Exits with 1 if something is wrong, with 77 if it was not allowed to look at everything, with
-    0 if there are warnings at most. Changes nothing.
+    Changes nothing. The exit code is 1 if there is an error, 77 if permissions are missing for a
+    check, and 0 if there are only warnings.
 
     \b
     Example: pgflowd doctor

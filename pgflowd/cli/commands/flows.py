@@ -1,8 +1,8 @@
 """
-Flows: `pgflowd flows` shows the flows in the database, compares them with the code, deploys.
+`pgflowd flows`: list, show, draw, compare, deploy and delete flows.
 
-The code is imported by child processes (`cli.inspection`), never here. How flows are drawn
-stands in `cli.terminal.flow_view`.
+Child processes import the flows' code, this process never does. `cli.terminal.flow_view`
+prints flows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 @click.group(cls=Group)
 def flows() -> None:
-    """Show flows, compare code and database, deploy and delete.
+    """Show flows, compare them with the code, deploy and delete them.
 
     \b
     Example: pgflowd flows deploy
@@ -39,7 +39,7 @@ def flows() -> None:
 @flows.command("list")
 @pass_app
 def list_(app: App) -> None:
-    """List the flows in the database, and what waits and works in them.
+    """List the flows in the database, with their queued and running tasks.
 
     \b
     Example: pgflowd flows list
@@ -62,7 +62,7 @@ def list_(app: App) -> None:
 @flow_argument
 @pass_app
 def show(app: App, flow: str) -> None:
-    """Show a flow: its graph, and the options of its steps as the database has them.
+    """Show a flow in the database: its graph and the options of its steps.
 
     \b
     Example: pgflowd flows show analyze_website
@@ -86,7 +86,9 @@ def show(app: App, flow: str) -> None:
 
 @flows.command()
 @flow_argument
-@click.option("--run", "run_word", metavar="RUN", type=RUN, help="With the states of this run.")
+@click.option(
+    "--run", "run_word", metavar="RUN", type=RUN, help="Show the status of this run's steps."
+)
 @click.option(
     "--format",
     "form",
@@ -96,9 +98,9 @@ def show(app: App, flow: str) -> None:
 )
 @pass_app
 def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
-    """Draw a flow; with --run, how far a run of it is.
+    """Draw the graph of a flow; with --run, the status of each step.
 
-    A flow that is not in the database yet is taken from the code.
+    A flow that is not in the database is read from the code.
 
     \b
     Example: pgflowd flows graph analyze_website --format mermaid
@@ -116,7 +118,7 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
         else:
             view = facts_of(conn, find_run(conn, run_word))
             if view.run.flow_slug != flow:
-                raise click.UsageError(f"run {run_word} is one of {view.run.flow_slug}")
+                raise click.UsageError(f"run {run_word} is a run of {view.run.flow_slug}")
             drawn = graph_of_run(view.run, view.steps, view.now)
     graph_screen(app, drawn, "json" if app.json else form)
 
@@ -125,9 +127,10 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
 @flow_argument
 @pass_app
 def diff(app: App, flow: str) -> None:
-    """Compare a flow in the code with the one in the database; exits with 1 if they differ.
+    """Compare a flow in the code with the one in the database.
 
-    Options may be tuned in the database: where they differ it rules, and the exit code is 0.
+    The exit code is 1 if their shapes differ. Options may differ: those in the database apply,
+    and the exit code is 0.
 
     \b
     Example: pgflowd flows diff analyze_website
@@ -140,9 +143,9 @@ def diff(app: App, flow: str) -> None:
         found = compare(conn, flow, code.shape or {})
     is_same = found.exists and not found.shape
     if app.json:
-        told = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
+        document = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
         more = {"differences": found.shape, "options": found.options}
-        app.print_json({"schema_version": SCHEMA_VERSION, **told, **more})
+        app.print_json({"schema_version": SCHEMA_VERSION, **document, **more})
     elif not found.exists:
         app.print(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
     else:
@@ -151,20 +154,20 @@ def diff(app: App, flow: str) -> None:
         if is_same and not found.options:
             app.print(f"{flow} is the same in code and database")
         if found.shape:
-            app.note(f"first is {code.place}, second the database; a new shape needs a new slug")
+            app.note(f"first {code.place}, then the database; a new shape needs a new slug")
     if not is_same:
         app.exit(ExitCode.NO)
 
 
 @flows.command()
 @click.argument("flow", metavar="[FLOW]...", type=FLOW, nargs=-1)
-@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL, for another to run.")
+@click.option("--sql", "as_sql", is_flag=True, help="Print the SQL instead of executing it.")
 @pass_app
 def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
-    """Create flows in the database: definition, queue and trigger. All, if none is named.
+    """Create flows in the database: definition, queue and trigger. By default all flows.
 
-    A flow that is there already stays as it is; one of another shape is refused. The role
-    pgflow_owner is used where it owns the schema.
+    A flow that exists stays unchanged; a flow with another shape is refused. If the role
+    pgflow_owner owns the schema, the command acts as this role.
 
     \b
     Example: pgflowd flows deploy
@@ -173,23 +176,23 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     from pgflowd.db.flows import script
 
     inspection = _inspect(app)
-    wanted = [_in_code(inspection, slug) for slug in dict.fromkeys(flow)]
-    if not wanted:
+    chosen = [_in_code(inspection, slug) for slug in dict.fromkeys(flow)]
+    if not chosen:
         _raise_errors(inspection)
-        wanted = inspection.flows
+        chosen = inspection.flows
     if as_sql:
-        texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in wanted}
+        texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in chosen}
         if app.json:
             app.print_json({"schema_version": SCHEMA_VERSION, "sql": texts})
         else:
             app.print("\n\n".join(texts.values()))
         return
-    _deploy(app, wanted)
+    _deploy(app, chosen)
 
 
 @flows.command()
 @flow_argument
-@click.option("--force", is_flag=True, help="Although runs are active: they are deleted, too.")
+@click.option("--force", is_flag=True, help="Also delete active runs.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def delete(app: App, flow: str, force: bool, yes: bool) -> None:
@@ -208,9 +211,7 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         active = execute(conn, flows.active_runs(flow))
         if active and not force:
             runs = "1 run is" if active == 1 else f"{active} runs are"
-            raise CommandRefused(
-                f"{flow}: {runs} active; cancel them, or --force deletes them, too"
-            )
+            raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         flows.delete(conn, flow)
     if app.json:
@@ -219,18 +220,18 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         app.print(f"{flow} is deleted")
 
 
-def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
-    """Create each flow; what is refused for one keeps no other from it."""
+def _deploy(app: App, chosen: Sequence[CodeFlow]) -> None:
+    """Create each flow; an error of one flow does not stop the others."""
     from pgflowd.cli.connect import database
     from pgflowd.cli.exits import exit_for
-    from pgflowd.cli.problems import complain
+    from pgflowd.cli.problems import print_problems
     from pgflowd.db import flows
 
     done: dict[str, str] = {}
-    width = max((len(one.slug) for one in wanted), default=0)
+    width = max((len(one.slug) for one in chosen), default=0)
     errors: list[PgflowdError] = []
     with database(app) as conn:
-        for one in wanted:
+        for one in chosen:
             try:
                 is_new = flows.deploy(conn, one.slug, one.shape or {})
             except PgflowdError as error:
@@ -244,12 +245,12 @@ def _deploy(app: App, wanted: Sequence[CodeFlow]) -> None:
         app.print_json({"schema_version": SCHEMA_VERSION, "flows": listed})
     if errors:
         problems = [problem for error in errors for problem in error.problems]
-        complain(app, list(dict.fromkeys(problems)))  # what all flows meet is told once
+        print_problems(app, list(dict.fromkeys(problems)))  # a problem of all flows is printed once
         app.exit(exit_for(errors[0]))
 
 
 def _inspect(app: App) -> Inspection:
-    """What is in the code; E111 if the config names nothing."""
+    """The flows in the code. E111 if the config names no modules."""
     from pgflowd.cli.inspection import inspect
     from pgflowd.core.settings.rules import missing_flows
     from pgflowd.errors import ConfigError
@@ -261,7 +262,7 @@ def _inspect(app: App) -> Inspection:
 
 
 def _in_code(inspection: Inspection, slug: str) -> CodeFlow:
-    """The flow with this slug, without mistakes; else all that keeps it from being there."""
+    """The valid flow with this slug; else raise every problem that keeps it from loading."""
     from pgflowd.core.suggest import did_you_mean
 
     found = inspection.flow(slug)
@@ -281,7 +282,7 @@ def _raise_errors(inspection: Inspection) -> None:
 
 
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
-    """The shape in the database, else the one in the code."""
+    """The shape of a flow in the database, else in the code."""
     from pgflowd.cli.connect import flow_slugs, unknown_flow
     from pgflowd.db import overview
     from pgflowd.db.query import execute

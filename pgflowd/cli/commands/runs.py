@@ -1,8 +1,8 @@
 """
-Runs: `pgflowd runs` starts runs, lists and shows them, follows, cancels and retries them.
+`pgflowd runs`: start, list, show, follow, cancel and retry runs.
 
-Any machine that reaches the database will do; no daemon is asked. How a run is shown stands in
-`cli.terminal.run_view`, how it is followed in `cli.follower` and `cli.terminal.timeline_text`.
+These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
+`cli.follower` follows them, and `cli.terminal.timeline_text` prints what it yields.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SCHEMA_VERSION = 1
 run_argument = click.argument("run", metavar="RUN", type=RUN)
 runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
 timeout_option = click.option(
-    "--timeout", type=DURATION, metavar="DUR", help="Give up after so long; the runs go on."
+    "--timeout", type=DURATION, metavar="DUR", help="Stop waiting after this time; the runs go on."
 )
 
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Start runs, look at them, follow, cancel and retry them.
+    """Start, list, show, follow, cancel and retry runs.
 
     RUN is an id, its last digits, or @last.
 
@@ -49,10 +49,12 @@ def runs() -> None:
 @runs.command()
 @click.argument("flow", metavar="FLOW", type=FLOW)
 @click.argument("input", metavar="[INPUT|-|@FILE]", type=JSON, default="{}")
-@click.option("--follow", is_flag=True, help="Show what happens, until it ends.")
-@click.option("--wait", is_flag=True, help="Wait for its end, then print its output.")
+@click.option("--follow", is_flag=True, help="Print its events until it ends.")
+@click.option("--wait", is_flag=True, help="Wait until it ends, then print its output.")
 @timeout_option
-@click.option("--run-id", type=click.UUID, metavar="UUID", help="Choose its id.")
+@click.option(
+    "--run-id", type=click.UUID, metavar="UUID", help="The id of the run; by default a new one."
+)
 @pass_app
 def start(
     app: App,
@@ -63,9 +65,9 @@ def start(
     timeout: float | None,
     run_id: UUID | None,
 ) -> None:
-    """Start a run of FLOW, and print its id.
+    """Start a run of FLOW and print its id.
 
-    INPUT is JSON, {} by default; - reads it from standard input, @FILE from a file.
+    INPUT is JSON, by default {}; - reads it from standard input, @FILE from a file.
 
     \b
     Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
@@ -81,11 +83,13 @@ def start(
         raise click.UsageError("--timeout needs --follow or --wait")
     chosen = run_id or new_run_id()
     with database(app, listening=follow or wait) as conn:
-        follower = _follower(app, conn, [chosen]) if follow else None  # before it, to miss nothing
+        follower = (
+            _follower(app, conn, [chosen]) if follow else None
+        )  # it listens before the start, so it misses no event
         with suggesting_flows(conn, flow):
             started = run_sync(conn, client_steps.start(flow, input, chosen))
         if follower:
-            _tell(app, follower, timeout)
+            _print_events(app, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} started")
             _wait(app, conn, [started.run_id], timeout)
@@ -98,7 +102,7 @@ def start(
 
 
 @runs.command("list")
-@click.option("--flow", type=FLOW, metavar="SLUG", help="Runs of this flow only.")
+@click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
 @click.option(
     "--status",
     "statuses",
@@ -107,15 +111,19 @@ def start(
     metavar="STATUS",
     help=f"{', '.join(STATUSES)}; may be repeated.",
 )
-@click.option("--since", type=DURATION, metavar="DUR", help="Started so long ago at most.")
+@click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
 @click.option(
-    "--limit", type=NumberParam(1, 10_000), default=20, metavar="N", help="At most N; 20."
+    "--limit",
+    type=NumberParam(1, 10_000),
+    default=20,
+    metavar="N",
+    help="At most N runs; by default 20.",
 )
 @pass_app
 def list_(
     app: App, flow: str | None, statuses: Sequence[str], since: float | None, limit: int
 ) -> None:
-    """List the newest runs; -v with whole ids and errors.
+    """List the newest runs; with -v whole ids and errors.
 
     \b
     Example: pgflowd runs list --status failed --since 1d
@@ -123,13 +131,13 @@ def list_(
     from pgflowd.cli.connect import database, flow_slugs, unknown_flow
     from pgflowd.cli.terminal.run_view import list_screen, row_json
     from pgflowd.db import overview
-    from pgflowd.db.query import execute as perform
+    from pgflowd.db.query import execute
 
     with database(app) as conn:
-        found = perform(conn, overview.list_runs(flow, statuses, since, limit))
+        found = execute(conn, overview.list_runs(flow, statuses, since, limit))
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
-        now = perform(conn, overview.now())
+        now = execute(conn, overview.now())
     if app.json:
         app.print_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
     elif not (found or flow or statuses or since):
@@ -140,12 +148,12 @@ def list_(
 
 @runs.command()
 @run_argument
-@click.option("--input", "with_input", is_flag=True, help="Print its whole input, and no more.")
-@click.option("--output", "with_output", is_flag=True, help="Print its whole output, and no more.")
-@click.option("--attempts", "with_attempts", is_flag=True, help="List every attempt that is kept.")
+@click.option("--input", "with_input", is_flag=True, help="Print only its whole input.")
+@click.option("--output", "with_output", is_flag=True, help="Print only its whole output.")
+@click.option("--attempts", "with_attempts", is_flag=True, help="List its attempts.")
 @pass_app
 def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts: bool) -> None:
-    """Show a run: the picture of its flow, with the state of each step.
+    """Show a run: its graph, with the status of each step.
 
     \b
     Example: pgflowd runs show @last
@@ -172,10 +180,10 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
 @timeout_option
 @pass_app
 def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
-    """Show what happens in runs, from their beginning to their end.
+    """Print the events of runs, from their start to their end.
 
-    What handlers print and log is shown from now on, where their daemon hears notifications.
-    Exits with 0 if all of them completed, with 1 if not.
+    Lines that handlers print and log are shown from now on, if their daemon receives
+    notifications. The exit code is 0 if all runs completed, else 1.
 
     \b
     Example: pgflowd runs follow @last
@@ -183,7 +191,7 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     from pgflowd.cli.connect import database, find_runs
 
     with database(app, listening=True) as conn:
-        _tell(app, _follower(app, conn, find_runs(conn, run)), timeout)
+        _print_events(app, _follower(app, conn, find_runs(conn, run)), timeout)
 
 
 @runs.command()
@@ -191,9 +199,9 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
 @timeout_option
 @pass_app
 def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
-    """Wait for the end of runs, then print their outputs.
+    """Wait until runs end, then print their outputs.
 
-    Exits with 0 if all of them completed, with 1 if not, with 5 if the time was over first.
+    The exit code is 0 if all runs completed, 1 if not, 5 if --timeout passed first.
 
     \b
     Example: pgflowd runs wait @last --timeout 30s
@@ -206,10 +214,10 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 @runs.command()
 @runs_argument
-@click.option("--reason", metavar="TEXT", help="Why; it is kept.")
+@click.option("--reason", metavar="TEXT", help="Why; it is stored with the run.")
 @pass_app
 def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
-    """End runs now; their running tasks are ended, too.
+    """Cancel runs, and stop their running tasks.
 
     \b
     Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
@@ -221,11 +229,13 @@ def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
 
 @runs.command()
 @runs_argument
-@click.option("--even-if-cancelled", is_flag=True, help="Also those that somebody cancelled.")
-@click.option("--follow", "then_follow", is_flag=True, help="Show what happens then.")
+@click.option("--even-if-cancelled", is_flag=True, help="Also retry cancelled runs.")
+@click.option(
+    "--follow", "then_follow", is_flag=True, help="Then print their events until they end."
+)
 @pass_app
 def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bool) -> None:
-    """Try the failed steps of runs again; what was completed stays.
+    """Retry the failed steps of runs; completed work stays.
 
     \b
     Example: pgflowd runs retry @last --follow
@@ -233,18 +243,18 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     from pgflowd.cli.connect import database, find_runs
     from pgflowd.db import client_steps
 
-    def again(run_id: UUID) -> Any:
+    def retry_one(run_id: UUID) -> Any:
         try:
             return (yield from client_steps.retry(run_id, None, even_if_cancelled))
         except NotRetryable as error:
             if "cancelled" in error.text:
-                error.next = "--even-if-cancelled tries it again all the same"
+                error.next = "--even-if-cancelled retries it"
             else:
-                error.next = "only what failed is tried again; `pgflowd runs show` tells how it is"
+                error.next = "only a failed run can be retried; see `pgflowd runs show`"
             raise
 
     if not then_follow:
-        _each(app, run, again, "tried again")
+        _each(app, run, retry_one, "retried")
         return
     from pgflowd.db.operations import run_sync
 
@@ -252,16 +262,16 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         follower = _follower(app, conn, find_runs(conn, run))
         follower.pass_over()
         for run_id in follower.open:
-            run_sync(conn, again(run_id))
-            app.note(f"run {run_id} is tried again")
-        _tell(app, follower, None)
+            run_sync(conn, retry_one(run_id))
+            app.note(f"run {run_id} retried")
+        _print_events(app, follower, None)
 
 
-def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: str) -> None:
-    """Do something to each run; what fails for one keeps the others from nothing."""
+def _each(app: App, words: Sequence[str], operation: Callable[[UUID], Any], done: str) -> None:
+    """Apply an operation to each run; an error of one run does not stop the others."""
     from pgflowd.cli.connect import database, find_runs
     from pgflowd.cli.exits import exit_for
-    from pgflowd.cli.problems import complain
+    from pgflowd.cli.problems import print_problems
     from pgflowd.cli.terminal.run_view import run_json
     from pgflowd.db.operations import run_sync
 
@@ -269,7 +279,7 @@ def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: s
     with database(app) as conn:
         for run_id in find_runs(conn, words):
             try:
-                changed.append(run_sync(conn, script(run_id)))
+                changed.append(run_sync(conn, operation(run_id)))
             except PgflowdError as error:
                 errors.append(error)
                 continue
@@ -279,35 +289,35 @@ def _each(app: App, words: Sequence[str], script: Callable[[UUID], Any], done: s
         listed = [run_json(run) for run in changed]
         app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
     if errors:
-        complain(app, [problem for error in errors for problem in error.problems])
+        print_problems(app, [problem for error in errors for problem in error.problems])
         app.exit(exit_for(errors[0]))
 
 
 def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> Follower:
-    """One that hears what happens and what handlers print, from now on."""
-    from pgflowd.cli.connect import reopening
+    """A follower that receives events and the output of handlers from now on."""
+    from pgflowd.cli.connect import reconnector
     from pgflowd.cli.follower import Follower
 
-    follower = Follower(conn, run_ids, reopening(app))
+    follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()
     follower.overhear()
     return follower
 
 
-def _tell(app: App, follower: Follower, timeout_s: float | None) -> None:
+def _print_events(app: App, follower: Follower, timeout_s: float | None) -> None:
     from pgflowd.cli.terminal.timeline_text import TimelineWriter
 
-    teller = TimelineWriter(app, many=len(follower.open) > 1)
+    writer = TimelineWriter(app, many=len(follower.open) > 1)
     try:
-        for happening in follower.follow(timeout_s):
-            teller.tell(happening)
+        for entry in follower.follow(timeout_s):
+            writer.tell(entry)
     except KeyboardInterrupt:
-        _say_they_go_on(app, follower)
+        _note_open_runs(app, follower)
         raise
-    _leave_by(app, list(follower.ended.values()))
+    _exit_by_status(app, list(follower.ended.values()))
 
 
-def _say_they_go_on(app: App, follower: Follower) -> None:
+def _note_open_runs(app: App, follower: Follower) -> None:
     from pgflowd.core.text import short_id
 
     for run_id in follower.open:
@@ -318,11 +328,11 @@ def _say_they_go_on(app: App, follower: Follower) -> None:
 def _wait(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
 ) -> None:
-    from pgflowd.cli.connect import reopening
+    from pgflowd.cli.connect import reconnector
     from pgflowd.cli.follower import Follower
     from pgflowd.cli.terminal.run_view import ended_screen, run_json
 
-    follower = Follower(conn, run_ids, reopening(app))
+    follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()
     for _ in follower.follow(timeout_s):
         pass
@@ -332,9 +342,9 @@ def _wait(
         app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
     else:
         ended_screen(app, ended)
-    _leave_by(app, ended)
+    _exit_by_status(app, ended)
 
 
-def _leave_by(app: App, ended: Sequence[RunWithStates]) -> None:
+def _exit_by_status(app: App, ended: Sequence[RunWithStates]) -> None:
     if any(run.status != "completed" for run in ended):
         app.exit(ExitCode.NO)

@@ -1,8 +1,7 @@
 """
-Serve: `pgflowd serve`, the daemon in the foreground.
+`pgflowd serve`: the daemon in the foreground.
 
-It runs until a signal, or `pgflowd stop`, ends it. The exit code says why it ended
-(surface.md, section 7).
+It runs until a signal or `pgflowd stop` ends it. The exit code says why (docs/commands.md).
 """
 
 from __future__ import annotations
@@ -21,14 +20,16 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--flow", "flows", multiple=True, metavar="SLUG", help="Serve this flow alone.")
-@click.option("--recreate", is_flag=True, hidden=True)  # how demo and dev start it
+@click.option(
+    "--flow", "flows", multiple=True, metavar="SLUG", help="Serve only this flow; may be repeated."
+)
+@click.option("--recreate", is_flag=True, hidden=True)  # demo and dev start it with this option
 @pass_app
 def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     """Run the daemon in the foreground.
 
     It drains on TERM or Ctrl-C and stops quickly on a second one, reloads on HUP, and writes
-    its state into the log on USR1. -v logs at level debug, -q warnings and errors only.
+    its state to the log on USR1. -v logs at level debug, -q only warnings and errors.
 
     \b
     Example: pgflowd serve -c pgflowd.toml
@@ -48,7 +49,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
         click.echo(f"pgflowd: another daemon has {taken}", err=True)
         app.exit(ExitCode.TRY_LATER)
     except SocketPathError as error:
-        remedy = "name another place with control in [supervisor]"
+        remedy = "set another path with control in [supervisor]"
         click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
         app.exit(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
     signals.ignore()
@@ -56,7 +57,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
 
 
 def _read(app: App, recreate: bool) -> Settings:
-    """Read the configuration anew, for serving; raises ConfigError."""
+    """Read the configuration for serving. ConfigError."""
     from pgflowd.host.config import load
 
     level = "debug" if app.verbose else "warning" if app.quiet else None
@@ -69,6 +70,6 @@ def _read(app: App, recreate: bool) -> Settings:
     if settings.pgflowd.definitions == "recreate" and not recreate:
         origin = settings.origin_of("pgflowd", "definitions")
         text = "[pgflowd] definitions is 'recreate', which would delete runs"
-        remedy = "take 'create' or 'verify'; `pgflowd dev` and `demo` recreate by themselves"
+        remedy = "use 'create' or 'verify'; `pgflowd dev` and `demo` recreate flows by themselves"
         raise ConfigError([Problem("E106", text, origin.place, remedy)])
     return settings

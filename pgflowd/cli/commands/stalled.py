@@ -1,8 +1,8 @@
 """
-Stalled: `pgflowd stalled` lists tasks that nobody works on any more, and ends the waiting.
+`pgflowd stalled`: list, requeue and fail stalled tasks.
 
-The daemon's sweeper recovers them by itself; this is for those that it gave back again and
-again, and for times without a daemon. A task that is at work is never touched.
+The daemon's sweeper recovers stalled tasks by itself. These commands are for tasks that stall
+again and again, and for times without a daemon. They never touch a running task.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ all_option = click.option("--all", "all_", is_flag=True, help="Every stalled tas
 
 @click.group(cls=Group)
 def stalled() -> None:
-    """List, requeue and fail tasks that nobody works on any more.
+    """List, requeue and fail stalled tasks: started, but no worker works on them any more.
 
     TASK is RUN/STEP#INDEX.
 
@@ -83,40 +83,40 @@ def list_(app: App) -> None:
 @all_option
 @pass_app
 def requeue(app: App, task: Sequence[str], all_: bool) -> None:
-    """Hand stalled tasks out again; no attempt is spent.
+    """Put stalled tasks back into their queues; this costs no attempt.
 
     \b
     Example: pgflowd stalled requeue 7f3a9c12/summary#0
     """
     from pgflowd.db import stalled
 
-    def act(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+    def change(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
         return stalled.requeue_task(conn, *key, app.settings.recovery.stale_threshold_s)
 
-    _each(app, task, all_, act, "requeued")
+    _each(app, task, all_, change, "requeued")
 
 
 @stalled.command()
 @tasks_argument
 @all_option
-@click.option("--reason", metavar="TEXT", help="Why; it becomes part of the error.")
+@click.option("--reason", metavar="TEXT", help="Why; it is added to the error.")
 @pass_app
 def fail(app: App, task: Sequence[str], all_: bool, reason: str | None) -> None:
-    """Fail stalled tasks for good; their runs go on as the steps' options say.
+    """Fail stalled tasks without a retry; when_exhausted of the step decides about the run.
 
     \b
     Example: pgflowd stalled fail 7f3a9c12/summary#0 --reason "the file is gone"
     """
     from pgflowd.db import stalled
 
-    def act(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+    def change(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
         return stalled.give_up_task(conn, *key, app.settings.recovery.stale_threshold_s, reason)
 
-    _each(app, task, all_, act, "failed")
+    _each(app, task, all_, change, "failed")
 
 
-def _each(app: App, words: Sequence[str], all_: bool, act: Any, done: str) -> None:
-    """Do something to each task; one that is at work after all is left alone, and told."""
+def _each(app: App, words: Sequence[str], all_: bool, change: Any, done: str) -> None:
+    """Change each task that is stalled; leave and report those that are not."""
     from pgflowd.cli.connect import database, find_task, task_name
 
     if bool(words) == all_:
@@ -129,14 +129,17 @@ def _each(app: App, words: Sequence[str], all_: bool, act: Any, done: str) -> No
         else:
             keys = list(dict.fromkeys(find_task(conn, word) for word in words))
         for key in keys:
-            (changed if act(conn, key) else left).append(key)
+            (changed if change(conn, key) else left).append(key)
     if app.json:
-        told = {done: [_key_json(key) for key in changed], "left": [_key_json(key) for key in left]}
-        app.print_json({"schema_version": SCHEMA_VERSION, **told})
+        document = {
+            done: [_key_json(key) for key in changed],
+            "left": [_key_json(key) for key in left],
+        }
+        app.print_json({"schema_version": SCHEMA_VERSION, **document})
     for key in changed if not app.json else []:
         app.print(f"{task_name(*key)}  {done}")
     for key in left:
-        app.note(f"{task_name(*key)} is not stalled, so it was left alone")
+        app.note(f"{task_name(*key)} is not stalled; it was left as it is")
     if not keys:
         app.note("no task is stalled")
     if left and not all_:

@@ -1,9 +1,8 @@
 """
-Status: `status` and `tree`: how the daemon is, drawn or as JSON.
+`pgflowd status` and `pgflowd tree`: the state of the daemon, for people or as JSON.
 
-Without a daemon `status` asks the database alone, says so, and exits 3. `--check` prints
-nothing and answers by its exit code: 0 healthy, 1 not, 3 not running. `--metrics` prints
-OpenMetrics text.
+Without a daemon `status` prints what the database knows, and the exit code is 3. `--check`
+prints nothing; its exit code is 0 if the daemon is healthy, 1 if not, 3 if it is not running.
 """
 
 from __future__ import annotations
@@ -27,13 +26,17 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 @click.command(cls=Command)
 @click.option(
-    "--watch", metavar="[DUR]", is_flag=False, flag_value=DEFAULT_PAUSE, help="Again and again."
+    "--watch",
+    metavar="[DUR]",
+    is_flag=False,
+    flag_value=DEFAULT_PAUSE,
+    help="Repeat; by default every 2s.",
 )
-@click.option("--check", is_flag=True, help="Print nothing; exit 0 if healthy.")
+@click.option("--check", is_flag=True, help="Print nothing; the exit code is 0 if healthy.")
 @click.option("--metrics", is_flag=True, help="Print OpenMetrics text.")
 @pass_app
 def status(app: App, watch: str | None, check: bool, metrics: bool) -> None:
-    """Show how the daemon and its flows are.
+    """Show the state of the daemon and its flows.
 
     \b
     Example: pgflowd status --watch 5s
@@ -52,47 +55,47 @@ def status(app: App, watch: str | None, check: bool, metrics: bool) -> None:
 @click.command(cls=Command)
 @pass_app
 def tree(app: App) -> None:
-    """Show the daemon's processes and what they have been through.
+    """Show the daemon's processes, their states and restarts.
 
     \b
     Example: pgflowd tree
     """
-    said = ask(app, "status")
+    document = ask(app, "status")
     if app.json:
-        app.print_json(said)
+        app.print_json(document)
         return
-    app.print("\n".join(tree_lines(said, app.out)))
+    app.print("\n".join(tree_lines(document, app.out)))
 
 
 def _checked(app: App) -> ExitCode:
     try:
-        said = ask(app, "status")
+        document = ask(app, "status")
     except NotRunning:
         return ExitCode.NOT_RUNNING
-    return ExitCode.OK if said.get("state") == "healthy" else ExitCode.NO
+    return ExitCode.OK if document.get("state") == "healthy" else ExitCode.NO
 
 
 def _show_once(app: App) -> None:
     try:
-        said = ask(app, "status")
+        document = ask(app, "status")
     except NotRunning:
         _show_database(app)
         app.exit(ExitCode.NOT_RUNNING)
     if app.json:
-        app.print_json(said)
+        app.print_json(document)
     else:
-        app.print("\n".join(status_lines(said, app.out)))
+        app.print("\n".join(status_lines(document, app.out)))
 
 
 def _watch(app: App, pause_s: float) -> None:
     """Show it again and again, until interrupted."""
     while True:
-        said = ask(app, "status")
+        document = ask(app, "status")
         if app.json:
-            app.print_json_line(said)
+            app.print_json_line(document)
         else:
             home = _HOME_AND_CLEAR if app.out.redraws else ""
-            app.print(home + "\n".join(status_lines(said, app.out)))
+            app.print(home + "\n".join(status_lines(document, app.out)))
         time.sleep(pause_s)
 
 
@@ -102,23 +105,25 @@ def _pause_s(text: str) -> float:
     except ValueError:
         pause_s = 0.0
     if pause_s <= 0:
-        raise click.BadParameter(f"'{text}' is no duration, such as 2s", param_hint="--watch")
+        raise click.BadParameter(
+            f"'{text}' is not a duration; write for example 2s", param_hint="--watch"
+        )
     return pause_s
 
 
 def _show_database(app: App) -> None:
-    """What can be known without a daemon."""
-    said = _without_daemon(app)
+    """Print what the database knows without a daemon."""
+    document = _without_daemon(app)
     if app.json:
-        app.print_json(said)
+        app.print_json(document)
         return
-    app.note(f"no daemon is running at {socket_path(app)}; this is what the database says")
-    database = said["database"]
+    app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
+    database = document["database"]
     app.print("\n".join(database_lines(database, app.out)))
-    rows = [[flow["slug"], str(flow["queued"])] for flow in said["flows"]]
+    rows = [[flow["slug"], str(flow["queued"])] for flow in document["flows"]]
     if rows:
         app.print_table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
-    for line in problem_lines(said["problems"], app.out):
+    for line in problem_lines(document["problems"], app.out):
         app.print(line)
 
 

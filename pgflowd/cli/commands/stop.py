@@ -1,8 +1,8 @@
 """
-Stop: `drain`, `stop` and `reload`: orders to the running daemon.
+`pgflowd drain`, `pgflowd stop` and `pgflowd reload`: requests to the running daemon.
 
-`drain` lets running tasks take the time their steps allow; `stop` gives them `drain_timeout`,
-`stop --now` `kill_grace`. `reload` answers with what became of each flow.
+`drain` gives running tasks the timeouts of their steps, `stop` gives them `drain_timeout`, and
+`stop --now` `kill_grace`. `reload` prints the result for each flow.
 """
 
 from __future__ import annotations
@@ -15,71 +15,71 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import ask, wait_for_end
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
-from pgflowd.cli.problems import complain
+from pgflowd.cli.problems import print_problems
 from pgflowd.errors import Problem
 
-RELOAD_TIMEOUT_S = 300.0
+RELOAD_TIMEOUT_S = 300.0  # the daemon answers when changed flows are drained and replaced
 SCHEMA_VERSION = 1
-_WORDS = {
+_RESULTS = {
     "kept": "kept",
-    "changed": "drained and started anew",
+    "changed": "drained and restarted",
     "new": "added",
     "gone": "drained and removed",
-    "retried": "tried again",
+    "retried": "started again",
     "broken": "broken",
 }
 
 
 @click.command(cls=Command)
-@click.option("--wait", is_flag=True, help="Return when the daemon is gone.")
+@click.option("--wait", is_flag=True, help="Return when the daemon has ended.")
 @pass_app
 def drain(app: App, wait: bool) -> None:
-    """Let running tasks finish, however long they may take, then end the daemon.
+    """Let running tasks finish within their timeouts, then end the daemon.
 
     \b
     Example: pgflowd drain --wait
     """
-    _end(app, ask(app, "drain"), wait, "draining")
+    _report_end(app, ask(app, "drain"), wait, "draining")
 
 
 @click.command(cls=Command)
-@click.option("--now", is_flag=True, help="Give running tasks kill_grace only.")
-@click.option("--wait", is_flag=True, help="Return when the daemon is gone.")
+@click.option("--now", is_flag=True, help="Give running tasks only kill_grace.")
+@click.option("--wait", is_flag=True, help="Return when the daemon has ended.")
 @pass_app
 def stop(app: App, now: bool, wait: bool) -> None:
-    """End the daemon; tasks that do not finish within drain_timeout are given back.
+    """Stop the daemon; tasks that do not finish within drain_timeout are released.
 
     \b
     Example: pgflowd stop --now --wait
     """
-    _end(app, ask(app, "stop", now=now), wait, "stopping" if now else "draining")
+    _report_end(app, ask(app, "stop", now=now), wait, "stopping" if now else "draining")
 
 
 @click.command(cls=Command)
 @pass_app
 def reload(app: App) -> None:
-    """Read config and flows again; replace what has changed.
+    """Read config and flows again, and replace flows that changed.
 
     \b
     Example: pgflowd reload
     """
-    said = ask(app, "reload", RELOAD_TIMEOUT_S)
+    answer = ask(app, "reload", RELOAD_TIMEOUT_S)
     if app.json:
-        lists = {key: said.get(key, []) for key in (*_WORDS, "problems")}
-        told = {"code": said.get("code"), "error": said.get("error")}
-        app.print_json({"schema_version": SCHEMA_VERSION, **told, **lists})
+        lists = {key: answer.get(key, []) for key in (*_RESULTS, "problems")}
+        outcome = {"code": answer.get("code"), "error": answer.get("error")}
+        app.print_json({"schema_version": SCHEMA_VERSION, **outcome, **lists})
     else:
-        _show(app, said)
-    if said.get("code") == "E411":
+        _show(app, answer)
+    if answer.get("code") == "E411":
         app.exit(ExitCode.TRY_LATER)
-    if said.get("error"):
+    if answer.get("error"):
         app.exit(ExitCode.CONFIG)
-    if said.get("broken"):
+    if answer.get("broken"):
         app.exit(ExitCode.NO)
 
 
-def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
-    pid = int(said["pid"])
+def _report_end(app: App, answer: dict[str, Any], wait: bool, state: str) -> None:
+    pid = int(answer["pid"])
     if wait:
         wait_for_end(pid)
         state = "stopped"
@@ -89,17 +89,17 @@ def _end(app: App, said: dict[str, Any], wait: bool, state: str) -> None:
         app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
 
 
-def _show(app: App, said: dict[str, Any]) -> None:
-    for key, words in _WORDS.items():
-        for name in said.get(key, []):
-            app.print(f"{name}: {words}")
-    if said.get("code") == "E411":
-        app.note(str(said["error"]))
-    elif said.get("error"):
+def _show(app: App, answer: dict[str, Any]) -> None:
+    for key, text in _RESULTS.items():
+        for name in answer.get(key, []):
+            app.print(f"{name}: {text}")
+    if answer.get("code") == "E411":
+        app.note(str(answer["error"]))
+    elif answer.get("error"):
         app.note("nothing was changed:")
     problems = [
         Problem(each["code"], each["text"], each.get("place"), each.get("next"))
-        for each in said.get("problems", [])
+        for each in answer.get("problems", [])
     ]
     if problems:
-        complain(app, problems)
+        print_problems(app, problems)

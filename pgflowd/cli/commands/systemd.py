@@ -1,7 +1,5 @@
 """
-Systemd: `pgflowd systemd` installs our units, shows them, and compares what is installed.
-
-`host.units` knows the files. `install` shows what it is about to write and asks.
+`pgflowd systemd`: install, show and compare the units for systemd; `host.units` has the files.
 """
 
 from __future__ import annotations
@@ -23,14 +21,16 @@ if TYPE_CHECKING:
     from pgflowd.host.units import UnitFile
 
 SCHEMA_VERSION = 1
-SPARE_S = 5.0  # beyond kill_grace, until a supervisor that stops must have said something
+SPARE_S = 5.0  # a supervisor that stops is silent for kill_grace and a little longer
 
-user_option = click.option("--user", "for_user", is_flag=True, help="For your own user manager.")
+user_option = click.option(
+    "--user", "for_user", is_flag=True, help="Use the units of your own user."
+)
 
 
 @click.group(cls=Group)
 def systemd() -> None:
-    """Install the units for systemd, show them, compare what is installed.
+    """Install the units for systemd, show them, compare them with those installed.
 
     \b
     Example: sudo pgflowd systemd install
@@ -39,13 +39,13 @@ def systemd() -> None:
 
 @systemd.command()
 @user_option
-@click.option("--dry-run", is_flag=True, help="Show what would be written, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
 def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
-    """Write the units where systemd finds them. Shows them first, and asks.
+    """Write the units where systemd finds them; show them and ask first.
 
-    Files that are the same already are left alone. Nothing is started or enabled.
+    Files that are the same are not written. Nothing is started or enabled.
 
     \b
     Example: sudo pgflowd systemd install
@@ -55,7 +55,7 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
 
     changed = [file for file in _files(for_user) if not file.is_same]
     if not (app.json or app.quiet):
-        _print(app, changed)
+        _print_files(app, changed)
     if changed and not dry_run:
         app.confirm(f"Write {len(changed)} files?", yes=yes)
         for file in changed:
@@ -78,7 +78,7 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
 @user_option
 @pass_app
 def show(app: App, for_user: bool) -> None:
-    """Print the units as they should be on this machine.
+    """Print the units for this machine.
 
     \b
     Example: pgflowd systemd show
@@ -90,16 +90,16 @@ def show(app: App, for_user: bool) -> None:
         ]
         app.print_json({"schema_version": SCHEMA_VERSION, "files": listed})
         return
-    _print(app, files)
+    _print_files(app, files)
 
 
 @systemd.command()
 @user_option
 @pass_app
 def doctor(app: App, for_user: bool) -> None:
-    """Compare the installed units with ours, and their times with the config.
+    """Compare the installed units with those of this pgflowd, and with the config.
 
-    Exits with 1 if something is wrong, with 0 if there are warnings at most.
+    The exit code is 1 if there is an error, and 0 if there are only warnings.
 
     \b
     Example: pgflowd systemd doctor
@@ -121,7 +121,7 @@ def _files(for_user: bool) -> list[UnitFile]:
     return unit_files(for_user=for_user, version=systemd_version(), environ=os.environ)
 
 
-def _print(app: App, files: list[UnitFile]) -> None:
+def _print_files(app: App, files: list[UnitFile]) -> None:
     for file in files:
         app.print(app.out.paint(f"# {file.path}", None, bold=True))
         app.print(file.text)
@@ -134,7 +134,7 @@ def _write(file: UnitFile) -> None:
         from pgflowd.errors import AccessDenied
 
         raise AccessDenied(
-            f"{file.path} cannot be written by you", next="use sudo, or --user"
+            f"{file.path} cannot be written: permission denied", next="use sudo, or --user"
         ) from None
     except OSError as error:
         text = f"{file.path} cannot be written: {error.strerror}"
@@ -147,16 +147,16 @@ def _examined(settings: Settings, for_user: bool) -> list[Finding]:
 
     version = systemd_version()
     if version is None:
-        return [Finding("systemd", "error", "there is no systemctl here")]
-    runs = "" if RUNNING.exists() else ", which does not run this machine"
-    found = [Finding("systemd", "ok", f"version {version}{runs}")]
+        return [Finding("systemd", "error", "systemctl is not installed")]
+    note = "" if RUNNING.exists() else ", not running on this machine"
+    found = [Finding("systemd", "ok", f"version {version}{note}")]
     files = _files(for_user)
     found += [_compared(file, for_user) for file in files if file.path.suffix == ".service"]
     found += [_compared(file, for_user) for file in files if file.path.suffix == ".conf"]
     if not for_user:
-        there = user_exists("pgflowd")
+        exists = user_exists("pgflowd")
         remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
-        if there:
+        if exists:
             found.append(Finding("user", "ok", "pgflowd exists"))
         else:
             found.append(Finding("user", "error", "there is no user pgflowd", None, remedy))
@@ -168,28 +168,30 @@ def _compared(file: UnitFile, for_user: bool) -> Finding:
     from pgflowd.core.finding import Finding
 
     if file.is_same:
-        return Finding("unit", "ok", f"{file.path} is as it should be")
+        return Finding("unit", "ok", f"{file.path} is up to date")
     command = f"pgflowd systemd install{' --user' if for_user else ''}"
     is_main = file.path.name == "pgflowd.service"
     if file.installed is None:
         state = "error" if is_main else "warning"
         return Finding("unit", state, f"{file.path} is not installed", None, command)
-    return Finding("unit", "warning", f"{file.path} differs from ours", None, command)
+    return Finding(
+        "unit", "warning", f"{file.path} differs from the unit of this pgflowd", None, command
+    )
 
 
 def _reachable(path: str) -> Finding:
-    """The hardened unit sees no home directories, and its user must be able to run us."""
+    """The hardened unit cannot read home directories, so pgflowd must not be in one."""
     from pgflowd.core.finding import Finding
 
     if path.startswith(("/home/", "/root/", "/run/user/")):
-        text = f"{path} lies in a home directory, which the unit does not see (ProtectHome)"
-        remedy = "install pgflowd elsewhere, such as in /opt/pgflowd"
+        text = f"{path} is in a home directory, which the unit cannot read (ProtectHome)"
+        remedy = "install pgflowd elsewhere, for example in /opt/pgflowd"
         return Finding("program", "error", text, None, remedy)
     return Finding("program", "ok", path)
 
 
 def _times(settings: Settings, unit: UnitFile) -> Finding:
-    """The supervisor speaks while it drains; but in a quick stop it is silent for `kill_grace`."""
+    """systemd must wait for a quick stop, in which the supervisor is silent for `kill_grace`."""
     from pgflowd.core.finding import Finding
     from pgflowd.core.settings.values import format_duration
     from pgflowd.host.units import setting
@@ -209,7 +211,7 @@ def _times(settings: Settings, unit: UnitFile) -> Finding:
 
 
 def _seconds(written: str) -> float | None:
-    """The times our units use: seconds; anything else is somebody's own business."""
+    """A time as our units write it, in seconds; None for other units of time."""
     try:
         return float(written.removesuffix("s"))
     except ValueError:

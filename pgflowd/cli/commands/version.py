@@ -1,7 +1,7 @@
 """
-Version: `pgflowd version` prints the versions of pgflowd and of the parts it stands on.
+`pgflowd version`: print the versions of pgflowd and its dependencies.
 
-It asks the installed packages' metadata, so it imports none of them and needs no database.
+It reads the metadata of the installed packages; it imports none of them and needs no database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARTS = ("psycopg", "pgmq", "click", "multiprocess", "setproctitle", "sdnotify")
 @click.command(cls=Command)
 @pass_app
 def version(app: App) -> None:
-    """Print the versions of pgflowd and of the parts it stands on.
+    """Print the versions of pgflowd and its dependencies.
 
     \b
     Example: pgflowd version --json

@@ -1,9 +1,8 @@
 """
-Demo: `pgflowd demo` shows it at work, on a database of its own.
+`pgflowd demo`: runs three example flows in a real daemon, on an embedded PostgreSQL.
 
-Three example flows run in a real daemon, beside an embedded PostgreSQL in a directory below
-the current one, or in a temporary one where that cannot be written. At the end the data are
-removed, unless they are to be kept.
+The data are in a directory below the current one, or in a temporary one if that cannot be
+written. At the end they are removed, unless `--keep` is given.
 """
 
 from __future__ import annotations
@@ -47,54 +46,54 @@ control = {control}
 [logging]
 format = "text"
 """
-_LAST_LINES = 2  # of what the daemon logged as trouble
-_LONGEST_SOCKET = 100  # bytes; the kernel takes 107
+_LAST_LINES = 2  # of the daemon's log, in the error that it did not start
+_LONGEST_SOCKET = 100  # bytes; the kernel allows 107
 
 
 @click.command(cls=Command)
-@click.option("--once", is_flag=True, help="End when all is shown, instead of at Ctrl-C.")
-@click.option("--keep", is_flag=True, help="Leave the data when it ends.")
+@click.option("--once", is_flag=True, help="End when all runs have ended, not at Ctrl-C.")
+@click.option("--keep", is_flag=True, help="Keep the data at the end.")
 @pass_app
 def demo(app: App, once: bool, keep: bool) -> None:
-    """Show it at work, on a PostgreSQL of its own.
+    """Run example flows on a PostgreSQL of their own.
 
     \b
     Example: pgflowd demo --once
     """
-    from pgflowd.cli.local.demo_show import Shows
+    from pgflowd.cli.local.demo_show import DemoRuns
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
     from pgflowd.embedded import EmbeddedPostgres
 
-    _forget_settings()
+    _clear_environment()
     with (
         interrupted_by_term(),
-        _place() as directory,
+        _data_directory() as directory,
         EmbeddedPostgres(directory, keep=keep) as postgres,
-        _sockets(directory) as socket,
+        _control_socket(directory) as socket,
     ):
         began = time.monotonic()
         with connect(postgres.dsn) as connection:
             schema.install(connection)
-        _greet(app, directory, postgres, time.monotonic() - began)
+        _print_header(app, directory, postgres, time.monotonic() - began)
         config = _configure(directory, postgres.dsn, socket)
         log = (directory / "daemon.log").open("ab")
         with log, daemon(["-c", str(config)], database_url=postgres.dsn, log=log) as process:
-            with _last_words(directory / "daemon.log"):
+            with _log_end_in_error(directory / "daemon.log"):
                 wait_until_settled(process, socket)
             with connect(postgres.dsn) as connection:
-                shows = Shows(app, connection)
-                went_well, told = shows.watch(), shows.told()
+                runs = DemoRuns(app, connection)
+                went_well, summary = runs.watch(), runs.summary()
             with suppress(KeyboardInterrupt):
-                _say_what_is_next(app, config, told, postgres, once=once, keep=keep)
+                _print_next_steps(app, config, summary, postgres, once=once, keep=keep)
                 sys.stdout.flush()
                 while not once:
-                    time.sleep(0.2)  # a pause() could begin just after the signal it waits for
+                    time.sleep(0.2)  # a signal just before pause() would be missed
         if not went_well:
             app.exit(ExitCode.NO)
 
 
-def _greet(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
+def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
     if not app.json:
         text = (
             f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
@@ -114,10 +113,10 @@ def _configure(directory: Path, dsn: str, socket: Path) -> Path:
     return config
 
 
-def _say_what_is_next(
+def _print_next_steps(
     app: App,
     config: Path,
-    told: dict[str, Any],
+    summary: dict[str, Any],
     postgres: EmbeddedPostgres,
     *,
     once: bool,
@@ -126,39 +125,43 @@ def _say_what_is_next(
     if app.json:
         where = {"directory": str(config.parent), "dsn": postgres.dsn}
         versions = {"pgflowd": __version__, "postgresql": postgres.version}
-        app.print_json({"schema_version": 1, **versions, **where, **told})
+        app.print_json({"schema_version": 1, **versions, **where, **summary})
         return
-    counted = f"{len(told['runs'])} runs, {told['tasks']} tasks, {told['retries']} retries."
-    ends = "ends it (the data stay)" if keep else "ends it and removes the data (--keep leaves it)"
+    counted = (
+        f"{len(summary['runs'])} runs, {summary['tasks']} tasks, {summary['retries']} retries."
+    )
+    ends = (
+        "ends it and keeps the data" if keep else "ends it and removes the data (--keep keeps them)"
+    )
     ended = f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}."
     app.print(app.out.folded(ended))
-    look = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
-    why = "keep it serving, to look around" if once else "look around, in another terminal"
+    command = "pgflowd demo" if once else f"pgflowd -c {config} runs list"
+    why = "keep it running" if once else "list the runs, in another terminal"
     own = ("pgflowd new shop && cd shop && pgflowd dev", "your own project")
-    app.print("\n".join(app.out.commands("next", app.with_activation([(look, why), own]))))
+    app.print("\n".join(app.out.commands("next", app.with_activation([(command, why), own]))))
 
 
-def _forget_settings() -> None:
-    """Drop our variables and those of libpq: they are meant for a project, or for its database."""
+def _clear_environment() -> None:
+    """Delete the variables of pgflowd and libpq, which are for a project or its database."""
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]
 
 
 @contextmanager
-def _last_words(log: Path) -> Iterator[None]:
-    """When the daemon does not come up, show the end of its log, which goes with the data."""
+def _log_end_in_error(log: Path) -> Iterator[None]:
+    """If the daemon does not start, add the end of its log to the error; the log is deleted."""
     try:
         yield
     except DaemonNotUp as error:
         lines = log.read_text(errors="replace").splitlines()
         end = " / ".join([line for line in lines if " info " not in line][-_LAST_LINES:])
         text = f"{error.message}: {end}" if end else error.message
-        raise DaemonNotUp(text, error.ended) from None
+        raise DaemonNotUp(text, error.daemon_exit_code) from None
 
 
 @contextmanager
-def _sockets(directory: Path) -> Iterator[Path]:
-    """Give a path for the control socket, elsewhere where the directory's is too long."""
+def _control_socket(directory: Path) -> Iterator[Path]:
+    """Yield a path for the control socket, in a temporary directory if this one is too long."""
     here = directory.absolute() / "run" / "demo.sock"
     if len(os.fsencode(here)) <= _LONGEST_SOCKET:
         yield here
@@ -168,22 +171,22 @@ def _sockets(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _place() -> Iterator[Path]:
-    """Give a directory for the database, and remove what is empty afterwards."""
-    above = _writable_parent()
-    made = above is None
-    above = above or Path(tempfile.mkdtemp(prefix="pgflowd-demo-"))
-    if made:
-        above.chmod(0o711)  # the server may run as another user
+def _data_directory() -> Iterator[Path]:
+    """Yield a directory for the database, and remove its parent at the end if it is empty."""
+    parent = _writable_parent()
+    is_temporary = parent is None
+    parent = parent or Path(tempfile.mkdtemp(prefix="pgflowd-demo-"))
+    if is_temporary:
+        parent.chmod(0o711)  # the server may run as another user
     try:
-        yield above / DIRECTORY.name
+        yield parent / DIRECTORY.name
     finally:
         with suppress(OSError):
-            above.rmdir()
+            parent.rmdir()
 
 
 def _writable_parent() -> Path | None:
-    Path.cwd()  # raises where it was removed; another place for the data would not help
+    Path.cwd()  # raises if it was removed; another directory for the data would not help
     parent = DIRECTORY.parent
     try:
         parent.mkdir(exist_ok=True)

@@ -1,8 +1,8 @@
 """
-Demo show: starts the example flows and shows how far they are, until all have ended.
+Starts the example flows of the demo, and shows their progress until all runs have ended.
 
-On a terminal each flow has a line with a bar that grows; elsewhere a line is printed when its
-run has ended. A run that takes longer than `PATIENCE_S` is given up.
+On a terminal each run has a line with a progress bar. Elsewhere a line is printed when a run
+has ended. After `RUN_TIMEOUT_S` the demo stops waiting.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ import psycopg
 from pgflowd.cli.app import App
 from pgflowd.client import Client
 from pgflowd.db import overview
-from pgflowd.db.query import execute as perform
+from pgflowd.db.query import execute
 from pgflowd.db.runs import Run
 
-PATIENCE_S = 60.0
-LOOK_EVERY_S = 0.1
-BAR = 20
+RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
+POLL_S = 0.1
+BAR_WIDTH = 20
 _RETRIED = {"failed", "timed_out", "crashed"}
 
 
 class Example(NamedTuple):
-    """A flow, the input of its run, and what it shows."""
+    """A flow, the input of its run, and what it demonstrates."""
 
     flow: str
     input: dict[str, Any]
-    shows: str
+    about: str
 
 
 EXAMPLES = (
-    Example("analyze_website", {"url": "https://example.com"}, "a diamond: two steps side by side"),
+    Example("analyze_website", {"url": "https://example.com"}, "a diamond: two steps in parallel"),
     Example("resize_images", {"count": 100}, "a map: 100 tasks, 10 at a time"),
     Example("flaky_payment", {"order": 7, "amount": 42}, "a failure and a timeout, on purpose"),
 )
 
 
 @dataclass
-class _Show:
-    """One run, as it was when it was last looked at."""
+class _DemoRun:
+    """One run, as it was last read."""
 
     example: Example
     run_id: UUID
@@ -59,7 +59,7 @@ class _Show:
         return (ended - began).total_seconds() if ended and began else 0.0
 
 
-class Shows:
+class DemoRuns:
     """The runs of the demo."""
 
     def __init__(self, app: App, connection: psycopg.Connection[Any]) -> None:
@@ -67,64 +67,64 @@ class Shows:
         self._client = Client(connection)
         self._live = not app.json and app.out.redraws
         self._drawn: list[str] = []
-        self._shows = []
+        self._runs = []
         for example in EXAMPLES:
             run = self._client.start_flow(example.flow, example.input)
-            self._shows.append(_Show(example, run.run_id, run))
-        self._told: set[UUID] = set()
+            self._runs.append(_DemoRun(example, run.run_id, run))
+        self._printed: set[UUID] = set()
 
     def watch(self) -> bool:
-        """Show the runs until they have ended; tell whether all completed."""
-        until = time.monotonic() + PATIENCE_S
+        """Show the runs until they have ended; return whether all completed."""
+        until = time.monotonic() + RUN_TIMEOUT_S
         while True:
-            for show in self._shows:
-                self._look(show)
+            for demo_run in self._runs:
+                self._read(demo_run)
             self._draw()
-            if all(show.run.has_ended for show in self._shows) or time.monotonic() > until:
-                return all(show.run.status == "completed" for show in self._shows)
-            time.sleep(LOOK_EVERY_S)
+            if all(demo_run.run.has_ended for demo_run in self._runs) or time.monotonic() > until:
+                return all(demo_run.run.status == "completed" for demo_run in self._runs)
+            time.sleep(POLL_S)
 
-    def told(self) -> dict[str, Any]:
-        """The same for programs: runs, tasks, retries."""
+    def summary(self) -> dict[str, Any]:
+        """The results for `--json`: runs, tasks, retries."""
         attempts = [
             attempt
-            for show in self._shows
-            for attempt in perform(self._connection, overview.attempts(show.run_id))
+            for demo_run in self._runs
+            for attempt in execute(self._connection, overview.attempts(demo_run.run_id))
         ]
         runs = [
             {
-                "flow": show.example.flow,
-                "run_id": str(show.run_id),
-                "status": show.run.status,
-                "took_s": round(show.took_s, 3),
-                "output": show.run.output,
+                "flow": demo_run.example.flow,
+                "run_id": str(demo_run.run_id),
+                "status": demo_run.run.status,
+                "took_s": round(demo_run.took_s, 3),
+                "output": demo_run.run.output,
             }
-            for show in self._shows
+            for demo_run in self._runs
         ]
         retries = sum(attempt["outcome"] in _RETRIED for attempt in attempts)
-        return {"runs": runs, "tasks": sum(s.done for s in self._shows), "retries": retries}
+        return {"runs": runs, "tasks": sum(s.done for s in self._runs), "retries": retries}
 
-    def _look(self, show: _Show) -> None:
-        if not show.run.has_ended:
-            show.run = self._client.get_run(show.run_id)
-            steps = perform(self._connection, overview.run_steps(show.run_id))
-            show.tasks = sum(max(step.tasks, 1) for step in steps)
-            show.done = sum(step.completed for step in steps)
+    def _read(self, demo_run: _DemoRun) -> None:
+        if not demo_run.run.has_ended:
+            demo_run.run = self._client.get_run(demo_run.run_id)
+            steps = execute(self._connection, overview.run_steps(demo_run.run_id))
+            demo_run.tasks = sum(max(step.tasks, 1) for step in steps)
+            demo_run.done = sum(step.completed for step in steps)
 
     def _draw(self) -> None:
         if self._app.json:
             return
         if self._live:
-            self._redraw([self._end(s) if s.run.has_ended else self._bar(s) for s in self._shows])
+            self._redraw([self._end(s) if s.run.has_ended else self._bar(s) for s in self._runs])
             return
-        for show in self._shows:
-            if show.run.has_ended and show.run_id not in self._told:
-                self._told.add(show.run_id)
-                self._print(self._end(show))
+        for demo_run in self._runs:
+            if demo_run.run.has_ended and demo_run.run_id not in self._printed:
+                self._printed.add(demo_run.run_id)
+                self._print(self._end(demo_run))
         sys.stdout.flush()
 
     def _redraw(self, lines: list[str]) -> None:
-        """Write over the lines that stand there, if any has changed."""
+        """Write over the lines on the terminal if one has changed."""
         if lines == self._drawn:
             return
         if self._drawn:
@@ -137,20 +137,26 @@ class Shows:
     def _print(self, line: str) -> None:
         sys.stdout.write(line + "\n")
 
-    def _bar(self, show: _Show) -> str:
+    def _bar(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
         full, empty = ("█", "░") if screen.unicode else ("#", ".")
-        name = f"  {screen.sign('running')} {show.example.flow:17}"
-        count = f"{show.done}/{show.tasks}"
-        room = min(BAR, (screen.width or 80) - len(f"{name}  {count}"))
-        filled = room * show.done // max(show.tasks, 1)
+        name = f"  {screen.sign('running')} {demo_run.example.flow:17}"
+        count = f"{demo_run.done}/{demo_run.tasks}"
+        room = min(BAR_WIDTH, (screen.width or 80) - len(f"{name}  {count}"))
+        filled = room * demo_run.done // max(demo_run.tasks, 1)
         return f"{name} {full * filled}{empty * (room - filled)} {count}"[: screen.width]
 
-    def _end(self, show: _Show) -> str:
+    def _end(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
-        well = show.run.status == "completed"
-        sign = screen.paint(screen.sign("done" if well else "failed"), "green" if well else "red")
-        about = show.example.shows if well else self._app.hide(show.run.error or show.run.status)
-        told = f"{show.example.flow:17} {show.run.status} in {show.took_s:.1f} s     {about}"
+        is_completed = demo_run.run.status == "completed"
+        sign = screen.paint(
+            screen.sign("done" if is_completed else "failed"), "green" if is_completed else "red"
+        )
+        about = (
+            demo_run.example.about
+            if is_completed
+            else self._app.hide(demo_run.run.error or demo_run.run.status)
+        )
+        ended = f"{demo_run.run.status} in {demo_run.took_s:.1f} s"
         room = (screen.width or 1_000) - 4
-        return f"  {sign} {told[:room]}"
+        return f"  {sign} {f'{demo_run.example.flow:17} {ended}     {about}'[:room]}"

@@ -1,9 +1,9 @@
 """
-Dev: `pgflowd dev` serves a project while it is being changed.
+`pgflowd dev`: serves a project during its development.
 
-An embedded PostgreSQL below `.pgflowd/`, the daemon with its log in this terminal, and a look
-at the flows' files: a change reloads the daemon, and a flow whose shape has changed is created
-anew with a warning. Other terminals find the database by themselves while this runs.
+It runs an embedded PostgreSQL below `.pgflowd/` and a daemon that logs to this terminal, and
+watches the project's files. A change reloads the daemon. A flow whose shape has changed is
+recreated, with a warning. Commands in other terminals find the database while this runs.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--port", type=NumberParam(1024, 65535), help="Where PostgreSQL listens.")
+@click.option("--port", type=NumberParam(1024, 65535), help="The port of PostgreSQL.")
 @click.option("--no-reload", is_flag=True, help="Do not watch the files.")
-@click.option("--ephemeral", is_flag=True, help="Throw the data away at the end.")
-@click.option("--reset", is_flag=True, help="Throw the data of earlier times away first.")
+@click.option("--ephemeral", is_flag=True, help="Delete the data at the end.")
+@click.option("--reset", is_flag=True, help="Delete existing data first.")
 @pass_app
 def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: bool) -> None:
     """Serve this project while you change it, on a PostgreSQL of its own.
 
-    Runs and what their handlers print are shown, with -v the whole log of the daemon. A change
-    of a flow reloads the daemon. A flow whose steps have changed is created anew, and
-    its runs are deleted: production refuses that. Variables of libpq such as PGHOST do not count.
+    Prints runs and the output of their handlers; with -v the whole log of the daemon. A change
+    of a flow reloads the daemon. A flow whose steps have changed is recreated, and its runs are
+    deleted; in production this is refused. Variables of libpq such as PGHOST are ignored.
 
     \b
     Example: pgflowd dev
@@ -58,7 +58,7 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     from pgflowd.cli.local.dev_watch import Project, watching
     from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
 
-    began = time.monotonic()
+    began_at = time.monotonic()
     unset_libpq_variables()
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
@@ -67,21 +67,21 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             suppress(KeyboardInterrupt),
             _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
             announce_url(root, postgres.dsn),
-            watching(root, wanted=not no_reload) as changes,
+            watching(root, enabled=not no_reload) as changes,
         ):
             _prepare(postgres.dsn)
             project = Project(app, root, postgres.dsn)
-            _greet(app, postgres, ephemeral=ephemeral)
-            while not _serve(app, project, changes, began):
-                began = time.monotonic()
+            _print_header(app, postgres, ephemeral=ephemeral)
+            while not _serve(app, project, changes, began_at):
+                began_at = time.monotonic()
     except DevAlreadyRunning:
         app.note(f"another `pgflowd dev` runs in {root}")
         app.exit(ExitCode.TRY_LATER)
     app.note("  stopped")
 
 
-def _serve(app: App, project: Project, changes: Changes | None, began: float) -> bool:
-    """Serve until the daemon ends; False: nothing could be served, and now something changed."""
+def _serve(app: App, project: Project, changes: Changes | None, began_at: float) -> bool:
+    """Serve until the daemon ends. False: no flow could be served; try again after a change."""
     from pgflowd.cli.local.dev_watch import follow_changes
 
     arguments = ["-c", app.settings.file] if app.settings.file else []
@@ -90,29 +90,29 @@ def _serve(app: App, project: Project, changes: Changes | None, began: float) ->
         daemon(arguments, database_url=project.dsn, log=log, environ=environ) as process,
     ):
         try:
-            told = wait_until_settled(process, socket_path(app))
+            status = wait_until_settled(process, socket_path(app))
         except DaemonNotUp as error:
-            if changes is None or error.ended not in {ExitCode.CONFIG, ExitCode.NO}:
+            if changes is None or error.daemon_exit_code not in {ExitCode.CONFIG, ExitCode.NO}:
                 raise
-            project.wait_for_better(changes)
+            project.wait_for_valid_config(changes)
             return False
-        project.show(told)
-        _say_ready(app, project, time.monotonic() - began)
+        project.show(status)
+        _print_ready(app, project, time.monotonic() - began_at)
         follow_changes(project, process, changes)
         if process.wait() != 0:
-            app.exit(ExitCode.NO)  # it has ended by itself, and not as `pgflowd stop` asked
+            app.exit(ExitCode.NO)  # it ended without `pgflowd stop`
     return True
 
 
 @contextmanager
 def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
-    """Where the daemon logs to, and how: what matters to people, or with -v all of it."""
-    from pgflowd.cli.local.dev_log import ENVIRON, retold
+    """Yield the daemon's log and its environment: the important records, or with -v all."""
+    from pgflowd.cli.local.dev_log import ENVIRON, log_pipe
 
     if app.verbose:
         yield None, {}
         return
-    with retold(lambda line: app.print(app.out.folded(app.shorten_paths(app.hide(line))))) as log:
+    with log_pipe(lambda line: app.print(app.out.folded(app.shorten_paths(app.hide(line))))) as log:
         yield log, ENVIRON
 
 
@@ -132,8 +132,8 @@ def _server(
     try:
         with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
             if port and postgres.port != port:
-                app_port = f"PostgreSQL runs here already, on port {postgres.port}"
-                raise click.UsageError(f"{app_port}; stop what uses it, or leave --port away")
+                text = f"PostgreSQL already runs here on port {postgres.port}"
+                raise click.UsageError(f"{text}; stop it, or omit --port")
             yield postgres
     finally:
         if ephemeral:
@@ -149,8 +149,8 @@ def _prepare(dsn: str) -> None:
         schema.install(connection)
 
 
-def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
-    kept = "thrown away at the end" if ephemeral else "kept; --ephemeral throws it away"
+def _print_header(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
+    kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
     text = (
         f"pgflowd {__version__} development   PostgreSQL {postgres.version}"
         f" (embedded, .pgflowd/pg, {kept})"
@@ -160,11 +160,11 @@ def _greet(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
     sys.stdout.flush()
 
 
-def _say_ready(app: App, project: Project, took_s: float) -> None:
+def _print_ready(app: App, project: Project, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
-    try_ = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
+    command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
     app.print(
-        f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {try_}' * bool(flow)}"
+        f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {command}' * bool(flow)}"
     )
     sys.stdout.flush()

@@ -1,9 +1,9 @@
 """
-Dev log: the daemon's log as the terminal of `pgflowd dev` shows it: short, and by the clock.
+Turns the daemon's log into the short lines that `pgflowd dev` prints.
 
-The daemon logs JSON into a pipe of ours. Of that, people see what they want to know while they
-change a flow: runs, what handlers print and log, what failed and where, and all trouble of the
-daemon itself. What is no record of ours is shown as it is.
+The daemon logs JSON into a pipe. Printed are: runs, the output of handlers, failures with their
+place, and warnings and errors of the daemon. A line that is not one of our records is printed
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from typing import IO, Any
 from pgflowd.core.text import short_id, spoken
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
-PATIENCE_S = 2.0
-_OURS = {"time", "level", "event", "process", "pid"}
-_WORDS = {"task.log", "task.output"}
-_ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
-_RUNS = {"run.started", "run.completed", "run.failed", "run.cancelled"}
-_AGAIN = {"step.failed", "child.exited"}  # told better by others
+READ_TIMEOUT_S = 2.0  # for the rest of the log, after the daemon has ended
+_RECORD_KEYS = {"time", "level", "event", "process", "pid"}
+_OUTPUT = {"task.log", "task.output"}
+_FAILED_ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
+_RUN_EVENTS = {"run.started", "run.completed", "run.failed", "run.cancelled"}
+_REDUNDANT = {"step.failed", "child.exited"}  # other records have the same facts and more
 
 
 @contextmanager
-def retold(say: Callable[[str], None]) -> Iterator[IO[bytes]]:
-    """Give the end of a pipe for the daemon's log; what is worth it is said, line by line."""
+def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
+    """Yield a pipe for the daemon's log; its important lines are printed as they come."""
     reading, writing = os.pipe()
     lines = os.fdopen(reading, encoding="utf-8", errors="replace")
-    reader = threading.Thread(target=_retell, args=(lines, say), daemon=True)
+    reader = threading.Thread(target=_write_lines, args=(lines, write), daemon=True)
     reader.start()
     with os.fdopen(writing, "wb") as log:
         yield log
-    reader.join(timeout=PATIENCE_S)  # a process that got away may hold the pipe open for ever
+    reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open for ever
     if not reader.is_alive():
         lines.close()
 
 
-def _retell(lines: IO[str], say: Callable[[str], None]) -> None:
+def _write_lines(lines: IO[str], write: Callable[[str], None]) -> None:
     for line in lines:
-        told = line_of(line.rstrip("\n"))
-        if told:
+        text = line_of(line.rstrip("\n"))
+        if text:
             try:
-                say(told)
-            except OSError:  # nobody reads us; the daemon must not be stopped by that
+                write(text)
+            except OSError:  # the output is closed; the daemon must go on
                 continue
 
 
 def line_of(line: str) -> str | None:
-    """A line of the log as it is shown, if it is."""
+    """The text to print for a line of the log, if any."""
     try:
         record = json.loads(line)
-        if not record.keys() >= _OURS:  # a user's module may write JSON, too
+        if not record.keys() >= _RECORD_KEYS:  # a user's module may also print JSON
             return line
         at = datetime.fromisoformat(record["time"]).astimezone()
         text = _text(record["event"], record)
@@ -66,16 +66,16 @@ def line_of(line: str) -> str | None:
 
 def _text(event: str, record: dict[str, Any]) -> str | None:
     flow = record.get("flow")
-    if event in _WORDS:
+    if event in _OUTPUT:
         return f"{flow}/{str(record.get('task', '?')).removesuffix('#0')}: {record.get('text')}"
-    if event in _ATTEMPTS:
+    if event in _FAILED_ATTEMPTS:
         code = record.get("code")
         return f"{f'{code} ' if code else ''}task {flow}/{record.get('task')} {_error(record)}"
-    if event in _RUNS:
+    if event in _RUN_EVENTS:
         return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
     if event == "listener.regained":
         return "the database is back"
-    if event in _AGAIN or record.get("level") not in {"warning", "error"}:
+    if event in _REDUNDANT or record.get("level") not in {"warning", "error"}:
         return None
     where = f"{record['place']}  " if record.get("place") else ""
     text = str(next(filter(None, map(record.get, ("error", "text", "reason"))), event))

@@ -1,7 +1,7 @@
 """
-Dev watch: looks at a project's files, reloads the daemon, and says what that changed.
+Watches a project's files, reloads the daemon after a change, and prints what the reload did.
 
-What is wrong is told by the daemon's log, which the same terminal shows.
+Errors are in the daemon's log, which the same terminal shows.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import ask, socket_path
 from pgflowd.cli.local.local_daemon import wait_until_settled
-from pgflowd.cli.problems import complain
+from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.db import overview
 from pgflowd.db.connection import connect
-from pgflowd.db.query import execute as perform
+from pgflowd.db.query import execute
 from pgflowd.errors import ConfigError, PgflowdError, Problem
 
-RELOAD_TIMEOUT_S = 120.0
-LOOK_EVERY_MS = 500
+RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
+POLL_MS = 500
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
 _SUFFIXES = {".py", ".toml"}
 
 
 class Project:
-    """The flows of a project as the daemon and its database know them."""
+    """The flows of a project, as the daemon serves them and the database defines them."""
 
     def __init__(self, app: App, root: Path, dsn: str) -> None:
         self.app, self.root = app, root
@@ -42,9 +42,9 @@ class Project:
         self._shapes: dict[str, Any] = {}
         self._broken: list[str] = []
 
-    def show(self, told: dict[str, Any]) -> None:
-        """Say which flows there are; what is wrong with the others is in the log."""
-        self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
+    def show(self, status: dict[str, Any]) -> None:
+        """Print the flows that are served; errors of the others are in the log."""
+        self._read_shapes(flow["slug"] for flow in status["flows"] if flow["state"] == "up")
         for number, slug in enumerate(self.slugs):
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
@@ -52,68 +52,68 @@ class Project:
         sys.stdout.flush()
 
     def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
-        """Let the daemon read everything anew; say what became of it."""
+        """Reload the daemon and print what changed."""
         before, runs = self._shapes, self._count_runs()
-        began = time.monotonic()
-        said = ask(self.app, "reload", RELOAD_TIMEOUT_S)
-        if said.get("error"):
-            self._say(f"{_listed(changed)} changed: not reloaded, {said['error']}")
+        began_at = time.monotonic()
+        answer = ask(self.app, "reload", RELOAD_TIMEOUT_S)
+        if answer.get("error"):
+            self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
-        told = wait_until_settled(process, socket_path(self.app))
-        took_s = time.monotonic() - began
-        self._remember(flow["slug"] for flow in told["flows"] if flow["state"] == "up")
-        news = [f"{name} {word}" for word, name in _news(said)]
-        whole = [name for name in self._broken if name not in said["broken"]]
-        news += [f"{name} is no longer broken" for name in whole]
-        self._broken = said["broken"]
-        news = news or ["nothing to do"]
-        self._say(f"{_listed(changed)} changed: {', '.join(news)} ({took_s:.1f} s)")
+        status = wait_until_settled(process, socket_path(self.app))
+        took_s = time.monotonic() - began_at
+        self._read_shapes(flow["slug"] for flow in status["flows"] if flow["state"] == "up")
+        results = [f"{name} {word}" for word, name in _results(answer)]
+        repaired = [name for name in self._broken if name not in answer["broken"]]
+        results += [f"{name} is no longer broken" for name in repaired]
+        self._broken = answer["broken"]
+        results = results or ["nothing to do"]
+        self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({took_s:.1f} s)")
         for slug in self.slugs:
             if slug in before and before[slug] != self._shapes[slug]:
-                self._say_recreated(slug, before[slug], runs.get(slug, 0))
+                self._print_recreated(slug, before[slug], runs.get(slug, 0))
 
-    def wait_for_better(self, changes: Changes) -> None:
-        """Nothing can be served, as the log has told; wait for a change and a sound config."""
+    def wait_for_valid_config(self, changes: Changes) -> None:
+        """Wait for a change after which the config is valid; the log has the errors."""
         problems: list[Problem] = []
         while True:
-            self.complain(problems)
-            self._say("nothing can be served; waiting for a change")
+            self.print_problems(problems)
+            self._print_time("no flow can be served; waiting for a change")
             while not (changed := changes.next()):
                 pass
-            self._say(f"{_listed(changed)} changed: trying again")
+            self._print_time(f"{_listed(changed)} changed: trying again")
             self.app.forget_settings()
             try:
-                self.app.settings  # noqa: B018 - read here, so that what is wrong ends nothing
+                self.app.settings  # noqa: B018 - loads them here, where errors are caught
                 return
             except ConfigError as error:
                 problems = list(error.problems)
 
-    def _say_recreated(self, slug: str, before: Any, runs: int) -> None:
+    def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
         what = "; ".join(changes_between(before, self._shapes[slug]))
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
-        self._say(f"{slug}: shape changed ({what}); created anew, {deleted}.")
-        advice = f"Production refuses this: a new shape needs a new slug, such as {slug}_2"
+        self._print_time(f"{slug}: shape changed ({what}); recreated, {deleted}.")
+        advice = f"In production this is refused: a new shape needs a new slug, such as {slug}_2"
         self.app.print(self.app.out.folded(f"         {advice}"))
 
-    def _remember(self, slugs: Iterable[str]) -> None:
+    def _read_shapes(self, slugs: Iterable[str]) -> None:
         with connect(self.dsn, name="pgflowd dev") as connection:
-            shapes = {slug: perform(connection, overview.flow_shape(slug)) for slug in slugs}
+            shapes = {slug: execute(connection, overview.flow_shape(slug)) for slug in slugs}
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
     def _count_runs(self) -> dict[str, int]:
         with connect(self.dsn, name="pgflowd dev") as connection:
-            rows = perform(connection, overview.list_runs(most=10_000))
+            rows = execute(connection, overview.list_runs(most=10_000))
         counted: dict[str, int] = {}
         for row in rows:
             counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1
         return counted
 
-    def complain(self, problems: Iterable[Problem]) -> None:
+    def print_problems(self, problems: Iterable[Problem]) -> None:
         if found := list(problems):
-            complain(self.app, found)
+            print_problems(self.app, found)
 
-    def _say(self, text: str) -> None:
+    def _print_time(self, text: str) -> None:
         self.app.print(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
         sys.stdout.flush()
 
@@ -130,55 +130,55 @@ def follow_changes(
             try:
                 project.reload(changed, process)
             except PgflowdError as error:  # the database or the daemon may come back
-                project.complain(error.problems)
+                project.print_problems(error.problems)
 
 
 class Changes:
-    """The files that changed, as a thread sees them."""
+    """Collects the files that changed, in a thread."""
 
     def __init__(self, root: Path) -> None:
         self._found: Queue[list[str]] = Queue()
-        self._is_looking, self._end = Event(), Event()
-        self._trouble: Exception | None = None
-        self._thread = Thread(target=self._look, args=(root,), daemon=True)
+        self._is_watching, self._end = Event(), Event()
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._watch, args=(root,), daemon=True)
 
     def begin(self) -> None:
-        """Return when it looks, so that nothing is missed from then on."""
+        """Start the thread, and return when it watches, so that no later change is missed."""
         self._thread.start()
-        self._is_looking.wait()
+        self._is_watching.wait()
 
     def end(self) -> None:
         self._end.set()
         self._thread.join()
 
     def next(self) -> list[str]:
-        """What has changed; nothing, if nothing has for half a second.
+        """The files that changed; none after half a second without a change.
 
-        Raises what keeps us from looking, such as too few watches of the kernel.
+        Raises the error that ended the thread, such as too few inotify watches.
         """
-        if self._trouble is not None:
-            raise self._trouble
+        if self._error is not None:
+            raise self._error
         try:
-            return self._found.get(timeout=LOOK_EVERY_MS / 1000)
+            return self._found.get(timeout=POLL_MS / 1000)
         except Empty:
             return []
 
-    def _look(self, root: Path) -> None:
+    def _watch(self, root: Path) -> None:
         try:
             for changed in _changes(root, self._end):
-                self._is_looking.set()
+                self._is_watching.set()
                 if changed:
                     self._found.put(changed)
-        except Exception as trouble:
-            self._trouble = trouble
+        except Exception as error:
+            self._error = error
         finally:
-            self._is_looking.set()
+            self._is_watching.set()
 
 
 @contextmanager
-def watching(root: Path, *, wanted: bool) -> Iterator[Changes | None]:
-    """Look at the project's files until the block is left."""
-    if not wanted:
+def watching(root: Path, *, enabled: bool) -> Iterator[Changes | None]:
+    """Watch the project's files until the block ends."""
+    if not enabled:
         yield None
         return
     changes = Changes(root)
@@ -190,7 +190,7 @@ def watching(root: Path, *, wanted: bool) -> Iterator[Changes | None]:
 
 
 def _changes(root: Path, end: Event) -> Iterator[list[str]]:
-    """Yield the files that changed, and nothing now and then."""
+    """Yield lists of changed files; an empty list after each time without a change."""
     from watchfiles import DefaultFilter, watch
 
     class Ours(DefaultFilter):
@@ -205,7 +205,7 @@ def _changes(root: Path, end: Event) -> Iterator[list[str]]:
     for changes in watch(
         root,
         watch_filter=Ours(),
-        rust_timeout=LOOK_EVERY_MS,
+        rust_timeout=POLL_MS,
         yield_on_timeout=True,
         stop_event=end,
     ):
@@ -216,9 +216,9 @@ def _listed(files: list[str]) -> str:
     return ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
 
 
-def _news(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _results(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
     words = {"changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
-             "retried": "tried again"}  # fmt: skip
+             "retried": "started again"}  # fmt: skip
     for key, word in words.items():
-        for name in said.get(key) or []:
+        for name in answer.get(key) or []:
             yield word, name

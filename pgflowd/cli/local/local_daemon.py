@@ -1,8 +1,8 @@
 """
-Workshop: what `demo` and `dev` stand on: a daemon beside an embedded PostgreSQL.
+Runs the daemon of `pgflowd demo` and `pgflowd dev`.
 
-The daemon is a process of its own, started as a user would, but allowed to recreate flows
-whose shape has changed. It ends with us: asked when we leave, killed when we are killed.
+The daemon is a child process, started as `pgflowd serve`, which may also recreate flows whose
+shape has changed. It is stopped when its command ends, and gets SIGTERM if that is killed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import click
 from pgflowd.cli.exits import ExitCode
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 75.0  # drain_timeout and kill_grace, and a little
-LOOK_EVERY_S = 0.05
+STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
+POLL_S = 0.05
 _UNSETTLED = {"starting", "restarting", "draining"}
 
 
 class DaemonNotUp(click.ClickException):
-    """The daemon did not come up, or went away."""
+    """The daemon did not start, or has ended."""
 
     exit_code = ExitCode.NO
 
-    def __init__(self, message: str, ended: int | None = None) -> None:
+    def __init__(self, message: str, daemon_exit_code: int | None = None) -> None:
         super().__init__(message)
-        self.ended = ended  # the daemon's exit code
+        self.daemon_exit_code = daemon_exit_code
 
 
 class DirectoryInUse(click.ClickException):
-    """Another daemon has the socket, as of a second demo in the same directory."""
+    """Another daemon has the socket, such as that of a second demo in the directory."""
 
     exit_code = ExitCode.TRY_LATER
 
@@ -51,19 +51,19 @@ def daemon(
     log: IO[Any] | None,
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `pgflowd … serve` on this database until the block is left; log None: our stderr."""
+    """Run `pgflowd … serve` on this database until the block ends; log None: our stderr."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
         env={
             **os.environ,
             **(environ or {}),
             "PGFLOWD__DATABASE__URL": database_url,
-            "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # whatever the project's config says
+            "PGFLOWD__DATABASE__LISTEN_URL": database_url,  # overrides the project's config
         },
         stdin=subprocess.DEVNULL,
         stderr=log,
-        start_new_session=True,  # Ctrl-C is for us; we ask it to stop
-        preexec_fn=_end_with_us,
+        start_new_session=True,  # Ctrl-C ends this command, which then stops the daemon
+        preexec_fn=_set_death_signal,
     )
     try:
         yield process
@@ -72,30 +72,30 @@ def daemon(
 
 
 def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
-    """Return what the daemon says of itself once each of its flows is up or parked."""
+    """Return the daemon's status as soon as each of its flows is up or parked."""
     from pgflowd.host import control
 
     until = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < until:
         if process.poll() == ExitCode.TRY_LATER:
-            raise DirectoryInUse(f"another daemon serves at {socket}; it must end first")
+            raise DirectoryInUse(f"another daemon uses {socket}; stop it first")
         if process.returncode is not None:
             text = f"the daemon ended with exit code {process.returncode}"
             raise DaemonNotUp(text, process.returncode)
         with contextlib.suppress(OSError, ValueError):
-            told = control.ask(socket, "status", 5.0)
-            states = {told["state"], *(flow["state"] for flow in told["flows"])}
-            if told["pid"] == process.pid and not states & _UNSETTLED:
-                return told
-        time.sleep(LOOK_EVERY_S)
-    raise DaemonNotUp(f"the daemon did not come up within {START_TIMEOUT_S:.0f} s")
+            status = control.ask(socket, "status", 5.0)
+            states = {status["state"], *(flow["state"] for flow in status["flows"])}
+            if status["pid"] == process.pid and not states & _UNSETTLED:
+                return status
+        time.sleep(POLL_S)
+    raise DaemonNotUp(f"the daemon did not start within {START_TIMEOUT_S:.0f} s")
 
 
 @contextlib.contextmanager
 def interrupted_by_term() -> Iterator[None]:
-    """Let SIGTERM mean Ctrl-C, and so SIGHUP, which a closed terminal sends."""
+    """Handle SIGTERM like Ctrl-C; also SIGHUP, which a closed terminal sends."""
     signals = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as below nohup
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
         signals.append(signal.SIGHUP)
     before = {number: signal.signal(number, signal.default_int_handler) for number in signals}
     try:
@@ -105,14 +105,14 @@ def interrupted_by_term() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_with_us() -> None:
+def _set_death_signal() -> None:
     from pgflowd.host.fork import set_death_signal
 
     set_death_signal(signal.SIGTERM)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask, wait, and at the end kill."""
+    """Terminate, wait, and after the timeout kill."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:

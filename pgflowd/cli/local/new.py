@@ -1,8 +1,8 @@
 """
-New: `pgflowd new` writes a project that works: a flow, its tests, a config.
+`pgflowd new`: creates a project that works: a flow, its tests, a config.
 
-The files lie in `templates/`: `common/` is for all of them, the rest for one kind. Nothing is
-ever overwritten.
+The files are in `templates/`: `common/` is for all projects, the other directories for one kind
+each. No file is ever overwritten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 
 
 class Template(NamedTuple):
-    """A kind of project: its module, its flow, and an input that shows it at work."""
+    """A kind of project: its module, its flow, and an input for a first run."""
 
     module: str
     flow: str
@@ -46,36 +46,36 @@ TEMPLATES = {
     "--template",
     type=click.Choice(list(TEMPLATES)),
     default="diamond",
-    help="diamond: steps side by side; map: a task per element; job: one step.",
+    help="diamond: parallel steps; map: a task per element; job: one step.",
 )
 @pass_app
 def new(app: App, name: Path, template: str) -> None:
-    """Write a new project into the directory NAME: a flow, its tests, a config.
+    """Create a project in the directory NAME: a flow, its tests, a config.
 
-    Nothing is ever overwritten.
+    No file is ever overwritten.
 
     \b
     Example: pgflowd new shop && cd shop && pgflowd dev
     """
     project = name.absolute().name
     if not NAME.fullmatch(project):
-        text = f"'{project}' is no name: take 1 to 32 letters, digits, _ and -"
+        text = f"'{project}' is not a valid name: use 1 to 32 letters, digits, _ and -"
         raise click.UsageError(text)
     files = dict(_files(project, template))
-    there = [path for path in files if (name / path).exists() or (name / path).is_symlink()]
-    if there:
-        raise CommandRefused(f"{name} has {', '.join(there)} already; nothing was written")
-    with ExitStack() as otherwise:
+    existing = [path for path in files if (name / path).exists() or (name / path).is_symlink()]
+    if existing:
+        raise CommandRefused(f"{name} already has {', '.join(existing)}; nothing was written")
+    with ExitStack() as on_error:
         for path, text in files.items():
-            _write(name / path, text, otherwise)
-        otherwise.pop_all()
+            _write(name / path, text, on_error)
+        on_error.pop_all()
     if app.json:
-        told = {"directory": str(name.absolute()), "template": template, "files": list(files)}
-        app.print_json({"schema_version": SCHEMA_VERSION, **told})
+        document = {"directory": str(name.absolute()), "template": template, "files": list(files)}
+        app.print_json({"schema_version": SCHEMA_VERSION, **document})
         return
     dot = " · " if app.out.unicode else ", "
     app.print(app.out.folded(f"  created {dot.join(files)}"))
-    _say_what_is_next(app, name, TEMPLATES[template])
+    _print_next_steps(app, name, TEMPLATES[template])
 
 
 def _files(project: str, template: str) -> Iterator[tuple[str, str]]:
@@ -93,21 +93,21 @@ def _files(project: str, template: str) -> Iterator[tuple[str, str]]:
     yield ".gitignore", text("common/gitignore")
 
 
-def _write(path: Path, text: str, otherwise: ExitStack) -> None:
-    """Write a new file, which goes again if those that follow cannot be written."""
+def _write(path: Path, text: str, on_error: ExitStack) -> None:
+    """Write a new file; it is deleted again if a later one cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            otherwise.callback(path.unlink)
+            on_error.callback(path.unlink)
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _say_what_is_next(app: App, directory: Path, kind: Template) -> None:
+def _print_next_steps(app: App, directory: Path, kind: Template) -> None:
     from pgflowd.cli.main import COMMANDS
 
     serve = "dev" if any(entry.name == "dev" for entry in COMMANDS) else "serve"
-    there = f"cd {shlex.quote(str(directory))} && pgflowd {serve}"
+    develop = f"cd {shlex.quote(str(directory))} && pgflowd {serve}"
     start = f"pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow"
-    app.hint([(there, ""), (start, "there, in another terminal")])
+    app.hint([(develop, ""), (start, "there, in another terminal")])
