@@ -38,6 +38,7 @@ from typing import (
 
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
+from pgflowd.core.definition.options import Owner, names_of
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import DecoratedHandler, FlowSpec, StepSpec
@@ -190,8 +191,10 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
     """Make a function a flow with one step, named `perform`; the flow is its `.flow`."""
     if callable(slug):
         return cast("Callable[[Callable[P, R_co]], Job[P, R_co]]", _job_without_slug(slug, options))
-    of_flow = {name: value for name, value in options.items() if name != "start_delay"}
-    flow = Flow(slug, **cast(FlowOptions, of_flow))
+    of_step = names_of(Owner.JOB) - names_of(Owner.FLOW)
+    flow_options = {name: value for name, value in options.items() if name not in of_step}
+    step_options = {name: value for name, value in options.items() if name in of_step}
+    flow = Flow(slug, **cast(FlowOptions, flow_options))
     flow.place = _caller()
 
     def decorate(function: Callable[P, R_co]) -> Job[P, R_co]:
@@ -199,7 +202,7 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
             text = f"the function of job {flow.slug} is the handler of job {earlier.slug} already"
             remedy = "give each job a function of its own"
             flow._misuses.append(Problem("E205", text, flow.place, remedy))
-        flow.step(slug="perform", start_delay=options.get("start_delay"))(function)
+        flow.step(**cast(StepOptions, {"slug": "perform", **step_options}))(function)
         decorated = cast("Job[P, R_co]", function)
         decorated.flow = flow
         return decorated

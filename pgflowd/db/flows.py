@@ -1,9 +1,9 @@
 """
-Definitions: flows as the database has them, beside those of the code.
+Compares, creates and deletes the flows of the database.
 
-`compare` tells what differs and changes nothing; `deploy` creates what is missing, as the role
-that owns the schema; `delete` removes a flow with all its runs; `script` prints the SQL of a
-deployment for whoever runs it elsewhere.
+`compare` reports how a flow differs from the code and changes nothing. `deploy` creates a missing
+flow, as the role that owns the schema. `delete` removes a flow with all its runs. `script` returns
+the SQL of a deployment, to be executed elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from pgflowd.core.definition.shape import Shape, differences, option_differences
+from pgflowd.core.definition.shape import Shape, option_differences, shape_differences
 from pgflowd.core.redact import one_line
 from pgflowd.db import overview, workers
 from pgflowd.db.connection import translated
@@ -26,19 +26,19 @@ OWNER = "pgflow_owner"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A flow in the code beside the same in the database."""
+    """How a flow of the code differs from the same flow in the database."""
 
     exists: bool
-    shape: list[str] = field(default_factory=list)  # these forbid the worker to start
-    options: list[str] = field(default_factory=list)  # in these the database rules
+    shape: list[str] = field(default_factory=list)  # with one of these no worker starts
+    options: list[str] = field(default_factory=list)  # here the database's value holds
 
 
 def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
-    """Tell how the flow in the database differs from this shape."""
+    """How the flow in the database differs from this shape."""
     known = execute(conn, overview.flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    return Comparison(True, differences(shape, known), option_differences(shape, known))
+    return Comparison(True, shape_differences(shape, known), option_differences(shape, known))
 
 
 def deploy(conn: Connection, slug: str, shape: Shape) -> bool:
@@ -64,7 +64,7 @@ def delete(conn: Connection, slug: str) -> None:
 
 
 def script(slug: str, shape: Shape, place: str) -> str:
-    """The SQL that deploys the flow, or raises where another shape is there."""
+    """The SQL that deploys the flow, or raises if the database has another shape of it."""
     tag = "$pgflowd$"
     text = json.dumps(shape, indent=1, ensure_ascii=False).replace("'", "''")
     while tag in text:

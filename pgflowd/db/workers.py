@@ -16,7 +16,12 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.shape import OPTIONS_NEXT, Shape, differences, option_differences
+from pgflowd.core.definition.shape import (
+    OPTIONS_NEXT,
+    Shape,
+    option_differences,
+    shape_differences,
+)
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows
 from pgflowd.errors import DatabaseError, Problem
@@ -46,9 +51,12 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
         query = "select pgflow.flow_exists(%s)"
         if _value(conn, query, (slug,)):
             known = _value(conn, "select pgflowd.flow_shape(%s)", (slug,))
-            found = differences(shape, known)
+            found = shape_differences(shape, known)
             if not found:
-                return _other_options(conn, slug, shape)
+                texts = option_differences(shape, known)
+                return [
+                    Problem("W310", f"{slug}: {text}", "database", OPTIONS_NEXT) for text in texts
+                ]
             if mode != "recreate":
                 raise _mismatch(slug, found)
         elif mode == "verify":
@@ -69,26 +77,6 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
         code="E306",
         next=f"see `pgflowd flows diff {slug}`; a new shape needs a new slug, such as {slug}_2",
     )
-
-
-def _other_options(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
-    """Warn of each option that the database has otherwise."""
-    known = _value(conn, _OPTIONS, (slug,))
-    found = option_differences(shape, known)
-    return [Problem("W310", f"{slug}: {text}", "database", OPTIONS_NEXT) for text in found]
-
-
-_OPTIONS = """
-select jsonb_build_object(
-         'options', jsonb_build_object('maxAttempts', flow.opt_max_attempts,
-                      'baseDelay', flow.opt_base_delay, 'timeout', flow.opt_timeout),
-         'steps', (select jsonb_agg(jsonb_build_object('slug', step.step_slug,
-                      'options', jsonb_build_object('maxAttempts', step.opt_max_attempts,
-                         'baseDelay', step.opt_base_delay, 'timeout', step.opt_timeout,
-                         'startDelay', step.opt_start_delay)))
-                     from pgflow.steps as step where step.flow_slug = flow.flow_slug))
-  from pgflow.flows as flow where flow.flow_slug = %s
-"""
 
 
 def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:

@@ -64,7 +64,7 @@ class FlowRun:
 
     def _node(self, slug: str) -> Node:
         step, plan = self.steps[slug], self._plan.steps[slug]
-        attempts = f" {step.attempts}/{plan.max_attempts}" if step.attempts > 1 else ""
+        attempts = f" {step.attempts}/{plan.options['max_attempts']}" if step.attempts > 1 else ""
         tasks = f" {len(step.tasks)} tasks" if plan.is_map and step.tasks else ""
         detail = f"{step.status}{tasks}{attempts}"
         return Node(slug, plan.deps, plan.is_map, StepStatus[step.status.upper()], detail)

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
 from pgflowd.core.definition.conditions import contains
-from pgflowd.core.definition.shape import differences, jsonb_text
+from pgflowd.core.definition.shape import jsonb_text, shape_differences
 from pgflowd.core.json.values import as_stored, decode, encode
 from pgflowd.testing.engine.reports import json_type, retry_delay_s
 
@@ -96,7 +96,7 @@ def test_a_deployed_flow_has_the_shape_that_the_code_has(ask):
     shape = flow().shape()
     ask("select pgflow._create_flow_from_shape('f', %s)", Jsonb(shape))
 
-    assert differences(shape, ask("select pgflow._get_flow_shape('f')")) == []
+    assert shape_differences(shape, ask("select pgflow._get_flow_shape('f')")) == []
     assert ask("select pgflow.ensure_flow_compiled('f', %s)", Jsonb(shape))["status"] == "verified"
 
 
@@ -131,4 +131,4 @@ def test_differences_are_told_in_the_words_of_the_database(ask, changes, fewer):
 
     for one, other in ((ours, theirs), (theirs, ours)):
         answer = ask("select pgflow._compare_flow_shapes(%s, %s)", Jsonb(one), Jsonb(other))
-        assert differences(one, other) == answer
+        assert shape_differences(one, other) == answer

@@ -79,7 +79,7 @@ class Journal:
     ) -> Any:
         run = self.engine.runs[key[0]]
         if not retry and run.status == run.states[key[1]].status == "started":
-            most = self.engine.plan.steps[key[1]].max_attempts
+            most = self.engine.plan.steps[key[1]].options["max_attempts"]
             self.calls.append(("spend", (most, *key)))
         self.calls.append(("fail", (*key, message)))
         return self.engine.fail(key, message, retry=retry, delay_s=delay_s)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from pgflowd import Flow, job
-from pgflowd.core.definition.shape import differences, jsonb_text, option_differences
+from pgflowd.core.definition.shape import jsonb_text, option_differences, shape_differences
 
 NO_PATTERN = {"defined": False}
 
@@ -93,7 +93,7 @@ def test_a_flow_equals_the_one_that_another_runtime_sends():
     @flow.step(if_={"kind": "a"})
     def items(): ...
 
-    assert differences(flow.shape(), sent) == []
+    assert shape_differences(flow.shape(), sent) == []
 
 
 def test_deps_are_parameters_listed_ones_and_those_for_the_order_only():
@@ -194,7 +194,7 @@ def test_differences_of_shapes_are_told_in_the_words_of_the_database():
     @other.map(over="website", if_={"bb": 1, "a": [True, None]}, when_exhausted="skip-cascade")
     def sentiment(item): ...
 
-    assert differences(flow.shape(), other.shape()) == [
+    assert shape_differences(flow.shape(), other.shape()) == [
         "Step count differs: 4 vs 2",
         "Step at index 1: type differs 'single' vs 'map'",
         "Step at index 1: whenExhausted differs 'fail' vs 'skip-cascade'",

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgflowd.core.definition.options import option_problems
+from pgflowd.core.definition.options import Owner, names_of, option_problems
 from pgflowd.core.definition.order import cycles
 from pgflowd.core.definition.slugs import slug_problems
 from pgflowd.core.definition.spec import (
     CTX,
-    FLOW_OPTIONS,
     INPUT,
     ITEM,
     RESERVED,
     RUN,
-    STEP_OPTIONS,
     FlowSpec,
     StepSpec,
 )
@@ -31,7 +29,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
     """All problems of one flow, in the order of the file, those of the whole flow first."""
     return [
         *slug_problems(flow.slug, flow.place, of_flow=True),
-        *option_problems(flow.options, FLOW_OPTIONS, f"flow {flow.slug}", flow.place),
+        *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
         *_cycle_problems(flow),
         *(problem for step in flow.steps for problem in _step_problems(flow, step)),
         *_repeated_steps(flow),
@@ -49,10 +47,10 @@ def _step_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
 
 
 def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
-    known = ("slug", "over") if step.is_map else ("slug", "depends_on", "after")
-    misplaced = {"depends_on", "after"} if step.is_map else {"over"}
+    owner, other = (Owner.MAP, Owner.STEP) if step.is_map else (Owner.STEP, Owner.MAP)
+    misplaced = names_of(other) - names_of(owner)
     options = {name: v for name, v in step.options.items() if name not in misplaced}
-    yield from option_problems(options, (*STEP_OPTIONS, *known), f"step {step.slug}", step.place)
+    yield from option_problems(options, owner, f"step {step.slug}", step.place)
     for name in sorted(misplaced & step.options.keys()):
         if step.is_map:
             text = f"map step {step.slug} has {name}; the dep of a map is named by over="

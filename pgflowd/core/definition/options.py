@@ -1,68 +1,188 @@
 """
-Options: what a flow's and a step's options may be.
+The options of flows, steps, maps and jobs: one row for each, and what is wrong with their values.
 
-Unset options are absent and reach the database as NULL, so that its defaults rule. The
-numbers are whole seconds or counts that fit into an SQL int.
+Checks, shapes, plans, comparisons and screens read the rows. So a new option is a row here, a key
+in the typed signatures of `flow.py`, and the SQL that obeys it, with its twin in `testing.engine`.
+Unset options reach the database as NULL, so that its defaults hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
 from typing import Any
 
 from pgflowd.core.json.values import encode
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import OutputError, Problem
 
-LEAST = {"max_attempts": 1, "base_delay": 0, "timeout": 1, "start_delay": 0}
-GREATEST = 2**31 - 1
+GREATEST = 2**31 - 1  # the end of SQL's int
 MODES = ("fail", "skip", "skip-cascade")
 
 
+class Owner(Enum):
+    """The decorator or class that takes an option."""
+
+    FLOW = "flow"
+    STEP = "step"
+    MAP = "map"
+    JOB = "job"
+
+
+class OptionKind(Enum):
+    SLUG = "slug"  # of the step itself
+    DEPS = "deps"  # slugs or functions of other steps
+    COUNT = "count"  # a whole number
+    SECONDS = "seconds"  # a whole number of seconds
+    MODE = "mode"  # one of MODES
+    PATTERN = "pattern"  # a JSON object that is compared with the step's input
+
+
+class Column(StrEnum):
+    """The columns of options in the table of steps, in their order."""
+
+    ATTEMPTS = "ATTEMPTS"
+    DELAY = "DELAY"
+    TIMEOUT = "TIMEOUT"
+    START = "START"
+    EXHAUSTED = "EXHAUSTED"
+    IF = "IF"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option."""
+
+    name: str  # in Python
+    kind: OptionKind
+    owners: frozenset[Owner]
+    json_name: str = ""  # in a shape; none for deps, which a shape has elsewhere
+    default: Any = None  # in force where neither step nor flow sets the option
+    least: int = 0
+    column: Column | None = None
+    label: str = ""  # before the value in its column
+    hides_default: bool = False  # in its column
+    needs_condition: bool = False  # has no effect without a pattern
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind in (OptionKind.COUNT, OptionKind.SECONDS)
+
+    def in_force(self, step: Mapping[str, Any], flow_options: Mapping[str, Any]) -> Any:
+        """The value for a step of a shape: its own, else the flow's, else the default."""
+        if self.kind is OptionKind.PATTERN:
+            pattern = step.get(self.json_name) or {}
+            return dict(pattern["value"]) if pattern.get("defined") else None
+        if self.kind is OptionKind.MODE:
+            return step.get(self.json_name) or self.default
+        for options in (step.get("options") or {}, flow_options):
+            if (value := options.get(self.json_name)) is not None:
+                return int(value)
+        return self.default
+
+
+_ALL, _STEPS = frozenset(Owner), frozenset({Owner.STEP, Owner.MAP})
+_COUNT, _SECONDS, _DEPS = OptionKind.COUNT, OptionKind.SECONDS, OptionKind.DEPS
+_MODE, _PATTERN = OptionKind.MODE, OptionKind.PATTERN
+
+OPTIONS = (
+    Option("max_attempts", _COUNT, _ALL, "maxAttempts", 3, least=1, column=Column.ATTEMPTS),
+    Option("base_delay", _SECONDS, _ALL, "baseDelay", 5, column=Column.DELAY),
+    Option("timeout", _SECONDS, _ALL, "timeout", 60, least=1, column=Column.TIMEOUT),
+    Option(
+        "start_delay", _SECONDS, _ALL - {Owner.FLOW}, "startDelay", 0,
+        column=Column.START, hides_default=True,
+    ),
+    Option("if_", _PATTERN, _STEPS, "requiredInputPattern", column=Column.IF, label="if "),
+    Option("if_not", _PATTERN, _STEPS, "forbiddenInputPattern", column=Column.IF, label="if not "),
+    Option(
+        "when_unmet", _MODE, _STEPS, "whenUnmet", "skip",
+        column=Column.IF, label="else ", needs_condition=True,
+    ),
+    Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
+    Option("slug", OptionKind.SLUG, _STEPS),
+    Option("depends_on", _DEPS, frozenset({Owner.STEP})),
+    Option("after", _DEPS, frozenset({Owner.STEP})),
+    Option("over", _DEPS, frozenset({Owner.MAP})),
+)  # fmt: skip
+
+NUMBERS = tuple(option for option in OPTIONS if option.is_number)
+MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
+PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
+
+
+def options_of(owner: Owner) -> list[Option]:
+    return [option for option in OPTIONS if owner in option.owners]
+
+
+def names_of(owner: Owner) -> set[str]:
+    return {option.name for option in options_of(owner)}
+
+
+def cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
+    """The row of a step in the table of steps; empty cells for options without effect."""
+    has_condition = any(in_force[option.name] is not None for option in PATTERNS)
+    words: dict[Column, list[str]] = {column: [] for column in Column}
+    for option in OPTIONS:
+        value = in_force.get(option.name)
+        if option.column is None or value is None or (option.needs_condition and not has_condition):
+            continue
+        if not option.hides_default or value != option.default:
+            text = json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
+            unit = "s" if option.kind is OptionKind.SECONDS else ""
+            words[option.column].append(f"{option.label}{text}{unit}")
+    return {column: " ".join(texts) for column, texts in words.items()}
+
+
 def option_problems(
-    options: Mapping[str, Any], known: Iterable[str], who: str, place: str
+    options: Mapping[str, Any], owner: Owner, name: str, place: str
 ) -> Iterator[Problem]:
-    """All that is wrong with the options that are set, one by one and together."""
-    known = tuple(known)
-    for name, value in options.items():
-        if name not in known:
-            text = f"{who}: there is no option '{name}'"
-            yield Problem("E209", text, place, did_you_mean(name, known))
-        elif name in LEAST:
-            yield from _number_problems(name, value, who, place)
-        elif name in ("when_unmet", "when_exhausted"):
-            yield from _mode_problems(name, value, who, place)
-        elif name in ("if_", "if_not"):
-            yield from _pattern_problems(name, value, who, place)
-    if "when_unmet" in options and not {"if_", "if_not"} & options.keys():
-        text = f"{who}: when_unmet without a condition says nothing"
-        yield Problem("E215", text, place, "add if_= or if_not=, or leave it out")
+    """Everything that is wrong with the set options of `name`, alone and together."""
+    known = {option.name: option for option in options_of(owner)}
+    for option_name, value in options.items():
+        option = known.get(option_name)
+        if option is None:
+            text = f"{name}: there is no option '{option_name}'"
+            yield Problem("E209", text, place, did_you_mean(option_name, known))
+        elif option.is_number:
+            yield from _number_problems(option, value, name, place)
+        elif option.kind is OptionKind.MODE:
+            yield from _mode_problems(option, value, name, place)
+        elif option.kind is OptionKind.PATTERN:
+            yield from _pattern_problems(option, value, name, place)
+    patterns = {option.name for option in PATTERNS}
+    for option in known.values():
+        if option.needs_condition and option.name in options and not patterns & options.keys():
+            text = f"{name}: {option.name} has no effect without a condition"
+            yield Problem("E215", text, place, "add if_= or if_not=, or leave it out")
 
 
-def _number_problems(name: str, value: Any, who: str, place: str) -> Iterator[Problem]:
+def _number_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not LEAST[name] <= value <= GREATEST:
-        unit = "" if name == "max_attempts" else " of seconds"
-        rule = f"it must be a whole number{unit}, {LEAST[name]} or more"
+    if not is_whole or not option.least <= value <= GREATEST:
+        unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
+        rule = f"it must be a whole number{unit}, {option.least} or more"
         if is_whole and value > GREATEST:
             rule = f"it must be at most {GREATEST}"
-        yield Problem("E209", f"{who}: {name} is {value!r}; {rule}", place)
+        yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place)
 
 
-def _mode_problems(name: str, value: Any, who: str, place: str) -> Iterator[Problem]:
+def _mode_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     if value not in MODES:
         rule = "it must be 'fail', 'skip' or 'skip-cascade'"
         remedy = did_you_mean(value, MODES) if isinstance(value, str) else None
-        yield Problem("E209", f"{who}: {name} is {value!r}; {rule}", place, remedy)
+        yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place, remedy)
 
 
-def _pattern_problems(name: str, value: Any, who: str, place: str) -> Iterator[Problem]:
+def _pattern_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
         kind = type(value).__name__
-        text = f"{who}: {name} is a {kind}; a pattern is a JSON object, such as {{'a': 1}}"
+        text = f"{name}: {option.name} is a {kind}; a pattern is a JSON object, such as {{'a': 1}}"
         yield Problem("E214", text, place)
         return
     try:
-        encode(value, what=name)
+        encode(value, what=option.name)
     except OutputError as error:
-        yield Problem("E214", f"{who}: {error.text}", place, error.next)
+        yield Problem("E214", f"{name}: {error.text}", place, error.next)

@@ -1,9 +1,9 @@
 """
-Plan: a flow's shape, read once into values that are easy to ask.
+Reads a flow's shape into values that are easy to use.
 
-A shape (section 7.3 of the SQL contract) is JSON and may leave things out. A plan has every
-default filled in as the SQL would, the steps in their order, and for each step its deps and
-dependents. The engine of `testing` and the graph read flows from here.
+A shape (section 7.3 of the SQL contract) is JSON and may leave things out. A plan has the steps in
+their order, each with its deps and dependents and with all options in force. The engine of
+`testing` and the screens read flows from it.
 """
 
 from __future__ import annotations
@@ -12,28 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MAX_ATTEMPTS = 3
-BASE_DELAY_S = 5
-TIMEOUT_S = 60
+from pgflowd.core.definition.options import OPTIONS
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step with its options in force: its own, else the flow's, else the SQL's."""
+    """One step; `options` has all options by their Python names, as they are in force."""
 
     slug: str
     index: int
     is_map: bool
     deps: tuple[str, ...]
     dependents: tuple[str, ...]
-    max_attempts: int
-    base_delay_s: int
-    timeout_s: int
-    start_delay_s: int
-    if_: dict[str, Any] | None
-    if_not: dict[str, Any] | None
-    when_unmet: str
-    when_exhausted: str
+    options: Mapping[str, Any]
 
     @property
     def is_root_map(self) -> bool:
@@ -55,7 +46,7 @@ class FlowPlan:
         return any(step.is_root_map for step in self.steps.values())
 
     def downstream(self, slug: str) -> set[str]:
-        """The step and all that depends on it, however far."""
+        """The step and all that depends on it, directly or not."""
         found, pending = {slug}, [slug]
         while pending:
             new = set(self.steps[pending.pop()].dependents) - found
@@ -66,44 +57,20 @@ class FlowPlan:
 
 def plan_of(shape: Mapping[str, Any]) -> FlowPlan:
     """Read a shape whose steps stand in topological order."""
-    steps = shape["steps"]
-    deps = {step["slug"]: tuple(sorted(set(step.get("dependencies") or ()))) for step in steps}
-    options = shape.get("options") or {}
+    deps = {
+        step["slug"]: tuple(sorted(set(step.get("dependencies") or ()))) for step in shape["steps"]
+    }
+    flow_options = shape.get("options") or {}
     return FlowPlan(
-        {step["slug"]: _step_plan(index, step, deps, options) for index, step in enumerate(steps)}
+        {
+            slug: StepPlan(
+                slug=slug,
+                index=index,
+                is_map=step.get("stepType") == "map",
+                deps=deps[slug],
+                dependents=tuple(other for other, its in deps.items() if slug in its),
+                options={o.name: o.in_force(step, flow_options) for o in OPTIONS if o.json_name},
+            )
+            for index, (slug, step) in enumerate(zip(deps, shape["steps"], strict=True))
+        }
     )
-
-
-def _step_plan(
-    index: int,
-    step: Mapping[str, Any],
-    deps: Mapping[str, tuple[str, ...]],
-    flow_options: Mapping[str, Any],
-) -> StepPlan:
-    slug, options = step["slug"], step.get("options") or {}
-
-    def option(name: str, default: int) -> int:
-        own, flows = options.get(name), flow_options.get(name)
-        return int(own if own is not None else flows if flows is not None else default)
-
-    return StepPlan(
-        slug=slug,
-        index=index,
-        is_map=step.get("stepType") == "map",
-        deps=deps[slug],
-        dependents=tuple(other for other, theirs in deps.items() if slug in theirs),
-        max_attempts=option("maxAttempts", MAX_ATTEMPTS),
-        base_delay_s=option("baseDelay", BASE_DELAY_S),
-        timeout_s=option("timeout", TIMEOUT_S),
-        start_delay_s=int(options.get("startDelay") or 0),
-        if_=_pattern(step.get("requiredInputPattern")),
-        if_not=_pattern(step.get("forbiddenInputPattern")),
-        when_unmet=step.get("whenUnmet") or "skip",
-        when_exhausted=step.get("whenExhausted") or "fail",
-    )
-
-
-def _pattern(part: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if not part or not part.get("defined"):
-        return None
-    return dict(part["value"])

@@ -1,10 +1,10 @@
 """
-Shape: a flow as JSON, the form in which runtimes and the database compare flows.
+The shape of a flow: its JSON, by which runtimes and the database compare flows.
 
-Section 7.3 of the SQL contract says what stands in it. Steps are in topological order, deps
-sorted; options that nobody set are absent, so that the SQL's defaults rule. `differences` gives
-the very texts of the SQL's `_compare_flow_shapes`; `option_differences` tells what operators
-have tuned in the database, which is allowed and worth a warning.
+Section 7.3 of the SQL contract defines it. Steps are in topological order and deps sorted; unset
+options are absent, so that the SQL's defaults hold. `shape_differences` gives exactly the texts of
+the SQL's `_compare_flow_shapes`. `option_differences` reports the options that operators changed in
+the database, which is allowed and worth a warning.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pgflowd.core.definition.options import MODE_OPTIONS, NUMBERS, PATTERNS
 from pgflowd.core.definition.order import in_order
-from pgflowd.core.definition.spec import FLOW_OPTIONS, FlowSpec, StepSpec
+from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json.unpatched import dumps
 from pgflowd.core.json.values import as_stored
 
 Shape = dict[str, Any]
 
-_OPTION_NAMES = {
-    "max_attempts": "maxAttempts",
-    "base_delay": "baseDelay",
-    "timeout": "timeout",
-    "start_delay": "startDelay",
-}
+OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
 
 
 def shape_of(flow: FlowSpec) -> Shape:
@@ -33,37 +29,33 @@ def shape_of(flow: FlowSpec) -> Shape:
     order = in_order({step.slug: step.deps for step in flow.steps})
     return {
         "steps": [_step_shape(steps[slug]) for slug in order],
-        "options": _options(flow.options),
+        "options": _numbers(flow.options),
     }
 
 
 def _step_shape(step: StepSpec) -> Shape:
+    set_ = step.options
     return {
         "slug": step.slug,
         "stepType": "map" if step.is_map else "single",
         "dependencies": sorted(step.deps),
-        "whenUnmet": step.options.get("when_unmet", "skip"),
-        "whenExhausted": step.options.get("when_exhausted", "fail"),
-        "requiredInputPattern": _pattern(step.options, "if_"),
-        "forbiddenInputPattern": _pattern(step.options, "if_not"),
-        "options": _options(step.options),
+        **{option.json_name: set_.get(option.name, option.default) for option in MODE_OPTIONS},
+        **{
+            option.json_name: {"defined": True, "value": as_stored(set_[option.name])}
+            if option.name in set_
+            else {"defined": False}
+            for option in PATTERNS
+        },
+        "options": _numbers(set_),
     }
 
 
-def _pattern(options: Mapping[str, Any], name: str) -> Shape:
-    if name in options:
-        return {"defined": True, "value": as_stored(options[name])}
-    return {"defined": False}
+def _numbers(options: Mapping[str, Any]) -> dict[str, int]:
+    return {option.json_name: options[option.name] for option in NUMBERS if option.name in options}
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        json_name: options[name] for name, json_name in _OPTION_NAMES.items() if name in options
-    }
-
-
-def differences(first: Shape, second: Shape) -> list[str]:
-    """How two shapes differ, in the words of the SQL; options do not count."""
+def shape_differences(first: Shape, second: Shape) -> list[str]:
+    """How two shapes differ, in the texts of the SQL; numbers among the options do not count."""
     ours, theirs = first.get("steps") or [], second.get("steps") or []
     found = []
     if len(ours) != len(theirs):
@@ -76,12 +68,13 @@ def differences(first: Shape, second: Shape) -> list[str]:
             slug = ours[at]["slug"]
             found.append(f"Step at index {at}: missing in second shape (first has '{slug}')")
         else:
-            found.extend(f"Step at index {at}: {text}" for text in _at(ours[at], theirs[at]))
+            texts = _step_differences(ours[at], theirs[at])
+            found.extend(f"Step at index {at}: {text}" for text in texts)
     return found
 
 
 def changes_between(before: Shape, after: Shape) -> list[str]:
-    """What became different from one shape to the next, as people say it."""
+    """What changed from one shape to the next, in words for people."""
     old = {step["slug"]: step for step in before.get("steps") or []}
     new = {step["slug"]: step for step in after.get("steps") or []}
     found = [f"+ step {slug}{_after(step)}" for slug, step in new.items() if slug not in old]
@@ -90,7 +83,11 @@ def changes_between(before: Shape, after: Shape) -> list[str]:
         was, now = _after(old[slug]), _after(new[slug])
         if was != now:
             found.append(f"step {slug}{now or ', first'}")
-        others = [text for text in _at(new[slug], old[slug]) if "dependencies" not in text]
+        others = [
+            text
+            for text in _step_differences(new[slug], old[slug])
+            if not text.startswith("dependencies differ")
+        ]
         found += [f"step {slug}: {text}" for text in others]
     return found or ["another order of steps"]
 
@@ -100,46 +97,42 @@ def _after(step: Shape) -> str:
     return f", after {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
 
 
-def _at(ours: Shape, theirs: Shape) -> Iterator[str]:
-    yield from _text_difference("slug", "slug", ours, theirs)
-    yield from _text_difference("stepType", "type", ours, theirs)
-    left, right = (", ".join(sorted(s.get("dependencies") or [])) for s in (ours, theirs))
+def _step_differences(ours: Shape, theirs: Shape) -> Iterator[str]:
+    yield from _word_difference("slug", "slug", ours, theirs)
+    yield from _word_difference("stepType", "type", ours, theirs)
+    left, right = (", ".join(sorted(step.get("dependencies") or [])) for step in (ours, theirs))
     if left != right:
         yield f"dependencies differ [{left}] vs [{right}]"
-    yield from _text_difference("whenUnmet", "whenUnmet", ours, theirs)
-    yield from _text_difference("whenExhausted", "whenExhausted", ours, theirs)
-    for key in ("requiredInputPattern", "forbiddenInputPattern"):
+    for option in MODE_OPTIONS:
+        yield from _word_difference(option.json_name, option.json_name, ours, theirs)
+    for key in (option.json_name for option in PATTERNS):
         if ours.get(key) != theirs.get(key):
-            left, right = (jsonb_text(s[key]) if key in s else "" for s in (ours, theirs))
+            left, right = (jsonb_text(step[key]) if key in step else "" for step in (ours, theirs))
             yield f"{key} differs '{left}' vs '{right}'"
 
 
-def _text_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterator[str]:
+def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterator[str]:
     left, right = ours.get(key), theirs.get(key)
     if left is not None and right is not None and left != right:
         yield f"{word} differs '{left}' vs '{right}'"
 
 
-OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
-
-
 def option_differences(ours: Shape, database: Shape) -> list[str]:
     """Where the database has another value than the code sets, e.g. `step a: timeout is …`."""
-    found = list(_option_texts("", ours.get("options"), database.get("options")))
+    found = list(_number_differences("", ours.get("options"), database.get("options")))
     theirs = {step["slug"]: step for step in database.get("steps") or []}
     for step in ours.get("steps") or []:
         options = theirs.get(step["slug"], {}).get("options")
-        found.extend(_option_texts(f"step {step['slug']}: ", step.get("options"), options))
+        found.extend(_number_differences(f"step {step['slug']}: ", step.get("options"), options))
     return found
 
 
-def _option_texts(who: str, ours: Any, theirs: Any) -> Iterator[str]:
-    for name in (*FLOW_OPTIONS, "start_delay"):
-        key = _OPTION_NAMES[name]
-        mine, other = (ours or {}).get(key), (theirs or {}).get(key)
+def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:
+    for option in NUMBERS:
+        mine, other = (ours or {}).get(option.json_name), (theirs or {}).get(option.json_name)
         if mine is not None and theirs is not None and mine != other:
-            shown = "unset" if other is None else other
-            yield f"{who}{name} is {mine} in the code, {shown} in the database; the database rules"
+            values = f"{mine} in the code, {'unset' if other is None else other} in the database"
+            yield f"{prefix}{option.name} is {values}; the database rules"
 
 
 def jsonb_text(value: Any) -> str:

@@ -14,13 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgflowd.core.definition.options import OptionKind, Owner, options_of
+
 RUN, CTX, ITEM, INPUT = "run", "ctx", "item", "input"
 RESERVED = frozenset({RUN, CTX, ITEM, INPUT})
-
-FLOW_OPTIONS = ("max_attempts", "base_delay", "timeout")
-STEP_OPTIONS = (
-    *FLOW_OPTIONS, "start_delay", "if_", "if_not", "when_unmet", "when_exhausted",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,11 @@ class DecoratedHandler:
         self.handler, self.is_map, self.place = handler, is_map, place
         slug = options.pop("slug", getattr(handler, "__name__", "<no name>"))
         self.slug: str = slug if isinstance(slug, str) else f"<{slug!r}>"
-        allowed = ("over",) if is_map else ("depends_on", "after")
-        self.deps = {name: _listed(options.pop(name, ())) for name in allowed}
+        self.deps = {
+            option.name: _listed(options.pop(option.name, ()))
+            for option in options_of(Owner.MAP if is_map else Owner.STEP)
+            if option.kind is OptionKind.DEPS
+        }
         self.options = options
 
     def spec(self, slugs: Mapping[int, str]) -> StepSpec:

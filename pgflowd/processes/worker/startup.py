@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.definition.options import PATTERNS
 from pgflowd.core.definition.shape import Shape
 from pgflowd.core.messages import Drain, Failed, QuickStop
 from pgflowd.core.settings.sections import Settings
@@ -79,8 +80,8 @@ class LoadedFlow:
 
     @property
     def has_conditions(self) -> bool:
-        patterns = ("requiredInputPattern", "forbiddenInputPattern")
-        return any(step[name]["defined"] for step in self.shape["steps"] for name in patterns)
+        steps = self.shape["steps"]
+        return any(step[each.json_name]["defined"] for step in steps for each in PATTERNS)
 
 
 @dataclass(frozen=True)

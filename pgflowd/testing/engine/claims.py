@@ -45,6 +45,6 @@ def record_of(run: EngineRun, step: StepPlan, task: TaskRow) -> ClaimedRecord:
         input=input,
         flow_input=run.input if not step.deps and not step.is_map else SQL_NULL,
         attempt=task.attempts,
-        max_attempts=max(step.max_attempts, 1),
-        timeout_s=step.timeout_s,
+        max_attempts=max(step.options["max_attempts"], 1),
+        timeout_s=step.options["timeout"],
     )

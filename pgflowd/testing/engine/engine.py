@@ -124,7 +124,7 @@ class Engine:
         task.become(TaskStatus.STARTED)
         task.attempts += 1
         task.claims += 1
-        task.message.visible_at = self.now + step.timeout_s + 2
+        task.message.visible_at = self.now + step.options["timeout"] + 2
         return record_of(run, step, task)
 
 

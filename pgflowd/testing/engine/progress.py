@@ -46,7 +46,7 @@ class RunProgress:
 
     def exhaust_step(self, state: EngineStep, message: str) -> None:
         """End a step that has a task without attempts left, as its `when_exhausted` asks."""
-        mode = self.plan.steps[state.slug].when_exhausted
+        mode = self.plan.steps[state.slug].options["when_exhausted"]
         if mode == "fail":
             self._fail_step(state, message)
             return
@@ -81,27 +81,30 @@ class RunProgress:
             if not unmet:
                 return True
             for step in unmet:
-                if step.when_unmet == "fail":
+                if step.options["when_unmet"] == "fail":
                     self._fail_step(self.run.states[step.slug], "Condition not met")
                     return False
-            plain = [self.run.states[step.slug] for step in unmet if step.when_unmet == "skip"]
-            for state in sorted(plain, key=_slug):
+            skipped = [
+                self.run.states[step.slug] for step in unmet if step.options["when_unmet"] == "skip"
+            ]
+            for state in sorted(skipped, key=_slug):
                 self._skip(state, "condition_unmet")
-            for state in plain:
+            for state in skipped:
                 self._release_dependents(state)
             for step in unmet:
-                if step.when_unmet == "skip-cascade":
+                if step.options["when_unmet"] == "skip-cascade":
                     self._force_skip(step.slug, "condition_unmet")
 
     def _is_unmet(self, step: StepPlan) -> bool:
         return self.run.states[step.slug].is_ready and not self._is_met(step)
 
     def _is_met(self, step: StepPlan) -> bool:
-        if step.if_ is None and step.if_not is None:
+        required, forbidden = step.options["if_"], step.options["if_not"]
+        if required is None and forbidden is None:
             return True
         subject = self.run.input if not step.deps else completed_outputs(self.run, step.deps)
-        has_required = step.if_ is None or contains(subject, step.if_)
-        return has_required and (step.if_not is None or not contains(subject, step.if_not))
+        has_required = required is None or contains(subject, required)
+        return has_required and (forbidden is None or not contains(subject, forbidden))
 
     # -- empty maps ----------------------------------------------------------------------
 
@@ -137,7 +140,7 @@ class RunProgress:
             state.become(StepStatus.STARTED)
             state.remaining_tasks = state.initial_tasks
             self._send("step:started", state.slug)
-            visible_at = self.now + self.plan.steps[state.slug].start_delay_s
+            visible_at = self.now + self.plan.steps[state.slug].options["start_delay"]
             state.tasks = [
                 TaskRow(self.run.run_id, state.slug, index, QueueMessage(visible_at))
                 for index in range(state.initial_tasks)

@@ -48,7 +48,7 @@ class TaskReports(RunProgress):
             task.message.archived = True
         elif task.status is TaskStatus.STARTED:
             if not retry:
-                most = self.plan.steps[state.slug].max_attempts
+                most = self.plan.steps[state.slug].options["max_attempts"]
                 task.attempts = max(task.attempts, most)
             self._fail(state, task, message, delay_s)
 
@@ -64,12 +64,13 @@ class TaskReports(RunProgress):
         self.complete_step(state)
 
     def _fail(self, state: EngineStep, task: TaskRow, message: str, delay_s: float | None) -> None:
-        step = self.plan.steps[state.slug]
+        options = self.plan.steps[state.slug].options
         task.error = message
-        if task.attempts < step.max_attempts:
+        if task.attempts < options["max_attempts"]:
             task.become(TaskStatus.QUEUED)
-            delay = retry_delay_s(step.base_delay_s, task.attempts) if delay_s is None else delay_s
-            task.message.visible_at = self.now + delay
+            if delay_s is None:
+                delay_s = retry_delay_s(options["base_delay"], task.attempts)
+            task.message.visible_at = self.now + delay_s
             return
         task.become(TaskStatus.FAILED)
         task.message.archived = True

@@ -1,0 +1,88 @@
+"""The registry of options: equal to the typed signatures, and the only place that lists options."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import pgflowd
+from pgflowd import Flow, flow
+from pgflowd.core.definition.options import MODES, OPTIONS, Column, Owner, cells, names_of
+from pgflowd.core.definition.plan import plan_of
+
+PACKAGE = Path(pgflowd.__file__).parent
+SIGNATURES = {
+    Owner.FLOW: flow.FlowOptions,
+    Owner.STEP: flow.StepOptions,
+    Owner.MAP: flow.MapOptions,
+    Owner.JOB: flow.JobOptions,
+}
+# words of a claimed task, too, as in `ctx.max_attempts`; as an option's name they stand in quotes
+SHARED_WORDS = {"max_attempts", "timeout"}
+JSON_NAMES = {option.name: option.json_name for option in OPTIONS if option.json_name}
+
+
+@pytest.mark.parametrize("owner", Owner)
+def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
+    assert SIGNATURES[owner].__annotations__.keys() == names_of(owner)
+
+
+def test_the_typed_modes_are_those_of_the_registry():
+    assert get_args(flow.Mode) == MODES
+
+
+def test_each_option_has_one_row_and_its_own_json_name():
+    assert len({option.name for option in OPTIONS}) == len(OPTIONS)
+    assert len(set(JSON_NAMES.values())) == len(JSON_NAMES)
+
+
+def files_that_name(name: str) -> list[str]:
+    """The product files that name an option, in Python or JSON; the examples are users."""
+    words = "|".join([name, JSON_NAMES[name]])
+    pattern = re.compile(f"[\"']({words})[\"']" if name in SHARED_WORDS else f"\\b({words})\\b")
+    return [
+        path.relative_to(PACKAGE).as_posix()
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent.name != "examples" and pattern.search(path.read_text())
+    ]
+
+
+@pytest.mark.parametrize("name", JSON_NAMES)
+def test_few_files_name_an_option(name: str):
+    """The registry, the signature, and what decides by the value: the twin of the SQL."""
+    named = files_that_name(name)
+
+    assert "core/definition/options.py" in named
+    assert len(named) <= 10, named
+
+
+def test_a_plan_has_all_options_in_force():
+    made = Flow("shop", timeout=30)
+    made.step(slug="first", timeout=20, start_delay=9)(lambda run: run)
+    made.step(slug="second", if_={"a": 1})(lambda run: run)
+
+    first, second = plan_of(made.shape()).steps.values()
+
+    assert first.options == {
+        "max_attempts": 3, "base_delay": 5, "timeout": 20, "start_delay": 9, "if_": None,
+        "if_not": None, "when_unmet": "skip", "when_exhausted": "fail",
+    }  # fmt: skip
+    assert (second.options["timeout"], second.options["if_"]) == (30, {"a": 1})
+
+
+def test_the_cells_of_a_step_leave_out_options_without_effect():
+    made = Flow("shop")
+    made.step(slug="plain")(lambda run: run)
+    made.step(
+        slug="choosy", if_={"a": 1}, if_not={"b": 2}, when_unmet="fail", start_delay=7, base_delay=0
+    )(lambda run: run)
+
+    plain, choosy = (cells(step.options) for step in plan_of(made.shape()).steps.values())
+
+    assert list(plain) == list(Column)
+    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", ""]
+    assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
+    assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
