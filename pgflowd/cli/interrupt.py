@@ -1,10 +1,11 @@
 """
-What Ctrl-C does to the command `pgflowd`, from its first import to its end.
+What Ctrl-C does to the command `pgflowd`; `__main__` imports this module first.
 
-While the rest is imported no code can catch an interrupt. So an interrupt ends the process at
-once until `cli.main` is ready to handle it, and again when that is done. Python drops an
-interrupt that arrives during some of its own callbacks; it is then sent again. At the very end
-interrupts are ignored, because Python would restore the default action, which kills the process.
+While the other modules are imported no code can catch an interrupt. So an interrupt ends the
+process at once until `cli.main` is ready to handle it, and again when that is done. Python
+drops an interrupt that arrives during some of its own callbacks; it is then sent again. At the
+very end interrupts are ignored, because Python would restore the default action, which kills
+the process.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import sys
 import time
 from types import FrameType
 
-_INTERRUPTED = 130
+INTERRUPTED = 130
 _REPEAT_S = 0.01  # long enough for the callback to end
 
 
 def exit_quietly(number: int, frame: FrameType | None) -> None:
-    os._exit(_INTERRUPTED)
+    os._exit(INTERRUPTED)
 
 
 def on_interrupt(handler: signal._HANDLER) -> None:
@@ -46,17 +47,3 @@ def _interrupt_soon() -> None:
 
 on_interrupt(exit_quietly)
 atexit.register(on_interrupt, signal.SIG_IGN)  # registered first, so it is called last
-
-
-def main() -> None:
-    """Run the command line of this process and exit."""
-    try:
-        from pgflowd.cli.main import main
-
-        main()
-    except KeyboardInterrupt:  # a second one, while the first was handled
-        os._exit(_INTERRUPTED)
-
-
-if __name__ == "__main__":
-    main()
