@@ -23,12 +23,12 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.db import client_steps
 from pgflowd.db.client_steps import Operations
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.operations import Connections, Patience, run_async, run_sync
-from pgflowd.db.runs import Run, RunWithStates, StepState
 from pgflowd.errors import RunError, Unreachable
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App
+from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.ids import uuid7
 from pgflowd.core.suggest import nearest
 from pgflowd.core.text import short_id
@@ -118,12 +119,12 @@ def find_runs(conn: psycopg.Connection[Any], texts: Iterable[str]) -> list[UUID]
     return list(dict.fromkeys(find_run(conn, text) for text in texts))
 
 
-def find_task(conn: psycopg.Connection[Any], text: str) -> tuple[UUID, str, int]:
+def find_task(conn: psycopg.Connection[Any], text: str) -> TaskKey:
     """The key of the task that a word such as `7f3a9c12/summary#0` names."""
     check_task_word(text)
     match = _TASK.fullmatch(text)
     assert match is not None
-    return find_run(conn, match["run"]), match["step"], int(match["index"])
+    return TaskKey(find_run(conn, match["run"]), match["step"], int(match["index"]))
 
 
 def task_name(run_id: UUID, step: str, index: int) -> str:

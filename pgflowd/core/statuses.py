@@ -42,7 +42,7 @@ class Status(StrEnum):
     mark: Mark
     is_end: bool
 
-    def __new__(cls, word: str, mark: Mark, is_end: bool = True) -> Self:
+    def __new__(cls, word: str, mark: Mark = UNKNOWN, is_end: bool = True) -> Self:
         member = str.__new__(cls, word)
         member._value_ = word
         member.mark = mark

@@ -1,9 +1,8 @@
 """
-Brief: values, times and names in few words, for lines on a screen.
+Values, times and names in few words, for lines on a screen.
 
-`brief` shows a JSON value as far as there is room, and says how much it left out; `lasted` and
-`ago` say durations as people do; `short_id` gives the last digits of a run's id, which differ
-most. Pure: now is an argument.
+`brief` shows a JSON value as far as there is room and says how much it left out. `duration` is the
+one short form of a duration; the exact one, for config values, is `core.settings.values`.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ from typing import Any
 from uuid import UUID
 
 CUT = "…"
-_MOST_ELEMENTS = 20
+_MOST_ELEMENTS = 20  # more do not fit on a line
 _MOST_DEPTH = 4
-_LONG_TEXT = 60
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_LONG_TEXT = 60  # characters; of a longer text the first 40 are shown, and its size
 
 
 def brief(value: Any, width: int = 200) -> str:
@@ -26,19 +24,25 @@ def brief(value: Any, width: int = 200) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """The text, or its beginning and a sign that there was more."""
+    """The text, or its beginning and a sign that the rest is cut off."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + CUT
 
 
 def short_id(run_id: UUID | str) -> str:
-    """The last eight digits, as screens show them and commands take them."""
+    """The last eight digits, which differ most; screens show and commands take them."""
     return str(run_id)[-8:]
 
 
-def lasted(seconds: float) -> str:
-    """A duration without blanks, for columns: `0.30s`, `12s`, `2m05s`, `3h20m`, `4d2h`."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.2f}s"
+def duration(seconds: float) -> str:
+    """Seconds in few characters: `0.8ms`, `340ms`, `2.75s`, `12s`, `2m05s`, `3h20m`, `4d2h`."""
+    if seconds <= 0:
+        return "0s"
+    if seconds < 0.01:
+        return f"{seconds * 1000:.2g}ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 9.995:
+        return f"{seconds:.2f}".rstrip("0").rstrip(".") + "s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -49,22 +53,9 @@ def lasted(seconds: float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600}h"
 
 
-def spoken(seconds: float) -> str:
-    """A duration for sentences: `2.75 s`, `12 s`, `2 m 5 s`, `4 d 2 h`."""
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.2f}".rstrip("0").rstrip(".") + " s"
-    left = round(seconds)
-    parts = []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2])
-
-
 def ago(moment: datetime, now: datetime) -> str:
-    """How long since, in words: `4 s ago`. Clocks differ, so nothing is in the future."""
-    return f"{spoken(float(round(max((now - moment).total_seconds(), 0.0))))} ago"
+    """How long ago: `4s ago`. Clocks differ, so no moment is in the future."""
+    return f"{duration(round((now - moment).total_seconds()))} ago"
 
 
 def between(start: datetime | None, end: datetime | None) -> float | None:
@@ -86,7 +77,7 @@ def counted(number: int, word: str) -> str:
 
 
 def _pruned(value: Any, depth: int) -> Any:
-    """The value without what no line has room for."""
+    """The value without the parts for which a line has no room."""
     if isinstance(value, str) and len(value) > _LONG_TEXT:
         return f"{value[:40]}{CUT} {size(len(value))}"
     if isinstance(value, list):

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json.values import encode
+from pgflowd.core.statuses import RunStatus
 from pgflowd.db import runs
 from pgflowd.db.query import Query
-from pgflowd.db.runs import Abilities, Run, RunWithStates
+from pgflowd.db.runs import Abilities
 from pgflowd.errors import NotFound, RunExists, UnknownFlow, WaitTimeout
 
 SHORTEST_NAP_S = 0.05
@@ -161,7 +163,7 @@ def _known(run: AnyRun | None, run_id: UUID) -> AnyRun:
 
 def _with_cancelled(run: AnyRun) -> Operations[AnyRun]:
     """Look up whether a failed run was in fact cancelled, where that can be known."""
-    if run.status != "failed":
+    if run.status is not RunStatus.FAILED:
         return run
     can: Abilities = yield runs.abilities()
     if not can.read_cancelled:
@@ -170,4 +172,5 @@ def _with_cancelled(run: AnyRun) -> Operations[AnyRun]:
     if found is None:
         return run
     at, by, reason = found
-    return replace(run, status="cancelled", cancelled_at=at, cancelled_by=by, cancel_reason=reason)
+    cancelled = RunStatus.CANCELLED
+    return replace(run, status=cancelled, cancelled_at=at, cancelled_by=by, cancel_reason=reason)

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.finding import Finding
-from pgflowd.core.text import counted, lasted, short_id, spoken
+from pgflowd.core.text import counted, duration, short_id
 from pgflowd.db import overview, schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.query import execute
@@ -91,7 +91,8 @@ def _clock(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
             f"this machine's and the database's differ by {round(skew_s * 1000):+} ms",
         )
         return
-    text = f"the database's clock is {spoken(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'}"
+    side = "ahead of" if skew_s > 0 else "behind"
+    text = f"the database's clock is {duration(abs(skew_s))} {side}"
     yield Finding(
         "clocks",
         "warning",
@@ -141,9 +142,9 @@ def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MAX_ROWS}).fetchall()
     if not rows:
-        yield Finding("transactions", "ok", f"none is older than {spoken(OLD_TRANSACTION_S)}")
+        yield Finding("transactions", "ok", f"none is older than {duration(OLD_TRANSACTION_S)}")
     for client, state, age_s in rows:
-        text = f"{client} {state} for {lasted(age_s)}: dead rows stay, and claims slow down"
+        text = f"{client} {state} for {duration(age_s)}: dead rows stay, and claims slow down"
         yield Finding(
             "transactions", "warning", text, None, "end it: `select pg_terminate_backend(PID)`"
         )
@@ -298,7 +299,7 @@ def _waits(since: datetime | None, now: datetime) -> str:
     return (
         ""
         if since is None
-        else f", the oldest task waits for {lasted((now - since).total_seconds())}"
+        else f", the oldest task waits for {duration((now - since).total_seconds())}"
     )
 
 

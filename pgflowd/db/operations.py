@@ -16,11 +16,11 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from pgflowd.core.documents.runs import Run
 from pgflowd.db import client_steps, runs
 from pgflowd.db.client_steps import Listen, Nap, Operation, Operations, Unlisten
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
-from pgflowd.db.runs import Run
 from pgflowd.errors import Unreachable
 
 Connection = psycopg.Connection[Any]

@@ -8,97 +8,17 @@ They need the rights of a viewer. Nothing here changes anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import starmap
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.documents.flows import ListedFlow, StalledTask
+from pgflowd.core.documents.runs import Attempt, FailedAttempt, ListedRun, StepTasks
 from pgflowd.core.json.values import decode
+from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.db.query import Query, Rows, only
-
-
-@dataclass(frozen=True)
-class RunListRow:
-    """A run in a list."""
-
-    run_id: UUID
-    flow_slug: str
-    status: str  # started, completed, failed, cancelled
-    started_at: datetime
-    ended_at: datetime | None
-    steps: int
-    steps_done: int
-    error: str | None
-
-
-@dataclass(frozen=True)
-class StepTasks:
-    """A step of a run, and its tasks by status."""
-
-    step_slug: str
-    step_type: str
-    deps: list[str]
-    tasks: int
-    queued: int
-    running: int
-    completed: int
-    failed: int
-    attempts: int  # the most of the tasks that are open, else of all
-    max_attempts: int
-    timeout_s: int
-    running_since: datetime | None
-    next_at: datetime | None  # when the first waiting task may be claimed
-
-
-@dataclass(frozen=True)
-class Trouble:
-    """An attempt that ended without an output."""
-
-    step_slug: str
-    task_index: int
-    token: int
-    attempt: int
-    max_attempts: int
-    outcome: str
-    error_type: str | None
-    error: str | None
-    traceback: str | None
-    started_at: datetime
-    ended_at: datetime
-    next_at: datetime | None
-
-
-@dataclass(frozen=True)
-class FlowRow:
-    """A flow in the database, and its work."""
-
-    flow_slug: str
-    steps: int
-    queue_name: str
-    is_watched: bool
-    queued: int
-    oldest_queued_at: datetime | None
-    running: int
-    active_runs: int
-    workers: int
-    last_run_at: datetime | None
-    created_at: datetime
-
-
-@dataclass(frozen=True)
-class StalledTask:
-    """A task that nobody works on any more."""
-
-    run_id: UUID
-    step_slug: str
-    task_index: int
-    flow_slug: str
-    worker_id: UUID | None
-    attempt: int
-    started_at: datetime
-    stalled_at: datetime
-    times: int
-    reason: str
 
 
 def now() -> Query[datetime]:
@@ -117,11 +37,11 @@ def list_runs(
     statuses: Sequence[str] = (),
     since_s: float | None = None,
     most: int = 20,
-) -> Query[list[RunListRow]]:
+) -> Query[list[ListedRun]]:
     """The newest runs."""
     since = None if since_s is None else timedelta(seconds=since_s)
     params = (flow_slug, list(statuses) or None, since, most)
-    return Query(_LIST_RUNS, params, lambda rows: [RunListRow(*row) for row in rows])
+    return Query(_LIST_RUNS, params, _listed_runs)
 
 
 def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
@@ -129,19 +49,19 @@ def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     return Query(_RUN_STEPS, (run_id,), lambda rows: [StepTasks(*row) for row in rows])
 
 
-def run_troubles(run_id: UUID, after: datetime | None = None) -> Query[list[Trouble]]:
+def run_troubles(run_id: UUID, after: datetime | None = None) -> Query[list[FailedAttempt]]:
     """The attempts of a run that ended without an output, oldest first."""
-    return Query(_RUN_TROUBLES, (run_id, after), lambda rows: [Trouble(*row) for row in rows])
+    return Query(_RUN_TROUBLES, (run_id, after), _failed_attempts)
 
 
-def attempts(run_id: UUID) -> Query[list[dict[str, Any]]]:
-    """All attempts of a run that are kept, as documents for programs and tables alike."""
-    return Query(_ATTEMPTS, (run_id,), _documents)
+def attempts(run_id: UUID) -> Query[list[Attempt]]:
+    """All attempts of a run that are kept."""
+    return Query(_ATTEMPTS, (run_id,), _attempts)
 
 
-def list_flows() -> Query[list[FlowRow]]:
+def list_flows() -> Query[list[ListedFlow]]:
     """All flows in the database."""
-    return Query(_LIST_FLOWS, (), lambda rows: [FlowRow(*row) for row in rows])
+    return Query(_LIST_FLOWS, (), lambda rows: [ListedFlow(*row) for row in rows])
 
 
 def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
@@ -155,11 +75,22 @@ def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
     return Query(_STALLED, params, lambda rows: [StalledTask(*row) for row in rows])
 
 
-def _documents(rows: Rows) -> list[dict[str, Any]]:
-    keys = ("step", "task", "token", "attempt", "outcome", "started_at", "ended_at",
-            "error_type", "error", "traceback", "exit_code", "exit_signal", "cpu_s", "peak_kb",
-            "worker_id")  # fmt: skip
-    return [dict(zip(keys, row, strict=True)) for row in rows]
+def _listed_runs(rows: Rows) -> list[ListedRun]:
+    return [replace(run, status=RunStatus(run.status)) for run in starmap(ListedRun, rows)]
+
+
+def _failed_attempts(rows: Rows) -> list[FailedAttempt]:
+    return [
+        replace(attempt, outcome=Outcome(attempt.outcome))
+        for attempt in starmap(FailedAttempt, rows)
+    ]
+
+
+def _attempts(rows: Rows) -> list[Attempt]:
+    return [
+        replace(attempt, outcome=attempt.outcome and Outcome(attempt.outcome))
+        for attempt in starmap(Attempt, rows)
+    ]
 
 
 _LIST_RUNS = """

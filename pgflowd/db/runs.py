@@ -9,66 +9,19 @@ is there and may be read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.json.values import decode
 from pgflowd.core.output_stream import asking
+from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class StepState:
-    """One step of a run."""
-
-    step_slug: str
-    status: str  # created, started, completed, failed, skipped
-    output: Any
-    error: str | None
-    skip_reason: str | None
-    initial_tasks: int | None  # None while a map waits for its array
-    remaining_tasks: int | None
-    remaining_deps: int
-    created_at: datetime | None
-    started_at: datetime | None
-    completed_at: datetime | None
-    failed_at: datetime | None
-    skipped_at: datetime | None
-
-
-@dataclass(frozen=True)
-class Run:
-    """One execution of a flow, as it was when it was read. Times are in UTC."""
-
-    run_id: UUID
-    flow_slug: str
-    status: str  # started, completed, failed, cancelled
-    input: Any
-    output: Any
-    error: str | None
-    remaining_steps: int
-    started_at: datetime | None
-    completed_at: datetime | None
-    failed_at: datetime | None
-    cancelled_at: datetime | None = None
-    cancelled_by: str | None = None
-    cancel_reason: str | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        return self.status != "started"
-
-
-@dataclass(frozen=True)
-class RunWithStates(Run):
-    """A run and its steps by slug."""
-
-    steps: Mapping[str, StepState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,7 +140,7 @@ def _columns(row: Document) -> dict[str, Any]:
     return {
         "run_id": UUID(row["run_id"]),
         "flow_slug": row["flow_slug"],
-        "status": row["status"],
+        "status": RunStatus(row["status"]),
         "input": row["input"],
         "output": row["output"],
         "error": row.get("error_message"),
@@ -201,7 +154,7 @@ def _columns(row: Document) -> dict[str, Any]:
 def _state_of(row: Document) -> StepState:
     return StepState(
         step_slug=row["step_slug"],
-        status=row["status"],
+        status=StepStatus(row["status"]),
         output=row.get("output"),
         error=row.get("error_message"),
         skip_reason=row.get("skip_reason"),

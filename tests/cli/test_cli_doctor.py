@@ -86,7 +86,7 @@ def test_clocks_that_differ_are_told(examined, monkeypatch):
     found = examined()
 
     assert code_of(found, "clocks") == ("warning", "W312")
-    assert "1 m 30 s ahead of this machine's" in found["clocks"][0]["text"]
+    assert "1m30s ahead of this machine's" in found["clocks"][0]["text"]
 
 
 @covers("row 82")

@@ -35,8 +35,8 @@ class Following:
 
 
 def test_a_notification_wakes_it_however_long_it_meant_to_sleep(shop, monkeypatch):
-    monkeypatch.setattr(follower_module, "SHORTEST_NAP_S", 50.0)
-    monkeypatch.setattr(follower_module, "LONGEST_NAP_S", 50.0)
+    monkeypatch.setattr(follower_module, "SHORTEST_PAUSE_S", 50.0)
+    monkeypatch.setattr(follower_module, "LONGEST_PAUSE_S", 50.0)
     run_id = shop.start()
     key = shop.claim()["website#0"]
     following = Following(shop, run_id, listening=True)
@@ -98,7 +98,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
     following = Following(shop, run_id, listening=True)
     following.until_told("run:started")
     for _ in range(3):
-        lost = following.follower.conn.info.backend_pid
+        lost = following.follower.connection.info.backend_pid
         shop.conn.execute("select pg_terminate_backend(%s)", (lost,))
         until(lambda lost=lost: _pid(following) not in (lost, None), within_s=20)
 
@@ -115,7 +115,7 @@ def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmle
     run_id = shop.start()
     follower = Follower(shop.database.connect(), [run_id])
     follower.listen()
-    follower.overhear()
+    follower.request_output()
     line = {"event_type": "task:output", "step_slug": "website", "task_index": 0, "text": "hello"}
     strange = [
         {"event_type": "step:progress", "step_slug": "website"},
@@ -149,7 +149,7 @@ def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch)
 
     with pytest.raises(WaitTimeout):
         follower = Follower(shop.database.connect(), [run_id])
-        follower.overhear()
+        follower.request_output()
         list(follower.follow(timeout_s=1))
 
     payloads = [notice.payload for notice in shop.conn.notifies(timeout=0.5)]
@@ -163,19 +163,19 @@ def test_who_may_not_ask_for_output_follows_without_it(shop):
     conn.execute("set role pgflow_viewer")
     follower = Follower(conn, [shop.run_through()])
     follower.listen()
-    follower.overhear()
+    follower.request_output()
 
     assert [happening.event for happening in follower.follow(timeout_s=20)][-1] == "run:completed"
 
 
 def _pid(following: Following) -> int | None:
-    conn = following.follower.conn
+    conn = following.follower.connection
     return None if conn.closed else conn.info.backend_pid
 
 
 def test_who_may_not_wait_for_a_database_says_that_it_is_gone(shop):
     follower = Follower(shop.database.connect(), [shop.start()])
-    shop.conn.execute("select pg_terminate_backend(%s)", (follower.conn.info.backend_pid,))
+    shop.conn.execute("select pg_terminate_backend(%s)", (follower.connection.info.backend_pid,))
 
     with pytest.raises(Unreachable):
         list(follower.follow(timeout_s=20))

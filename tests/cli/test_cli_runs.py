@@ -221,12 +221,10 @@ def test_show_draws_the_run(here, shop):
     assert lines[0].startswith(f"run {run_id}   analyze_website   ▶ started ")
     assert lines[0].endswith('input {"url": "https://example.com"}')
     assert "│ website ├─┬─▶│ sentiment ├─┬─▶│ save_to_db │" in ended.out
-    assert "│ ✔ 0." in ended.out
+    assert "│ ✔ " in ended.out
     assert "attempt 2 of 3, next in " in ended.out
     assert "timeout in " in ended.out
-    assert (
-        "last error  summary, attempt 1, 0 s ago: TimeoutError: model did not answer" in ended.out
-    )
+    assert "last error  summary, attempt 1, 0s ago: TimeoutError: model did not answer" in ended.out
     assert lines[-1].endswith("flows/analyze.py:31")
 
 
@@ -571,7 +569,7 @@ def test_colours_paint_the_states_in_the_picture(shop, elsewhere):
 
     shown = on_a_terminal("runs", "show", "@last", "--database-url", shop.database.dsn, columns=120)
 
-    assert "\x1b[32m✔ 0." in shown
+    assert "\x1b[32m✔ " in shown
     assert "\x1b[36m▶ " in shown
 
 

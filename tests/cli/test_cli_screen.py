@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import SIGNS, Screen, TableCell, screen_for, text_width
+from pgflowd.cli.terminal.screen import CUT, DASH, NEXT, Screen, TableCell, screen_for, text_width
+from pgflowd.core.statuses import Mark
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 TITLES = ("FLOW", "RUNNING", "P50", "RESTARTS", "OLDEST")
@@ -95,12 +96,12 @@ def test_any_text_in_a_table_keeps_to_its_row(rows: list[tuple[str, str]]) -> No
     table.encode()
 
 
-@pytest.mark.parametrize("name", SIGNS)
-def test_every_sign_has_an_ascii_form(name: str) -> None:
+@pytest.mark.parametrize("mark", [CUT, DASH, NEXT])
+def test_every_sign_has_an_ascii_form(mark: Mark) -> None:
     plain = Screen(colour=False, unicode=False, width=None)
 
-    assert plain.sign(name).isascii()
-    assert plain.sign(name) != WIDE.sign(name)
+    assert plain.sign(mark).isascii()
+    assert plain.sign(mark) != WIDE.sign(mark)
 
 
 @pytest.mark.parametrize(

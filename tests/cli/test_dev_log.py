@@ -31,7 +31,7 @@ def shown(event: str, level: str = "info", **fields: Any) -> str | None:
         ({"event": "run.started", "run": RUN, "flow": "a"}, "run 7f3a9c12 a started"),
         (
             {"event": "run.completed", "run": RUN, "flow": "a", "took_s": 2.751},
-            "run 7f3a9c12 a completed in 2.75 s",
+            "run 7f3a9c12 a completed in 2.75s",
         ),
         ({"event": "task.log", "flow": "a", "task": "b#0", "text": "hello"}, "a/b: hello"),
         ({"event": "task.output", "flow": "a", "task": "b#7", "text": "hello"}, "a/b#7: hello"),

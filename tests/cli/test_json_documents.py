@@ -26,8 +26,8 @@ flows list; flows show analyze_website; flows show store_items; flows graph anal
 flows graph analyze_website --run @failed; flows diff store_items; stalled list; status
 """
 CHANGING = """
-runs start send_email 1; runs cancel @open --reason enough; runs retry @failed; stalled requeue --all
-stalled fail --all; flows deploy send_email; flows delete store_items --yes --force
+runs start send_email 1; runs cancel @open --reason enough; runs retry @failed
+stalled requeue --all; stalled fail --all; flows deploy send_email; flows delete store_items --yes --force
 """
 
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from pgflowd.cli.terminal.run_graph import graph_of_run, last_error, painted, place_of
+from pgflowd.cli.terminal.run_view import graph_of_run, last_error, painted, place_of
 from pgflowd.cli.terminal.screen import Screen
+from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, StepState, StepTasks
 from pgflowd.core.graph.graph import draw
-from pgflowd.db.overview import StepTasks, Trouble
-from pgflowd.db.runs import RunWithStates, StepState
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 RUN_ID = UUID("019bc0de-4a51-7c02-9f6e-12ab7f3a9c12")
@@ -28,7 +28,8 @@ def state(slug: str, status: str, started: float | None = None, ended: float | N
     if ended is not None:
         times[ends[status]] = ago(ended)
     return StepState(
-        step_slug=slug, status=status, output=None, error="boom" if status == "failed" else None,
+        step_slug=slug, status=StepStatus(status), output=None,
+        error="boom" if status == "failed" else None,
         skip_reason=None, initial_tasks=1, remaining_tasks=0, remaining_deps=0, created_at=ago(9),
         started_at=None if started is None else ago(started), **times,
     )  # fmt: skip
@@ -41,7 +42,7 @@ def tasks(slug: str, *deps: str, **more) -> StepTasks:
 
 def run(*states: StepState, status: str = "started") -> RunWithStates:
     return RunWithStates(
-        RUN_ID, "f", status, {}, None, None, 1, ago(9), None, None,
+        RUN_ID, "f", RunStatus(status), {}, None, None, 1, ago(9), None, None,
         steps={one.step_slug: one for one in states},
     )  # fmt: skip
 
@@ -60,7 +61,7 @@ def test_a_running_step_says_for_how_long_and_which_attempt_it_is():
     step = tasks("a", running=1, attempts=2, running_since=ago(1))
 
     assert detail_of(step, state("a", "started", 1.4)) == "1s  2/3"
-    assert note_of(step) == "attempt 2 of 3, timeout in 4 s"
+    assert note_of(step) == "attempt 2 of 3, timeout in 4s"
     assert note_of(replace(step, running_since=ago(9))) == "attempt 2 of 3, past its timeout"
 
 
@@ -68,7 +69,7 @@ def test_a_waiting_step_says_when_it_is_next():
     waiting = tasks("a", queued=1, attempts=1, next_at=NOW + timedelta(seconds=7))
 
     assert detail_of(waiting, state("a", "started", 1)) == "waits"
-    assert note_of(waiting) == "attempt 2 of 3, next in 7 s"
+    assert note_of(waiting) == "attempt 2 of 3, next in 7s"
     assert note_of(tasks("a", queued=1, attempts=0, next_at=ago(1))) == "waits for a worker"
 
 
@@ -77,11 +78,11 @@ def test_a_map_says_how_many_of_its_tasks_are_done():
 
     assert detail_of(step, state("a", "started", 3)) == "3s  12/20"
     done = replace(step, completed=20, running=0, running_since=None)
-    assert detail_of(done, state("a", "completed", 3, 1)) == "2.00s  20 tasks"
+    assert detail_of(done, state("a", "completed", 3, 1)) == "2s  20 tasks"
 
 
 def test_an_ended_step_says_how_long_it_took():
-    assert detail_of(tasks("a"), state("a", "completed", 3, 2.7)) == "0.30s"
+    assert detail_of(tasks("a"), state("a", "completed", 3, 2.7)) == "300ms"
     assert detail_of(tasks("a", attempts=3), state("a", "failed", 70, 5)) == "1m05s  3/3"
     assert detail_of(tasks("a"), state("a", "skipped", 3, 1)) == "skipped"
     assert detail_of(tasks("a"), state("a", "created")) == "created"
@@ -110,20 +111,31 @@ def test_an_error_stands_at_the_users_own_line():
 
 
 def test_the_last_error_is_of_the_last_attempt_that_failed():
-    def trouble(outcome: str, attempt: int, text: str | None) -> Trouble:
+    def failed_attempt(outcome: str, attempt: int, text: str | None) -> FailedAttempt:
         ended = ago(10 - attempt)
-        return Trouble(
-            "summary", 0, attempt, attempt, 3, outcome, None, text, TRACE, ago(20), ended, None
+        return FailedAttempt(
+            "summary",
+            0,
+            attempt,
+            attempt,
+            3,
+            Outcome(outcome),
+            None,
+            text,
+            TRACE,
+            ago(20),
+            ended,
+            None,
         )
 
     troubles = [
-        trouble("failed", 1, "no"),
-        trouble("timed_out", 2, None),
-        trouble("released", 3, ""),
+        failed_attempt("failed", 1, "no"),
+        failed_attempt("timed_out", 2, None),
+        failed_attempt("released", 3, ""),
     ]
 
     assert last_error(run(), troubles, NOW) == (
-        "summary, attempt 2, 8 s ago: timed out", "flows/analyze.py:31",
+        "summary, attempt 2, 8s ago: timed out", "flows/analyze.py:31",
     )  # fmt: skip
     assert last_error(run(state("a", "failed", 3, 1)), [], NOW) == ("a: boom", None)
     assert last_error(run(), [], NOW) is None

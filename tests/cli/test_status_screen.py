@@ -8,7 +8,7 @@ import pytest
 from support.covers import covers
 
 from pgflowd.cli.terminal.screen import Screen, text_width
-from pgflowd.cli.terminal.status_view import problem_lines, span, status_lines, tree_lines
+from pgflowd.cli.terminal.status_view import problem_lines, status_lines, tree_lines
 
 WIDE = Screen(colour=False, unicode=True, width=None)
 PLAIN = Screen(colour=False, unicode=False, width=None)
@@ -47,19 +47,19 @@ def status(*flows: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def test_a_healthy_daemon_on_a_wide_screen():
     lines = status_lines(status(flow("process_order")), WIDE)
 
-    assert lines[0] == "pgflowd shop  0.1.0    ● healthy   up 3d 4h   pid 812"
+    assert lines[0] == "pgflowd shop  0.1.0    ● healthy   up 3d4h   pid 812"
     assert lines[1] == (
-        " database  ● PostgreSQL 18.4 at db1:5432/shop   0.8 ms"
+        " database  ● PostgreSQL 18.4 at db1:5432/shop   0.8ms"
         "   pgmq 1.13.0   schema 1   clock +2 ms"
     )
     assert lines[2] == (
-        " listener  ● last notification 0.4 s ago"
+        " listener  ● last notification 400ms ago"
         "   wakes 1m: 96 notification, 11 completion, 2 due, 0 fallback"
     )
-    assert lines[3] == " sweeper   ● every 15 s, last 9 s ago   24 h: 3 recovered, 0 given up"
+    assert lines[3] == " sweeper   ● every 15s, last 9s ago   24 h: 3 recovered, 0 given up"
     assert lines[4].startswith(" FLOW ")
     assert lines[5].split() == [
-        "process_order", "●", "820", "3d", "███████░░░", "7/10", "42", "1.2s",
+        "process_order", "●", "820", "3d4h", "███████░░░", "7/10", "42", "1.2s",
         "310", "0", "84ms", "410ms", "0",
     ]  # fmt: skip
 
@@ -97,12 +97,12 @@ def test_the_tree_shows_everyone():
 
     assert tree_lines(status(restarted, parked), WIDE) == [
         "supervisor 812   rest_for_one   restarts 0 of 20 in 60 s",
-        "├─ ● listener           816   up 3d 4h",
+        "├─ ● listener           816   up 3d4h",
         "├─ ◐ workers            one_for_one   1 up, 1 failed",
-        "│  ├─ ● process_order   820   up 3d 4h   zygote 821   1 runner   "
+        "│  ├─ ● process_order   820   up 3d4h   zygote 821   1 runner   "
         "1 restart: killed by SIGKILL",
-        "│  └─ ✖ r               failed, parked  ago: E210, next try on reload",
-        "└─ ● sweeper            833   up 3d 4h",
+        "│  └─ ✖ r               failed, parked ? ago: E210, next try on reload",
+        "└─ ● sweeper            833   up 3d4h",
     ]
 
 
@@ -144,11 +144,3 @@ def test_hostile_texts_keep_to_their_line():
     for line in status_lines(said, WIDE) + tree_lines(said, WIDE):
         assert len(line.splitlines()) == 1
         assert "\x1b" not in line
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, ""), (0.34, "340ms"), (12.0, "12s"), (7380.0, "2h 3m"), (274_000.0, "3d 4h")],
-)
-def test_durations_as_people_say_them(seconds, text):
-    assert span(seconds) == text

@@ -15,7 +15,7 @@ from support.trees import CANNOT, CRASH, running
 
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import run
-from pgflowd.core.documents import Facts, document
+from pgflowd.core.documents.daemon import Facts, document
 from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgflowd.core.graph.graph import Graph, Node, as_json, draw, mermaid
+from pgflowd.core.graph.graph import Graph, Node, draw, mermaid
 from pgflowd.core.graph.layout import LayoutCell, Net
+from pgflowd.core.statuses import StepStatus
 
 WAYS = {  # from a sign, where a line may go on
     "─": "lr", "│": "ud", "┌": "dr", "┐": "dl", "└": "ur", "┘": "ul",
@@ -29,10 +30,10 @@ def dressed() -> Graph:
     both = ("sentiment", "summary")
     return Graph(
         (
-            Node("website", status="completed", detail="0.30s"),
-            Node("sentiment", ("website",), status="completed", detail="0.09s"),
-            Node("summary", ("website",), False, "started", "1s  2/3", "attempt 2 of 3"),
-            Node("save", both, status="created"),
+            Node("website", status=StepStatus.COMPLETED, detail="0.30s"),
+            Node("sentiment", ("website",), status=StepStatus.COMPLETED, detail="0.09s"),
+            Node("summary", ("website",), False, StepStatus.STARTED, "1s  2/3", "attempt 2 of 3"),
+            Node("save", both, status=StepStatus.CREATED),
         )
     )
 
@@ -72,7 +73,7 @@ def test_where_the_picture_is_too_wide_there_is_a_list():
 
 
 def test_mermaid_marks_maps_and_states():
-    flow = Graph((Node("items"), Node("each", ("items",), is_map=True, status="failed")))
+    flow = Graph((Node("items"), Node("each", ("items",), is_map=True, status=StepStatus.FAILED)))
 
     assert mermaid(flow) == "\n".join(
         [
@@ -89,7 +90,7 @@ def test_mermaid_is_not_confused_by_its_own_words():
 
 
 def test_json_has_places_and_edges():
-    drawn = as_json(graph("a", "b < a", "c < a", "d < a c"))
+    drawn = graph("a", "b < a", "c < a", "d < a c").to_json()
 
     assert [(node["slug"], node["column"], node["row"]) for node in drawn["nodes"]] == [
         ("a", 0, 0),
@@ -110,7 +111,7 @@ def graphs(draw_: st.DrawFn) -> Graph:
     for index in range(draw_(st.integers(1, 9))):
         slugs = [node.slug for node in nodes]
         deps = draw_(st.lists(st.sampled_from(slugs), unique=True, max_size=4)) if slugs else []
-        status = draw_(st.sampled_from([None, "completed", "started"]))
+        status = draw_(st.sampled_from([None, StepStatus.COMPLETED, StepStatus.STARTED]))
         nodes.append(Node("abcdefghi"[index], tuple(deps), status=status))
     return Graph(tuple(nodes))
 

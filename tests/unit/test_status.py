@@ -9,7 +9,7 @@ import pytest
 from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, starting
 
-from pgflowd.core.documents import Fact, Facts, document, state_of
+from pgflowd.core.documents.daemon import Fact, Facts, document, state_of
 from pgflowd.core.messages import LARGEST, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S

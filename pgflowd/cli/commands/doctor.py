@@ -13,7 +13,7 @@ from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
-from pgflowd.cli.terminal.findings import say_finding
+from pgflowd.cli.terminal.findings import print_finding
 from pgflowd.errors import AccessDenied
 
 SCHEMA_VERSION = 1
@@ -40,11 +40,11 @@ def doctor(app: App) -> None:
     findings = [ours]
     with database(app, any_schema=True) as conn:
         if not app.json:
-            say_finding(app, ours)
+            print_finding(app, ours)
         for finding in examine(conn, asked):
             findings.append(finding)
             if not app.json:
-                say_finding(app, finding)
+                print_finding(app, finding)
     wrong = [finding.code for finding in findings if finding.state == "error"]
     if app.json:
         listed = [{**asdict(one), "text": app.hide(one.text)} for one in findings]

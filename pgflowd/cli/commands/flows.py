@@ -16,6 +16,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import FLOW, RUN
+from pgflowd.core.documents import versioned
 from pgflowd.errors import FlowError, PgflowdError, UnknownFlow
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from pgflowd.cli.inspection import CodeFlow, Inspection
 
-SCHEMA_VERSION = 1
 flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 
@@ -45,17 +45,16 @@ def list_(app: App) -> None:
     Example: pgflowd flows list
     """
     from pgflowd.cli.connect import database
-    from pgflowd.cli.terminal.flow_view import list_screen, row_json
+    from pgflowd.cli.terminal.flow_view import print_flows
     from pgflowd.db import overview
     from pgflowd.db.query import execute
 
     with database(app) as conn:
         found, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
     if app.json:
-        listed = [row_json(row) for row in found]
-        app.print_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+        app.print_json(versioned({"flows": [flow.to_json() for flow in found]}))
     else:
-        list_screen(app, found, now)
+        print_flows(app, found, now)
 
 
 @flows.command()
@@ -68,7 +67,7 @@ def show(app: App, flow: str) -> None:
     Example: pgflowd flows show analyze_website
     """
     from pgflowd.cli.connect import database, unknown_flow
-    from pgflowd.cli.terminal.flow_view import row_json, show_screen
+    from pgflowd.cli.terminal.flow_view import print_flow
     from pgflowd.db import overview
     from pgflowd.db.query import execute
 
@@ -79,9 +78,9 @@ def show(app: App, flow: str) -> None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, overview.flow_shape(flow)) or {"steps": []}
     if app.json:
-        app.print_json({"schema_version": SCHEMA_VERSION, **row_json(row), "shape": shape})
+        app.print_json(versioned({**row.to_json(), "shape": shape}))
     else:
-        show_screen(app, row, shape, now)
+        print_flow(app, row, shape, now)
 
 
 @flows.command()
@@ -107,20 +106,19 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
              pgflowd flows graph analyze_website --run @last
     """
     from pgflowd.cli.connect import database, find_run
-    from pgflowd.cli.run_facts import facts_of
-    from pgflowd.cli.terminal.flow_view import graph_screen
-    from pgflowd.cli.terminal.run_graph import graph_of_run
+    from pgflowd.cli.terminal.flow_view import print_graph
+    from pgflowd.cli.terminal.run_view import graph_of_run, read_details
     from pgflowd.core.graph.graph import graph_of
 
     with database(app) as conn:
         if run_word is None:
             drawn = graph_of(_shape(app, conn, flow))
         else:
-            view = facts_of(conn, find_run(conn, run_word))
-            if view.run.flow_slug != flow:
-                raise click.UsageError(f"run {run_word} is a run of {view.run.flow_slug}")
-            drawn = graph_of_run(view.run, view.steps, view.now)
-    graph_screen(app, drawn, "json" if app.json else form)
+            details = read_details(conn, find_run(conn, run_word))
+            if details.run.flow_slug != flow:
+                raise click.UsageError(f"run {run_word} is a run of {details.run.flow_slug}")
+            drawn = graph_of_run(details.run, details.steps, details.now)
+    print_graph(app, drawn, "json" if app.json else form)
 
 
 @flows.command()
@@ -145,7 +143,7 @@ def diff(app: App, flow: str) -> None:
     if app.json:
         document = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
         more = {"differences": found.shape, "options": found.options}
-        app.print_json({"schema_version": SCHEMA_VERSION, **document, **more})
+        app.print_json(versioned({**document, **more}))
     elif not found.exists:
         app.print(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
     else:
@@ -183,7 +181,7 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     if as_sql:
         texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in chosen}
         if app.json:
-            app.print_json({"schema_version": SCHEMA_VERSION, "sql": texts})
+            app.print_json(versioned({"sql": texts}))
         else:
             app.print("\n\n".join(texts.values()))
         return
@@ -215,7 +213,7 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         flows.delete(conn, flow)
     if app.json:
-        app.print_json({"schema_version": SCHEMA_VERSION, "flow": flow, "deleted": True})
+        app.print_json(versioned({"flow": flow, "deleted": True}))
     else:
         app.print(f"{flow} is deleted")
 
@@ -242,7 +240,7 @@ def _deploy(app: App, chosen: Sequence[CodeFlow]) -> None:
                 app.print(f"{one.slug:<{width}}  {done[one.slug]}")
     if app.json:
         listed = [{"flow": slug, "result": result} for slug, result in done.items()]
-        app.print_json({"schema_version": SCHEMA_VERSION, "flows": listed})
+        app.print_json(versioned({"flows": listed}))
     if errors:
         problems = [problem for error in errors for problem in error.problems]
         print_problems(app, list(dict.fromkeys(problems)))  # a problem of all flows is printed once

@@ -2,7 +2,7 @@
 `pgflowd runs`: start, list, show, follow, cancel and retry runs.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
-`cli.follower` follows them, and `cli.terminal.timeline_text` prints what it yields.
+`cli.follower` follows them, and `cli.terminal.timeline` prints what it yields.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, NumberParam
+from pgflowd.core.documents import versioned
+from pgflowd.core.statuses import RunStatus
 from pgflowd.errors import NotRetryable, PgflowdError
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.cli.follower import Follower
-    from pgflowd.db.runs import RunWithStates
+    from pgflowd.core.documents.runs import RunWithStates
 
-STATUSES = ("started", "completed", "failed", "cancelled")
-SCHEMA_VERSION = 1
+STATUSES = tuple(map(str, RunStatus))
 
 run_argument = click.argument("run", metavar="RUN", type=RUN)
 runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
@@ -94,9 +95,7 @@ def start(
             app.note(f"run {started.run_id} started")
             _wait(app, conn, [started.run_id], timeout)
         elif app.json:
-            from pgflowd.cli.terminal.run_view import run_json
-
-            app.print_json({"schema_version": SCHEMA_VERSION, **run_json(started)})
+            app.print_json(versioned(started.to_json()))
         else:
             app.print(str(started.run_id))
 
@@ -129,7 +128,7 @@ def list_(
     Example: pgflowd runs list --status failed --since 1d
     """
     from pgflowd.cli.connect import database, flow_slugs, unknown_flow
-    from pgflowd.cli.terminal.run_view import list_screen, row_json
+    from pgflowd.cli.terminal.run_view import print_runs
     from pgflowd.db import overview
     from pgflowd.db.query import execute
 
@@ -139,11 +138,11 @@ def list_(
             raise unknown_flow(flow, known)
         now = execute(conn, overview.now())
     if app.json:
-        app.print_json({"schema_version": SCHEMA_VERSION, "runs": [row_json(row) for row in found]})
+        app.print_json(versioned({"runs": [run.to_json() for run in found]}))
     elif not (found or flow or statuses or since):
         app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
     else:
-        list_screen(app, found, now)
+        print_runs(app, found, now)
 
 
 @runs.command()
@@ -160,19 +159,18 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
              pgflowd runs show 7f3a9c12 --output
     """
     from pgflowd.cli.connect import database, find_run
-    from pgflowd.cli.run_facts import facts_of
-    from pgflowd.cli.terminal.run_view import show_json, show_screen, show_value
+    from pgflowd.cli.terminal.run_view import print_run, print_value, read_details
 
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
     with database(app) as conn:
-        view = facts_of(conn, find_run(conn, run), with_attempts=with_attempts)
+        details = read_details(conn, find_run(conn, run), with_attempts=with_attempts)
     if with_input or with_output:
-        show_value(app, view.run.input if with_input else view.run.output)
+        print_value(app, details.run.input if with_input else details.run.output)
     elif app.json:
-        app.print_json(show_json(view))
+        app.print_json(details.to_json())
     else:
-        show_screen(app, view)
+        print_run(app, details)
 
 
 @runs.command()
@@ -260,7 +258,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
 
     with database(app, listening=True) as conn:
         follower = _follower(app, conn, find_runs(conn, run))
-        follower.pass_over()
+        follower.skip_past()
         for run_id in follower.open:
             run_sync(conn, retry_one(run_id))
             app.note(f"run {run_id} retried")
@@ -272,7 +270,6 @@ def _each(app: App, words: Sequence[str], operation: Callable[[UUID], Any], done
     from pgflowd.cli.connect import database, find_runs
     from pgflowd.cli.exits import exit_for
     from pgflowd.cli.problems import print_problems
-    from pgflowd.cli.terminal.run_view import run_json
     from pgflowd.db.operations import run_sync
 
     changed, errors = [], []
@@ -286,8 +283,7 @@ def _each(app: App, words: Sequence[str], operation: Callable[[UUID], Any], done
             if not app.json:
                 app.print(f"run {run_id} {done}")
     if app.json:
-        listed = [run_json(run) for run in changed]
-        app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+        app.print_json(versioned({"runs": [run.to_json() for run in changed]}))
     if errors:
         print_problems(app, [problem for error in errors for problem in error.problems])
         app.exit(exit_for(errors[0]))
@@ -300,17 +296,17 @@ def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) 
 
     follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()
-    follower.overhear()
+    follower.request_output()
     return follower
 
 
 def _print_events(app: App, follower: Follower, timeout_s: float | None) -> None:
-    from pgflowd.cli.terminal.timeline_text import TimelineWriter
+    from pgflowd.cli.terminal.timeline import TimelineWriter
 
     writer = TimelineWriter(app, many=len(follower.open) > 1)
     try:
         for entry in follower.follow(timeout_s):
-            writer.tell(entry)
+            writer.write(entry)
     except KeyboardInterrupt:
         _note_open_runs(app, follower)
         raise
@@ -330,7 +326,7 @@ def _wait(
 ) -> None:
     from pgflowd.cli.connect import reconnector
     from pgflowd.cli.follower import Follower
-    from pgflowd.cli.terminal.run_view import ended_screen, run_json
+    from pgflowd.cli.terminal.run_view import print_ended
 
     follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()
@@ -338,13 +334,12 @@ def _wait(
         pass
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
-        listed = [run_json(run) for run in ended]
-        app.print_json({"schema_version": SCHEMA_VERSION, "runs": listed})
+        app.print_json(versioned({"runs": [run.to_json() for run in ended]}))
     else:
-        ended_screen(app, ended)
+        print_ended(app, ended)
     _exit_by_status(app, ended)
 
 
 def _exit_by_status(app: App, ended: Sequence[RunWithStates]) -> None:
-    if any(run.status != "completed" for run in ended):
+    if any(run.status is not RunStatus.COMPLETED for run in ended):
         app.exit(ExitCode.NO)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import click
 
@@ -17,13 +16,12 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import TASK
+from pgflowd.core.documents import versioned
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.db.overview import StalledTask
-
-SCHEMA_VERSION = 1
+    from pgflowd.core.documents.flows import StalledTask, TaskKey
 
 tasks_argument = click.argument("task", metavar="[TASK]...", type=TASK, nargs=-1)
 all_option = click.option("--all", "all_", is_flag=True, help="Every stalled task.")
@@ -56,15 +54,14 @@ def list_(app: App) -> None:
     with database(app) as conn:
         found, now = _found(app, conn), execute(conn, overview.now())
     if app.json:
-        listed = [_as_json(task) for task in found]
-        app.print_json({"schema_version": SCHEMA_VERSION, "tasks": listed})
+        app.print_json(versioned({"tasks": [task.to_json() for task in found]}))
         return
     if not found:
         app.note("no task is stalled")
         return
     rows = [
         (
-            task_name(task.run_id, task.step_slug, task.task_index),
+            task_name(*task.key),
             task.flow_slug,
             ago(task.stalled_at, now),
             str(task.attempt),
@@ -90,7 +87,7 @@ def requeue(app: App, task: Sequence[str], all_: bool) -> None:
     """
     from pgflowd.db import stalled
 
-    def change(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+    def change(conn: psycopg.Connection[Any], key: TaskKey) -> bool:
         return stalled.requeue_task(conn, *key, app.settings.recovery.stale_threshold_s)
 
     _each(app, task, all_, change, "requeued")
@@ -109,7 +106,7 @@ def fail(app: App, task: Sequence[str], all_: bool, reason: str | None) -> None:
     """
     from pgflowd.db import stalled
 
-    def change(conn: psycopg.Connection[Any], key: tuple[UUID, str, int]) -> bool:
+    def change(conn: psycopg.Connection[Any], key: TaskKey) -> bool:
         return stalled.give_up_task(conn, *key, app.settings.recovery.stale_threshold_s, reason)
 
     _each(app, task, all_, change, "failed")
@@ -121,21 +118,21 @@ def _each(app: App, words: Sequence[str], all_: bool, change: Any, done: str) ->
 
     if bool(words) == all_:
         raise click.UsageError("name tasks, or give --all")
-    changed: list[tuple[UUID, str, int]] = []
-    left: list[tuple[UUID, str, int]] = []
+    changed: list[TaskKey] = []
+    left: list[TaskKey] = []
     with database(app) as conn:
         if all_:
-            keys = [(one.run_id, one.step_slug, one.task_index) for one in _found(app, conn)]
+            keys = [task.key for task in _found(app, conn)]
         else:
             keys = list(dict.fromkeys(find_task(conn, word) for word in words))
         for key in keys:
             (changed if change(conn, key) else left).append(key)
     if app.json:
         document = {
-            done: [_key_json(key) for key in changed],
-            "left": [_key_json(key) for key in left],
+            done: [key.to_json() for key in changed],
+            "left": [key.to_json() for key in left],
         }
-        app.print_json({"schema_version": SCHEMA_VERSION, **document})
+        app.print_json(versioned(document))
     for key in changed if not app.json else []:
         app.print(f"{task_name(*key)}  {done}")
     for key in left:
@@ -151,21 +148,3 @@ def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
     from pgflowd.db.query import execute
 
     return execute(conn, overview.stalled_tasks(app.settings.recovery.stale_threshold_s))
-
-
-def _key_json(key: tuple[UUID, str, int]) -> dict[str, Any]:
-    run_id, step, index = key
-    return {"run_id": str(run_id), "step": step, "task": index}
-
-
-def _as_json(task: StalledTask) -> dict[str, Any]:
-    return {
-        **_key_json((task.run_id, task.step_slug, task.task_index)),
-        "flow": task.flow_slug,
-        "worker_id": task.worker_id,
-        "attempt": task.attempt,
-        "times": task.times,
-        "started_at": task.started_at,
-        "stalled_at": task.stalled_at,
-        "reason": task.reason,
-    }

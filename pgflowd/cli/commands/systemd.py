@@ -13,7 +13,7 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
-from pgflowd.cli.terminal.findings import say_finding
+from pgflowd.cli.terminal.findings import print_finding
 
 if TYPE_CHECKING:
     from pgflowd.core.finding import Finding
@@ -110,7 +110,7 @@ def doctor(app: App, for_user: bool) -> None:
         listed = [asdict(finding) for finding in findings]
         app.print_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
     for finding in findings if not app.json else []:
-        say_finding(app, finding)
+        print_finding(app, finding)
     if wrong:
         app.exit(ExitCode.NO)
 

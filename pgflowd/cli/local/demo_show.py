@@ -17,14 +17,14 @@ import psycopg
 
 from pgflowd.cli.app import App
 from pgflowd.client import Client
+from pgflowd.core.documents.runs import Run
+from pgflowd.core.statuses import ACTIVE, RunStatus
 from pgflowd.db import overview
 from pgflowd.db.query import execute
-from pgflowd.db.runs import Run
 
 RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
 POLL_S = 0.1
 BAR_WIDTH = 20
-_RETRIED = {"failed", "timed_out", "crashed"}
 
 
 class Example(NamedTuple):
@@ -81,7 +81,7 @@ class DemoRuns:
                 self._read(demo_run)
             self._draw()
             if all(demo_run.run.has_ended for demo_run in self._runs) or time.monotonic() > until:
-                return all(demo_run.run.status == "completed" for demo_run in self._runs)
+                return all(demo_run.run.status is RunStatus.COMPLETED for demo_run in self._runs)
             time.sleep(POLL_S)
 
     def summary(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class DemoRuns:
             }
             for demo_run in self._runs
         ]
-        retries = sum(attempt["outcome"] in _RETRIED for attempt in attempts)
+        retries = sum(bool(each.outcome and each.outcome.is_failure) for each in attempts)
         return {"runs": runs, "tasks": sum(s.done for s in self._runs), "retries": retries}
 
     def _read(self, demo_run: _DemoRun) -> None:
@@ -140,7 +140,7 @@ class DemoRuns:
     def _bar(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
         full, empty = ("█", "░") if screen.unicode else ("#", ".")
-        name = f"  {screen.sign('running')} {demo_run.example.flow:17}"
+        name = f"  {screen.sign(ACTIVE)} {demo_run.example.flow:17}"
         count = f"{demo_run.done}/{demo_run.tasks}"
         room = min(BAR_WIDTH, (screen.width or 80) - len(f"{name}  {count}"))
         filled = room * demo_run.done // max(demo_run.tasks, 1)
@@ -148,10 +148,8 @@ class DemoRuns:
 
     def _end(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
-        is_completed = demo_run.run.status == "completed"
-        sign = screen.paint(
-            screen.sign("done" if is_completed else "failed"), "green" if is_completed else "red"
-        )
+        is_completed = demo_run.run.status is RunStatus.COMPLETED
+        sign = screen.marked((RunStatus.COMPLETED if is_completed else RunStatus.FAILED).mark)
         about = (
             demo_run.example.about
             if is_completed

@@ -1,36 +1,23 @@
-"""
-Findings: how a doctor's findings look, one per line with the remedy behind an arrow.
-"""
+"""Prints what a doctor found: one finding per line, with its remedy behind an arrow."""
 
 from __future__ import annotations
 
-import textwrap
-
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.marks import plain
+from pgflowd.cli.terminal.screen import NEXT
 from pgflowd.core.finding import Finding
 from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import DONE, FAILED, WARNING
 
-_SIGNS = {"ok": ("done", "green"), "warning": ("look", "yellow"), "error": ("failed", "red")}
-_NARROW = 60
+_MARKS = {"ok": DONE, "warning": WARNING, "error": FAILED}
+_NARROW = 60  # below this many columns a text goes on lines of its own
 
 
-def say_finding(app: App, finding: Finding) -> None:
-    """One finding, with its remedy; on lines of its own where the terminal is narrow."""
-    name, colour = _SIGNS[finding.state]
-    sign = app.out.paint(app.out.sign(name), colour)
+def print_finding(app: App, finding: Finding) -> None:
+    screen = app.out
     code = f"{finding.code}  " if finding.code else ""
-    arrow = app.out.sign("next")
-    remedy = f"   {arrow} {finding.next}" if finding.next else ""
-    text = plain(app.out, one_line(app.hide(f"{code}{finding.text}{remedy}")))
-    head = f"{sign} {finding.check:<12}  "
-    width = app.out.width
-    if width is None or len(text) + 16 <= width:
-        app.print(f"{head}{text}")
-        return
-    pad = "   " if width < _NARROW else " " * 16
-    lines = textwrap.wrap(text, max(width - len(pad), 20), break_on_hyphens=False)
-    first = "" if width < _NARROW else lines.pop(0)
-    app.print(f"{head}{first}".rstrip())
-    for line in lines:
-        app.print(f"{pad}{line}")
+    remedy = f"   {screen.sign(NEXT)} {finding.next}" if finding.next else ""
+    text = screen.shown(one_line(app.hide(f"{code}{finding.text}{remedy}")))
+    head = f"{screen.marked(_MARKS[finding.state])} {finding.check:<12}  "
+    is_narrow = screen.width is not None and screen.width < _NARROW
+    for line in screen.wrapped(text, head=head, indent=3 if is_narrow else 16):
+        app.print(line)

@@ -1,233 +1,295 @@
 """
-Run screen: how lists of runs and single runs look, for people and for programs.
+Shows lists of runs, single runs and their pictures on a terminal.
+
+The picture of a run is the graph of its flow with the state of each step. Beside a step stands what
+happens next, below the picture the last error. Nothing here reads a clock.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.marks import mark, plain
-from pgflowd.cli.terminal.run_graph import graph_of_run, last_error, painted
-from pgflowd.cli.terminal.screen import TableCell
-from pgflowd.cli.terminal.timeline import why
+from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
+from pgflowd.cli.terminal.timeline import reason
+from pgflowd.core.graph.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
-from pgflowd.core.text import ago, between, brief, cut, lasted, short_id, spoken
+from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
+from pgflowd.core.text import ago, between, brief, cut, duration, short_id
 
 if TYPE_CHECKING:
-    from pgflowd.cli.run_facts import RunFacts
-    from pgflowd.db.overview import RunListRow, StepTasks
-    from pgflowd.db.runs import Run, RunWithStates, StepState
+    from uuid import UUID
 
-SCHEMA_VERSION = 1
-_ERROR = 60  # columns of an error in a list
+    import psycopg
+
+    from pgflowd.core.documents.runs import (
+        FailedAttempt,
+        ListedRun,
+        RunDetails,
+        RunWithStates,
+        StepState,
+        StepTasks,
+    )
+
+_ERROR_LENGTH = 60  # of an error in a list
+_MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
+_STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
+_FRAME = re.compile(r'File "(?P<file>[^"<][^"]*)", line (?P<line>\d+)(?P<is_last_call_last>,?)')
+_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|pgflowd|python3\.\d+)/")
 
 
-def list_screen(app: App, rows: Sequence[RunListRow], now: datetime) -> None:
-    """Runs as a table."""
-    if not rows:
+def read_details(
+    connection: psycopg.Connection[Any], run_id: UUID, *, with_attempts: bool = False
+) -> RunDetails:
+    """Read all that is shown of a run. NotFound."""
+    from pgflowd.core.documents.runs import RunDetails
+    from pgflowd.db import client_steps, overview
+    from pgflowd.db.operations import run_sync
+    from pgflowd.db.query import Query, execute_together
+
+    run = run_sync(connection, client_steps.get_with_states(run_id))
+    queries: list[Query[Any]] = [
+        overview.run_steps(run_id),
+        overview.run_troubles(run_id),
+        overview.now(),
+    ]
+    if with_attempts:
+        queries.append(overview.attempts(run_id))
+    steps, failures, now, *attempts = execute_together(connection, queries)
+    return RunDetails(run, steps, failures, attempts[0] if attempts else None, now)
+
+
+def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
+    """Runs as a table; with -v each error is below its run."""
+    if not runs:
         app.note("there are no such runs")
         return
     titles = ("RUN", "FLOW", "STATUS", "STARTED", "TOOK", "STEPS", "ERROR")
-    lines = [_line(app, row, now) for row in rows]
+    rows = [_run_row(app, run, now) for run in runs]
     losing = ("ERROR", "TOOK", "STEPS", "STARTED")
     if not app.verbose or app.out.width is None:
-        app.print_table(titles, lines, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
+        app.print_table(titles, rows, right={"TOOK", "STEPS"}, losing=losing, cutting=True)
         return
-    rest = [line[:-1] for line in lines]
-    told = app.out.table(titles[:-1], rest, right={"TOOK", "STEPS"}, losing=losing)
-    head, *body = told.splitlines()
+    table = app.out.table(titles[:-1], [row[:-1] for row in rows], right={"TOOK", "STEPS"},
+                          losing=losing)  # fmt: skip
+    head, *lines = table.splitlines()
     app.print(head)
-    for shown, row in zip(body, rows, strict=True):
-        app.print(shown)
-        if row.error:  # whole, so on lines of its own
-            app.print(app.out.folded(f"  {plain(app.out, one_line(app.hide(row.error)))}"))
+    for line, run in zip(lines, runs, strict=True):
+        app.print(line)
+        if run.error:
+            app.print(app.out.folded(f"  {app.out.shown(one_line(app.hide(run.error)))}"))
 
 
-def _line(app: App, row: RunListRow, now: datetime) -> list[str | TableCell]:
-    sign = mark(app.out, row.status)
-    took = between(row.started_at, row.ended_at or now) or 0.0
-    error = app.hide(row.error or "")
+def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
+    error = app.hide(run.error or "")
     return [
-        str(row.run_id) if app.verbose else short_id(row.run_id),
-        row.flow_slug,
-        sign.cell(f" {row.status}"),
-        ago(row.started_at, now),
-        lasted(took),
-        f"{row.steps_done}/{row.steps}",
-        plain(app.out, error if app.verbose else cut(error, _ERROR)),
+        str(run.run_id) if app.verbose else short_id(run.run_id),
+        run.flow_slug,
+        app.out.cell(run.status.mark, f" {run.status}"),
+        ago(run.started_at, now),
+        duration(between(run.started_at, run.ended_at or now) or 0.0),
+        f"{run.steps_done}/{run.steps}",
+        app.out.shown(error if app.verbose else cut(error, _ERROR_LENGTH)),
     ]
 
 
-def show_screen(app: App, view: RunFacts) -> None:
-    """A run: what it is, its picture, its last error, and its attempts if asked for."""
-    for line in _head(app, view):
+def print_run(app: App, details: RunDetails) -> None:
+    """A run: its status and input, its picture, its last error, and its attempts if asked for."""
+    run = details.run
+    for line in _head(app, details):
         app.print(line)
-    picture = painted(graph_of_run(view.run, view.steps, view.now), app.out)
+    picture = painted(graph_of_run(run, details.steps, details.now), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
-    text, place = last_error(view.run, view.troubles, view.now) or ("", None)
-    if view.run.status == "completed":
-        _labelled(app, "output", brief(view.run.output, _room(app, "output")))
-    elif view.run.has_ended and not _says(text, why(view.run)):
-        _labelled(app, "why", why(view.run) or "")
-    if text:
-        is_new = place is not None and place not in text
-        _labelled(app, "last error", f"{text}   {place}" if is_new else text)
-    if view.attempts is not None:
-        _attempts(app, view)
+    error, place = last_error(run, details.failures, details.now) or ("", None)
+    if run.status is RunStatus.COMPLETED:
+        _print_labelled(app, "output", brief(run.output, _room(app, "output")))
+    elif run.has_ended and not _is_about(error, reason(run)):
+        _print_labelled(app, "why", reason(run) or "")
+    if error:
+        is_new = place is not None and place not in error
+        _print_labelled(app, "last error", f"{error}   {place}" if is_new else error)
+    if details.attempts is not None:
+        _print_attempts(app, details)
 
 
-def _says(text: str, reason: str | None) -> bool:
-    """Whether a text about a step tells this reason, `step: error`, too."""
-    step, _, error = (reason or "").partition(": ")
-    return text.startswith(step) and text.endswith(error)
+def _is_about(error: str, why: str | None) -> bool:
+    """Whether an error of a step contains this reason, which reads `step: error`."""
+    step, _, text = (why or "").partition(": ")
+    return error.startswith(step) and error.endswith(text)
 
 
-def show_value(app: App, value: Any) -> None:
+def print_value(app: App, value: Any) -> None:
     """An input or output, whole, for people and programs alike."""
     app.print(json.dumps(value, indent=2, ensure_ascii=not app.out.unicode))
 
 
-def ended_screen(app: App, ended: Sequence[RunWithStates]) -> None:
-    """The outputs of completed runs, and why the others have none."""
+def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:
+    """The outputs of completed runs, and the reasons why the others have none."""
     for run in ended:
-        which = f"run {short_id(run.run_id)}  " if len(ended) > 1 else ""
-        if run.status == "completed":
-            app.print(f"{which}{json.dumps(run.output, ensure_ascii=not app.out.unicode)}")
+        name = f"run {short_id(run.run_id)}  "
+        if run.status is RunStatus.COMPLETED:
+            output = json.dumps(run.output, ensure_ascii=not app.out.unicode)
+            app.print(f"{name if len(ended) > 1 else ''}{output}")
         else:
-            told = one_line(app.hide(why(run) or ""))
-            sign = mark(app.out, run.status)
-            head = f"run {short_id(run.run_id)}  "
-            state = f" {run.status}"
-            taken = len(head) + len(sign.text) + len(state)
-            _say_wrapped(app, f"{head}{sign.painted(state)}", taken, told)
+            head = f"{name}{app.out.marked(run.status.mark, f' {run.status}')}"
+            _print_wrapped(app, head, one_line(app.hide(reason(run) or "")))
 
 
-def run_json(run: Run) -> dict[str, Any]:
-    """A run for programs."""
-    return {
-        "run_id": str(run.run_id),
-        "flow": run.flow_slug,
-        "status": run.status,
-        "input": run.input,
-        "output": run.output,
-        "error": run.error,
-        "started_at": run.started_at,
-        "ended_at": run.completed_at or run.failed_at,
-        "cancelled_by": run.cancelled_by,
-        "cancel_reason": run.cancel_reason,
-    }
-
-
-def row_json(row: RunListRow) -> dict[str, Any]:
-    """A run in a list, for programs."""
-    return {
-        "run_id": str(row.run_id),
-        "flow": row.flow_slug,
-        "status": row.status,
-        "started_at": row.started_at,
-        "ended_at": row.ended_at,
-        "steps": row.steps,
-        "steps_done": row.steps_done,
-        "error": row.error,
-    }
-
-
-def show_json(view: RunFacts) -> dict[str, Any]:
-    """Everything of a run, for programs."""
-    steps = [_step_json(step, view.run.steps.get(step.step_slug)) for step in view.steps]
-    whole = {"schema_version": SCHEMA_VERSION, **run_json(view.run), "steps": steps}
-    return whole if view.attempts is None else {**whole, "attempts": view.attempts}
-
-
-def _step_json(step: StepTasks, state: StepState | None) -> dict[str, Any]:
-    return {
-        "step": step.step_slug,
-        "type": step.step_type,
-        "deps": step.deps,
-        "status": state.status if state else "created",
-        "output": state.output if state else None,
-        "error": state.error if state else None,
-        "skip_reason": state.skip_reason if state else None,
-        "started_at": state.started_at if state else None,
-        "ended_at": (state.completed_at or state.failed_at or state.skipped_at) if state else None,
-        "tasks": step.tasks,
-        "queued": step.queued,
-        "running": step.running,
-        "completed": step.completed,
-        "failed": step.failed,
-        "attempts": step.attempts,
-        "max_attempts": step.max_attempts,
-        "timeout_s": step.timeout_s,
-        "next_at": step.next_at,
-    }
-
-
-def _head(app: App, view: RunFacts) -> list[str]:
-    """Who the run is, how it is, and what it was given; on several lines where it is narrow."""
-    run = view.run
+def _head(app: App, details: RunDetails) -> list[str]:
+    """The run, its flow, its status and its input; on several lines where it is narrow."""
+    run, screen = details.run, app.out
     assert run.started_at is not None
-    sign = mark(app.out, run.status)
-    ended_at = run.completed_at or run.failed_at
-    took = f" after {spoken(between(run.started_at, ended_at) or 0.0)}" if run.has_ended else ""
-    state = f" {run.status}{took}, started {ago(run.started_at, view.now)}"
-    if not run.has_ended:
-        state = f" {run.status} {ago(run.started_at, view.now)}"
-    parts = [f"run {run.run_id}", run.flow_slug, sign.text + state]
-    told = one_line(app.hide(brief(run.input, 60)))
-    whole = "   ".join([*parts, f"input {told}"])
-    painted_parts = [*parts[:2], sign.painted(state)]
-    if app.out.width is None or len(whole) <= app.out.width:
-        return [plain(app.out, "   ".join([*painted_parts, f"input {told}"]))]
-    told = one_line(app.hide(brief(run.input, _room(app, "input"))))
-    lines = [painted_parts[0], "  ".join(painted_parts[1:]), plain(app.out, f"input {told}")]
-    if len(f"{run.flow_slug}  {sign.text}{state}") > app.out.width:
-        lines[1:2] = [run.flow_slug, sign.painted(state.partition(",")[0])]
+    started = ago(run.started_at, details.now)
+    state = f" {run.status} {started}"
+    if run.has_ended:
+        took = duration(between(run.started_at, run.ended_at) or 0.0)
+        state = f" {run.status} after {took}, started {started}"
+    parts = [f"run {run.run_id}", run.flow_slug, screen.marked(run.status.mark, state)]
+    line = screen.shown("   ".join([*parts, f"input {one_line(app.hide(brief(run.input, 60)))}"]))
+    if screen.fits(line):
+        return [line]
+    given = one_line(app.hide(brief(run.input, _room(app, "input"))))
+    lines = [parts[0], "  ".join(parts[1:]), screen.shown(f"input {given}")]
+    if not screen.fits(lines[1]):
+        lines[1:2] = [run.flow_slug, screen.marked(run.status.mark, state.partition(",")[0])]
     return lines
 
 
-def _attempts(app: App, view: RunFacts) -> None:
-    titles = ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR")
-    lines = []
-    for one in view.attempts or []:
-        outcome = one["outcome"] or "started"
-        took = between(one["started_at"], one["ended_at"] or view.now) or 0.0
-        error = cut(app.hide(one["error"] or ""), _ERROR)
-        lines.append([
-            one["step"], str(one["task"]), str(one["attempt"]),
-            mark(app.out, outcome).cell(f" {outcome.replace('_', ' ')}"),
-            ago(one["started_at"], view.now), lasted(took), plain(app.out, error),
+def _print_attempts(app: App, details: RunDetails) -> None:
+    rows: list[list[str | TableCell]] = []
+    for each in details.attempts or []:
+        outcome = each.outcome or Outcome.STARTED
+        took_s = between(each.started_at, each.ended_at or details.now) or 0.0
+        rows.append([
+            each.step, str(each.task), str(each.attempt),
+            app.out.cell(outcome.mark, f" {outcome.replace('_', ' ')}"),
+            ago(each.started_at, details.now), duration(took_s),
+            app.out.shown(cut(app.hide(each.error or ""), _ERROR_LENGTH)),
         ])  # fmt: skip
     app.print_table(
-        titles,
-        lines,
+        ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR"),
+        rows,
         right={"TASK", "ATTEMPT", "TOOK"},
         losing=("STARTED", "ERROR", "TASK", "TOOK"),
         cutting=True,
     )
 
 
-def _labelled(app: App, label: str, text: str) -> None:
-    """A text with its name before it, whole, wrapped under itself where it is long."""
-    text = one_line(app.shorten_paths(app.hide(text)))
-    _say_wrapped(app, f" {label}", len(label) + 1, text)
+def _print_labelled(app: App, label: str, text: str) -> None:
+    _print_wrapped(app, f" {label}", one_line(app.shorten_paths(app.hide(text))))
 
 
-def _say_wrapped(app: App, head: str, taken: int, text: str) -> None:
+def _print_wrapped(app: App, head: str, text: str) -> None:
     """A text behind its head, or below it where there is no room."""
-    text = plain(app.out, text)
-    if app.out.width is None or taken + 2 + len(text) <= app.out.width:
-        app.print(f"{head}  {text}".rstrip())
-        return
-    app.print(head)
-    for line in textwrap.wrap(text, max(app.out.width - 3, 20)):
-        app.print(f"   {line}")
+    for line in app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3):
+        app.print(line)
 
 
 def _room(app: App, label: str) -> int:
-    dots = len(app.out.sign("cut")) - 1  # where the sign for more is three dots
+    dots = len(app.out.sign(CUT)) - 1
     return 200 if app.out.width is None else max(app.out.width - len(label) - 3 - dots, 10)
+
+
+def graph_of_run(run: RunWithStates, steps: Sequence[StepTasks], now: datetime) -> Graph:
+    """The graph of a run's flow, with the states of its steps."""
+    return Graph(tuple(_node(step, run.steps.get(step.step_slug), run, now) for step in steps))
+
+
+def painted(graph: Graph, screen: Screen) -> str:
+    """The picture of a graph in colours, as wide and with the signs that this screen has."""
+    with_signs = draw(graph, width=screen.width)
+    text = with_signs if screen.unicode else draw(graph, width=screen.width, utf8=False)
+    if not screen.colour:
+        return text
+    pairs = zip(with_signs.splitlines(), text.splitlines(), strict=True)
+    return "\n".join(_in_colour(signs, line, screen) for signs, line in pairs)
+
+
+def last_error(
+    run: RunWithStates, failures: Sequence[FailedAttempt], now: datetime
+) -> tuple[str, str | None] | None:
+    """The last error of a run, and its place in the user's code."""
+    failures = [each for each in failures if each.outcome is not Outcome.RELEASED]
+    if failures:
+        last = failures[-1]
+        index = f"#{last.task_index}" if last.task_index else ""
+        text = last.error or last.outcome.replace("_", " ")
+        head = f"{last.step_slug}{index}, attempt {last.attempt}, {ago(last.ended_at, now)}"
+        return f"{head}: {text}", place_of(last.traceback)
+    steps = [each for each in run.steps.values() if each.status is StepStatus.FAILED and each.error]
+    return (f"{steps[-1].step_slug}: {steps[-1].error}", None) if steps else None
+
+
+def place_of(traceback: str | None) -> str | None:
+    """Where in the user's own code an error was raised."""
+    frames = list(_FRAME.finditer(traceback or ""))
+    own = [match for match in frames if not _LIBRARY.search(match["file"])]
+    if not own:
+        return None
+    last = own[-1 if own[0]["is_last_call_last"] else 0]  # a stack of a runner is upside down
+    return f"{last['file']}:{last['line']}"
+
+
+def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: datetime) -> Node:
+    status: Status = state.status if state else StepStatus.CREATED
+    if run.status is RunStatus.CANCELLED and status is StepStatus.FAILED:
+        status = RunStatus.CANCELLED
+    is_open = status is StepStatus.STARTED and not run.has_ended
+    return Node(
+        slug=step.step_slug,
+        deps=tuple(step.deps),
+        is_map=step.step_type == "map",
+        status=status,
+        detail=_detail(step, state, status, now),
+        note=_note(step, now) if is_open else "",
+    )
+
+
+def _detail(step: StepTasks, state: StepState | None, status: Status, now: datetime) -> str:
+    """The text behind the sign: how long the step took or takes, tasks, attempts beyond one."""
+    if state is None or state.started_at is None:
+        return status
+    took_s = between(state.started_at, state.ended_at or now) or 0.0
+    if status is StepStatus.SKIPPED:
+        words: list[str] = [status]
+    elif step.queued and not step.running and step.tasks == 1:
+        return "waits"
+    else:  # while it runs, in whole seconds: a fraction is outdated at once
+        words = [duration(took_s if state.ended_at or took_s >= 60 else int(took_s))]
+    if step.tasks > 1:
+        tasks = f"{step.tasks} tasks" if state.ended_at else f"{step.completed}/{step.tasks}"
+        words.append(tasks)
+    elif step.attempts > 1:
+        words.append(f"{step.attempts}/{step.max_attempts}")
+    return "  ".join(words)
+
+
+def _note(step: StepTasks, now: datetime) -> str:
+    """What happens next."""
+    words = []
+    if step.attempts > 1 or (step.queued and step.attempts):
+        upcoming = step.attempts + (1 if step.queued and not step.running else 0)
+        words.append(f"attempt {min(upcoming, step.max_attempts)} of {step.max_attempts}")
+    if step.running_since is not None:
+        left_s = step.timeout_s - (now - step.running_since).total_seconds()
+        words.append(f"timeout in {duration(round(left_s))}" if left_s > 0 else "past its timeout")
+    elif step.next_at is not None:
+        left_s = (step.next_at - now).total_seconds()
+        is_waiting = left_s < 0.5
+        words.append("waits for a worker" if is_waiting else f"next in {duration(round(left_s))}")
+    return ", ".join(words)
+
+
+def _in_colour(signs: str, line: str, screen: Screen) -> str:
+    """Paint the states of a line; `signs` is the same line with the signs of Unicode."""
+    shown, at = "", 0
+    for match in _STATE.finditer(signs):
+        shown += line[at : match.start()]
+        shown += screen.paint(line[match.start() : match.end()], _MARKS[match[1]].colour)
+        at = match.end()
+    return shown + line[at:]

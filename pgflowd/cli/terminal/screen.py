@@ -1,9 +1,9 @@
 """
-Screen: colours, signs and tables, for terminals that are wide, narrow, plain or absent.
+Colours, signs, paragraphs and tables, for terminals that are wide, narrow, plain or absent.
 
-Knows whether to colour (`--color`, `NO_COLOR`, a terminal at the other end), whether the
-locale can show more than ASCII, and how wide the terminal is. Text from strangers goes
-through `one_line` here, so a table never has a torn row.
+A `Screen` knows whether to colour (`--color`, `NO_COLOR`, a terminal at the other end), whether the
+locale shows more than ASCII, and how wide the terminal is. Cells of a table go through `one_line`,
+so text from elsewhere never tears a row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,24 +20,13 @@ from typing import IO, NamedTuple
 import click
 
 from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import Mark
 
-SIGNS = {  # what it means: with UTF-8, without
-    "done": ("✔", "+"),
-    "failed": ("✖", "x"),
-    "running": ("▶", ">"),
-    "created": ("·", "."),
-    "skipped": ("↷", "~"),
-    "up": ("●", "*"),
-    "changing": ("◐", "o"),
-    "off": ("○", "-"),
-    "look": ("⚠", "!"),
-    "next": ("→", "->"),
-    "dash": ("\N{EN DASH}", "-"),
-    "cut": ("…", "..."),
-}
+NEXT = Mark("→", "->")
+DASH = Mark("\N{EN DASH}", "-")  # no value
+CUT = Mark("…", "...")  # more was cut off
 
-
-_LEAST = 16  # columns of a text that is cut
+_LEAST = 16  # columns of a text that is cut; fewer say nothing
 
 
 class TableCell(NamedTuple):
@@ -62,25 +50,62 @@ class Screen:
             return text
         return click.style(text, fg=colour, bold=bold or None)
 
-    def sign(self, name: str) -> str:
-        return SIGNS[name][0 if self.unicode else 1]
+    def sign(self, mark: Mark) -> str:
+        return mark.sign if self.unicode else mark.ascii
+
+    def marked(self, mark: Mark, text: str = "") -> str:
+        """The sign and the text that belongs to it, in its colour."""
+        return self.paint(f"{self.sign(mark)}{text}", mark.colour)
+
+    def cell(self, mark: Mark, text: str = "") -> TableCell:
+        """The same for a table."""
+        return TableCell(f"{self.sign(mark)}{text}", mark.colour)
+
+    def shown(self, text: str) -> str:
+        """The text with the sign for a cut as this screen has it."""
+        return text if self.unicode else text.replace(CUT.sign, CUT.ascii)
+
+    def cut(self, text: str, width: int) -> str:
+        """The text, or its beginning and the sign for a cut, in so many columns."""
+        if text_width(text) <= width:
+            return text
+        sign = self.sign(CUT)
+        return _beginning(text, width - len(sign)) + sign
+
+    def fits(self, text: str) -> bool:
+        """Whether the text, which may be painted, fits on one line."""
+        return self.width is None or columns(text) <= self.width
+
+    def wrapped(
+        self,
+        text: str,
+        *,
+        head: str = "",
+        indent: int = 0,
+        width: int | None = None,
+        whole: bool = False,
+    ) -> list[str]:
+        """
+        The text behind its head on one line; where the terminal (or `width`) is too narrow, on
+        several lines, which are indented. A head that is wider than the indent then stands alone on
+        its line. With `whole` no word is broken.
+        """
+        width = width or self.width
+        taken = columns(head)
+        if width is None or taken + columns(text) <= width:
+            return [f"{head}{text}".rstrip()]
+        pad = " " * indent
+        first, *rest = _wrapped(click.unstyle(text), max(width - indent, 20), whole)
+        begin = [f"{head}{pad[taken:]}{first}"] if taken <= indent else [head.rstrip(), pad + first]
+        return [*begin, *(pad + line for line in rest)]
 
     def folded(self, text: str) -> str:
         """The text on as many lines as it needs here, each as far in as the first one."""
-        if self.width is None or text_width(text) <= self.width:
-            return text
-        indent = " " * (len(text) - len(text.lstrip()))
-        return "\n".join(
-            textwrap.wrap(
-                text,
-                max(self.width, len(indent) + 20),
-                subsequent_indent=indent,
-                break_on_hyphens=False,
-            )
-        )
+        indent = len(text) - len(text.lstrip())
+        return "\n".join(self.wrapped(text.lstrip(), head=" " * indent, indent=indent))
 
     def commands(self, label: str, listed: Sequence[tuple[str, str]]) -> list[str]:
-        """Commands one may type next, and why; each stays whole, so that it can be copied."""
+        """Commands to type next, and why; each stays whole, so that it can be copied."""
         width = max(len(command) for command, _ in listed) + 3
         heads = [label, *[" " * len(label)] * (len(listed) - 1)]
         lines = [
@@ -89,8 +114,8 @@ class Screen:
         ]
         if self.width is None or max(map(text_width, lines)) <= self.width:
             return lines
-        told = [line for command, why in listed for line in (f"# {why}" if why else "", command)]
-        return [f"  {label}", *(f"    {line}" for line in told if line)]
+        parts = [part for command, why in listed for part in (f"# {why}" if why else "", command)]
+        return [f"  {label}", *(f"    {part}" for part in parts if part)]
 
     def table(
         self,
@@ -101,15 +126,19 @@ class Screen:
         losing: Iterable[str] = (),
         cutting: bool = False,
     ) -> str:
-        """Lay out rows under titles. Columns in `right` are numbers. When the terminal is narrow,
-        `cutting` shortens the last column as far as it is still of use; then those in `losing`
-        go, in this order."""
+        """
+        Lay out rows under titles. Columns in `right` are aligned to the right. Where the terminal
+        is narrow, `cutting` shortens the last column as far as it is still of use; then the columns
+        in `losing` go, in this order.
+        """
         cells = [[_cell(value) for value in row] for row in rows]
         if cutting and self.width is not None:
             room = self.width - _width_of(_widths(titles, cells, range(len(titles) - 1))) - 2
             if room >= _LEAST:
-                cut = self.sign("cut")
-                cells = [[*row[:-1], _shortened(row[-1], room, cut)] for row in cells]
+                cells = [
+                    [*row[:-1], row[-1]._replace(text=self.cut(row[-1].text, room))]
+                    for row in cells
+                ]
         keep = list(range(len(titles)))
         for title in losing:
             if self.width is None or _width_of(_widths(titles, cells, keep)) <= self.width:
@@ -160,10 +189,16 @@ def text_width(text: str) -> int:
     return sum(_char_width(char) for char in text)
 
 
-def tolerate_any_stream() -> None:
-    """Print what the locale cannot encode as escapes, and to a closed stream nothing at all.
+def columns(text: str) -> int:
+    """The width of a text that may be painted."""
+    return text_width(click.unstyle(text))
 
-    Whatever we open shall not get the number of a closed one, and become somebody's input.
+
+def tolerate_any_stream() -> None:
+    """
+    Print as escapes what the locale cannot encode, and to a closed stream nothing at all.
+
+    No file that we open may get the number of a closed stream: a child would read it as its input.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
@@ -189,14 +224,30 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _shortened(cell: TableCell, width: int, sign: str) -> TableCell:
-    """The cell, or its beginning and a sign that there was more."""
-    if text_width(cell.text) <= width:
-        return cell
-    text = cell.text[: width - len(sign)]
-    while text_width(text) > width - len(sign):
-        text = text[:-1]
-    return TableCell(text + sign, cell.colour)
+def _beginning(text: str, width: int) -> str:
+    """As much of the text as fits into so many columns, at least one character."""
+    taken = 0
+    for index, char in enumerate(text):
+        taken += _char_width(char)
+        if taken > width and index:
+            return text[:index]
+    return text
+
+
+def _wrapped(text: str, width: int, whole: bool) -> list[str]:
+    """The text in lines of so many columns, broken between words as far as these are short."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if text_width(longer) <= width:
+            lines[-1] = longer
+            continue
+        rest = word
+        while rest:
+            piece = rest if whole else _beginning(rest, width)
+            lines.append(piece)
+            rest = rest[len(piece) :]
+    return [line.rstrip() for line in lines if line] or [""]
 
 
 def _cell(value: str | TableCell) -> TableCell:

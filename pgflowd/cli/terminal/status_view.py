@@ -1,26 +1,22 @@
 """
-Status screen: draws the status document, for `status` and `tree`.
+Shows the daemon's status document on a terminal, for `status` and `tree`.
 
-Signs carry the meaning and colours help: up, changing, off, failed, look here. A narrow
-terminal loses columns; without UTF-8 there are ASCII signs. Whatever comes from outside stays
+Signs carry the meaning and colours help. A narrow terminal loses columns. Text from outside stays
 on its line.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import click
-
-from pgflowd.cli.terminal.screen import Screen, TableCell, text_width
+from pgflowd.cli.terminal.screen import DASH, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.core.redact import one_line
-from pgflowd.core.text import counted, spoken
+from pgflowd.core.statuses import WARNING, DaemonState, DatabaseState, child_mark
+from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.text import counted, duration
 
-_SIGNS = {"up": "up", "healthy": "up", "failed": "failed", "disabled": "off"}
-_COLOURS = {"up": "green", "failed": "red", "off": None, "changing": "yellow"}
 TITLES = (
     "FLOW", "WORKER", "RUNNING", "QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS",
 )  # fmt: skip
@@ -31,11 +27,11 @@ _BAR = 10
 
 
 def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
-    """Return the whole screen."""
+    """The whole screen."""
     parts = [
         f"pgflowd {status['name']}  {status['version']} ",
-        _signed(status["state"], screen, status["state"]),
-        f"up {span(status['up_s'])}",
+        screen.marked(DaemonState(status["state"]).mark, f" {status['state']}"),
+        f"up {duration(status['up_s'])}",
         f"pid {status['pid']}",
     ]
     lines = _packed("", parts, screen)
@@ -46,37 +42,36 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
     table = inner.table(TITLES, rows, right=RIGHT, losing=LOSING)
     lines += [f" {line}" for line in table.splitlines()]
-    parked = {flow["slug"] for flow in status["flows"] if flow["state"] == "failed"}
+    parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
     return lines + problem_lines(status["problems"], screen, parked)
 
 
 def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
-    """Return what is known of the database."""
+    """What is known about the database."""
     return _packed(" database  ", _database(database, screen), screen)
 
 
 def problem_lines(
     problems: Sequence[dict[str, Any]], screen: Screen, parked: Collection[str] = ()
 ) -> list[str]:
-    """Return what a person should look at, with the next step."""
+    """What a person should look at, with the next step."""
     lines = []
     for each in problems:
         flow, code = each.get("flow"), each.get("code")
-        who = [flow] if flow else []
+        subject = flow or ""
         if flow in parked:
-            who = [f"{flow} is parked:"]
+            subject = f"{flow} is parked:"
         elif flow and code:
-            who = [f"{flow}:"]
-        then = f"  {screen.sign('next')} {each['next']}" if each.get("next") else ""
-        words = [*who, code or "", each.get("text") or "", then]
+            subject = f"{flow}:"
+        then = f"  {screen.sign(NEXT)} {each['next']}" if each.get("next") else ""
+        words = [subject, code or "", each.get("text") or "", then]
         text = one_line(" ".join(filter(None, words)), 400)
-        first, *rest = screen.folded(f"   {text}").splitlines()
-        lines += [f" {screen.paint(screen.sign('look'), 'yellow')} {first.lstrip()}", *rest]
+        lines += screen.wrapped(text, head=f" {screen.marked(WARNING)} ", indent=3)
     return lines
 
 
 def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
-    """Return the processes as a tree."""
+    """The processes as a tree."""
     root = status["supervisor"]
     budget = f"restarts {root['restarts']} of {root['max_restarts']}"
     period = f"in {root['max_period_s']:g} s"
@@ -90,7 +85,7 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
                     screen)  # fmt: skip
     lines += _member(f"{more} ", f"{past}  ", "listener", width, status["listener"], screen)
-    group = f"{_signed(_group_state(flows), screen)} {_padded('workers', width)}"
+    group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
     lines += _packed(f"{more} ", [group, "one_for_one", *filter(None, [counts])], screen,
                      f"{past}    ")  # fmt: skip
     for flow in flows:
@@ -100,46 +95,20 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     return lines + _member(f"{last} ", "   ", "sweeper", width, status["sweeper"], screen)
 
 
-def span(seconds: float | None) -> str:
-    """Return a duration for columns: 3d 4h, 2h 3m, 12s, 1.2s, 340ms."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.2g}ms" if seconds < 0.01 else f"{seconds * 1000:.0f}ms"
-    if seconds < 60:
-        return f"{seconds:.2g}s" if seconds < 9.95 else f"{int(seconds + 0.5)}s"
-    minutes = int(seconds // 60)
-    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
-    parts = [(days, "d"), (hours, "h"), (minutes, "m")]
-    shown = [f"{count}{unit}" for count, unit in parts if count]
-    return " ".join(shown[:2])
-
-
-def _spoken(seconds: float) -> str:
-    """A duration for sentences: 0.8 ms, 0.4 s, 9 s."""
-    return f"{seconds * 1000:.2g} ms" if seconds < 0.1 else spoken(round(seconds, 1))
-
-
 def _packed(head: str, parts: Sequence[str], screen: Screen, below: str | None = None) -> list[str]:
     """The parts side by side, on as many lines as a narrow terminal needs."""
     below = " " * len(head) if below is None else below
     whole = head + "   ".join(parts)
-    if screen.width is None or _columns(whole) <= screen.width:
+    if screen.fits(whole):
         return [whole]
-    room = max(screen.width - len(head), 20)
+    room = max((screen.width or 0) - len(head), 20)
     lines: list[str] = []
     for part in parts:
-        if lines and _columns(f"{lines[-1]}   {part}") <= room:
+        if lines and columns(f"{lines[-1]}   {part}") <= room:
             lines[-1] += f"   {part}"
-        elif _columns(part) <= room:
-            lines.append(part)
         else:
-            lines += textwrap.wrap(click.unstyle(part), room, break_on_hyphens=False)
+            lines += [part] if columns(part) <= room else screen.wrapped(part, width=room)
     return [f"{below if index else head}{line}" for index, line in enumerate(lines)]
-
-
-def _columns(text: str) -> int:
-    return text_width(click.unstyle(text))
 
 
 def _branches(screen: Screen) -> tuple[str, str, str]:
@@ -154,16 +123,17 @@ def _padded(text: str, width: int) -> str:
 def _member(
     head: str, below: str, name: str, width: int, child: dict[str, Any], screen: Screen
 ) -> list[str]:
-    parts = [f"{_signed(child['state'], screen)} {_padded(one_line(name, 80), width)}"]
-    if child["state"] == "failed":
-        retry = child.get("retry_in_s")
-        next_ = f"next try in {span(retry)}" if retry is not None else "next try on reload"
+    state = child["state"]
+    parts = [f"{screen.marked(child_mark(state))} {_padded(one_line(name, 80), width)}"]
+    if state == ChildState.PARKED.value:
+        retry_s, parked_s = child.get("retry_in_s"), child.get("parked_s")
+        next_try = "next try on reload" if retry_s is None else f"next try in {duration(retry_s)}"
         code = one_line(str((child.get("error") or {}).get("code")), 40)
-        parts.append(f"failed, parked {span(child.get('parked_s'))} ago: {code}, {next_}")
+        parts.append(f"{state}, parked {_duration(parked_s, '?')} ago: {code}, {next_try}")
     elif child["pid"]:
-        parts += [str(child["pid"]), f"{child['state']} {span(child['up_s'])}"]
+        parts += [str(child["pid"]), f"{state} {_duration(child['up_s'])}".rstrip()]
     else:
-        parts.append(child["state"])
+        parts.append(state)
     if child.get("zygote"):
         parts += [f"zygote {child['zygote']}", counted(child.get("runners", 0), "runner")]
     if child.get("restarts"):
@@ -173,26 +143,21 @@ def _member(
 
 
 def _row(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
-    state = flow["state"]
-    dash = screen.sign("dash")
-    sign = _SIGNS.get(state, "changing")
-    what = f"{flow['pid'] or state}  {span(flow['up_s']).partition(' ')[0]}".rstrip()
-    if state == "failed":
-        cells: list[str | TableCell] = [
-            flow["slug"],
-            TableCell(f"{screen.sign(sign)} failed", "red"),
-        ]
-        return cells + [""] + [dash] * (len(TITLES) - 3)
+    state, dash = flow["state"], screen.sign(DASH)
+    if state == ChildState.PARKED.value:
+        cells = [flow["slug"], screen.cell(child_mark(state), f" {state}"), ""]
+        return cells + [dash] * (len(TITLES) - 3)
+    process = f" {flow['pid'] or state}  {_duration(flow['up_s'])}".rstrip()
     return [
         flow["slug"],
-        TableCell(f"{screen.sign(sign)} {what}", _COLOURS[sign]),
+        screen.cell(child_mark(state), process),
         _bar(flow["running"], flow["max_concurrency"], screen),
         _number(flow["queued"], dash),
-        span(flow["oldest_queued_s"]) or dash,
+        _duration(flow["oldest_queued_s"], dash),
         _number(flow["completed_1m"], dash),
         _number(flow["failed_1m"], dash),
-        span(flow["p50_s"]) or dash,
-        span(flow["p95_s"]) or dash,
+        _duration(flow["p50_s"], dash),
+        _duration(flow["p95_s"], dash),
         str(flow["restarts"]),
     ]
 
@@ -208,14 +173,14 @@ def _bar(running: int, most: int | None, screen: Screen) -> str:
 
 
 def _database(database: dict[str, Any], screen: Screen) -> list[str]:
-    sign = _signed(database["state"], screen)
+    sign = screen.marked(DatabaseState(database["state"]).mark)
     if not database.get("server"):
         return [f"{sign} {database['state']}"]
     parts = [f"{sign} PostgreSQL {one_line(str(database['server']), 60)}"]
     if database.get("place"):
         parts[0] += f" at {one_line(str(database['place']), 120)}"
     if database.get("rtt_s") is not None:
-        parts.append(_spoken(database["rtt_s"]))
+        parts.append(duration(database["rtt_s"]))
     for name in ("pgmq", "schema"):
         if database.get(name) is not None:
             parts.append(f"{name} {one_line(str(database[name]), 40)}")
@@ -225,21 +190,21 @@ def _database(database: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _listener(listener: dict[str, Any], screen: Screen) -> list[str]:
-    last = listener.get("last_notification_s")
-    heard = f"last notification {_spoken(last)} ago" if last is not None else "no notification yet"
+    last_s = listener.get("last_notification_s")
+    last = "no notification yet" if last_s is None else f"last notification {duration(last_s)} ago"
     counts = sorted(listener.get("wakes_1m", {}).items(), key=lambda item: item[0] == "fallback")
     wakes = ", ".join(f"{n} {reason}" for reason, n in counts)
-    told = [f"{_signed(listener['state'], screen)} {heard}"]
-    return [*told, f"wakes 1m: {wakes}"] if wakes else told
+    parts = [f"{screen.marked(child_mark(listener['state']))} {last}"]
+    return [*parts, f"wakes 1m: {wakes}"] if wakes else parts
 
 
 def _sweeper(sweeper: dict[str, Any], screen: Screen) -> list[str]:
-    told = []
+    times = []
     if sweeper.get("interval_s"):
-        told.append(f"every {spoken(sweeper['interval_s'])}")
+        times.append(f"every {duration(sweeper['interval_s'])}")
     if sweeper.get("last_sweep_s") is not None:
-        told.append(f"last {_spoken(sweeper['last_sweep_s'])} ago")
-    parts = [f"{_signed(sweeper['state'], screen)} {', '.join(told)}".rstrip()]
+        times.append(f"last {duration(sweeper['last_sweep_s'])} ago")
+    parts = [f"{screen.marked(child_mark(sweeper['state']))} {', '.join(times)}".rstrip()]
     if sweeper.get("recovered_24h") is not None:
         day = f"{sweeper['recovered_24h']} recovered, {sweeper['given_up_24h']} given up"
         parts.append(f"24 h: {day}")
@@ -247,16 +212,15 @@ def _sweeper(sweeper: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _group_state(flows: Sequence[dict[str, Any]]) -> str:
-    states = {flow["state"] for flow in flows} - {"disabled"}
-    if states == {"up"}:
-        return "up"
-    return "failed" if states == {"failed"} else "restarting"
+    """All workers up, all parked, or neither."""
+    states = {flow["state"] for flow in flows} - {ChildState.DISABLED.value}
+    only = states.pop() if len(states) == 1 else ""
+    is_settled = only in (ChildState.UP.value, ChildState.PARKED.value)
+    return only if is_settled else ChildState.RESTARTING.value
 
 
-def _signed(state: str, screen: Screen, text: str = "") -> str:
-    sign = _SIGNS.get(state, "changing")
-    shown = f"{screen.sign(sign)} {text}".rstrip()
-    return screen.paint(shown, _COLOURS[sign])
+def _duration(seconds: float | None, absent: str = "") -> str:
+    return absent if seconds is None else duration(seconds)
 
 
 def _number(value: Any, dash: str) -> str:

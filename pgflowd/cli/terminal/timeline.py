@@ -1,134 +1,51 @@
 """
-Story: what has happened in a run, told from how it looks now.
+The timeline of a run: what has changed in it so far, and how each change is printed.
 
-`story_of` reads a run, its steps and its troubles as a list of happenings in the order of
-time. Whoever follows a run looks again and tells what was not there before, so that nothing is
-lost however many notifications were. Pure.
+`timeline_of` makes entries, in the order of time, from a run, its steps and its failed attempts as
+they are now. A follower reads the run again and takes the entries that it had not, so no change is
+lost, however many notifications were. `TimelineWriter` prints entries as lines, or as one JSON
+object per line. Outputs are cut to the room that a line has; errors are never cut, but wrapped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from pgflowd.cli.app import App
+from pgflowd.cli.terminal.screen import CUT, columns
+from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.output_stream import OUTPUT
-from pgflowd.core.text import between
-
-if TYPE_CHECKING:
-    from pgflowd.db.overview import Trouble
-    from pgflowd.db.runs import Run, RunWithStates, StepState
+from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus
+from pgflowd.core.text import between, brief, duration, short_id
 
 T = TypeVar("T")
 
-_ENDS = {"completed": "completed_at", "failed": "failed_at", "skipped": "skipped_at"}
-_MOST = 2**31 - 1  # of an index, as the database has it
-_TOLD = {"failed", "timed_out", "crashed", "stalled", "released"}
+_STARTED = f"step:{StepStatus.STARTED}"
+_HIGHEST_INDEX = 2**31 - 1  # as the database has it
+_KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
+_LEVELS = {"warning": "yellow", "error": "red"}
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
+_LEAST_TEXT = 24  # columns of a handler's line; where there is less room, it goes below its step
+_LONGEST_SLUG = 24
+_OUTPUT_LENGTH = 100  # where there is no terminal
 
 
-@dataclass(frozen=True)
-class TimelineEntry:
-    """Something that happened in a run: to itself, to a step, or to a task."""
-
-    event: str  # run:started, step:completed, task:failed, …
-    run_id: str
-    flow_slug: str
-    at: datetime
-    since_start_s: float
-    step: str | None = None
-    task: int | None = None
-    tasks: int | None = None
-    attempt: int | None = None
-    max_attempts: int | None = None
-    took_s: float | None = None
-    output: Any = None
-    error: str | None = None
-    next_at: datetime | None = None
-    stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
-    level: str | None = None
-    text: str | None = None
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What tells it from all others of its run."""
-        return (self.event, self.step, self.task, self.attempt, self.at)
-
-    @property
-    def is_end(self) -> bool:
-        return self.event in {"run:completed", "run:failed", "run:cancelled"}
-
-
-def timeline_of(run: RunWithStates, troubles: Iterable[Trouble] = ()) -> list[TimelineEntry]:
-    """All that has happened, the run's start first and its end last."""
+def timeline_of(run: RunWithStates, failures: Iterable[FailedAttempt] = ()) -> list[TimelineEntry]:
+    """All entries of a run so far, its start first and its end last."""
     assert run.started_at is not None
-    inner = [happening for state in run.steps.values() for happening in _of_step(run, state)]
-    inner += [_of_trouble(run, trouble) for trouble in troubles if trouble.outcome in _TOLD]
-    inner.sort(key=lambda one: (one.at, _rank(one)))
-    start = _about(run, "run:started", run.started_at)
+    inner = [entry for state in run.steps.values() for entry in _of_step(run, state)]
+    inner += [_of_failure(run, each) for each in failures if _is_shown(each.outcome)]
+    inner.sort(key=lambda entry: (entry.at, _rank(entry)))
+    start = _entry(run, f"run:{RunStatus.STARTED}", run.started_at)
     return [start, *inner, *_end(run)]
 
 
-def _rank(happening: TimelineEntry) -> int:
-    """What comes first of all that one transaction did: a failure, an end, then a start."""
-    if happening.event.startswith("task:"):
-        return 0
-    if happening.event == "step:started":
-        return 2
-    return 1 if happening.took_s else 3
-
-
-def _of_step(run: RunWithStates, state: StepState) -> Iterable[TimelineEntry]:
-    step, tasks = state.step_slug, state.initial_tasks
-    if state.started_at is not None:
-        yield _about(run, "step:started", state.started_at, step=step, tasks=tasks)
-    ended_at = getattr(state, _ENDS[state.status]) if state.status in _ENDS else None
-    if ended_at is not None:
-        yield _about(
-            run,
-            f"step:{state.status}",
-            ended_at,
-            step=step,
-            tasks=tasks,
-            took_s=between(state.started_at, ended_at),
-            output=state.output,
-            error=state.error or state.skip_reason,
-        )
-
-
-def _of_trouble(run: Run, trouble: Trouble) -> TimelineEntry:
-    return _about(
-        run,
-        f"task:{trouble.outcome}",
-        trouble.ended_at,
-        step=trouble.step_slug,
-        task=trouble.task_index,
-        attempt=trouble.attempt,
-        max_attempts=trouble.max_attempts,
-        took_s=between(trouble.started_at, trouble.ended_at),
-        error=trouble.error,
-        next_at=trouble.next_at,
-    )
-
-
-def _end(run: RunWithStates) -> list[TimelineEntry]:
-    if not run.has_ended:
-        return []
-    ended_at = run.completed_at or run.failed_at or run.started_at
-    assert ended_at is not None
-    told = _about(
-        run,
-        f"run:{run.status}",
-        ended_at,
-        took_s=between(run.started_at, ended_at),
-        output=run.output,
-        error=why(run),
-    )
-    return [told]
-
-
-def said_by(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
-    """A line of output, as a worker sends it; what is odd in it is passed over."""
+def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
+    """A line of output, as a worker sends it; a field of a wrong type is left out."""
 
     def given(key: str, kind: type[T]) -> T | None:
         value = line.get(key)
@@ -136,11 +53,11 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
 
     def number(key: str) -> int | None:
         value = given(key, int)
-        return None if value is None or not 0 <= value <= _MOST else int(value)
+        return None if value is None or not 0 <= value <= _HIGHEST_INDEX else int(value)
 
     step = given("step_slug", str)
     step = step if step in run.steps else None
-    return _about(
+    return _entry(
         run,
         OUTPUT,
         _moment(line.get("time")) or run.started_at or datetime.now(UTC),
@@ -154,6 +71,77 @@ def said_by(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
     )
 
 
+def reason(run: RunWithStates) -> str | None:
+    """Why a run did not complete."""
+    if run.status is RunStatus.CANCELLED:
+        by, text = run.cancelled_by or "somebody", run.cancel_reason
+        return f"by {by}: {text}" if text else f"by {by}"
+    failed = [state for state in run.steps.values() if state.status is StepStatus.FAILED]
+    if failed and run.status is RunStatus.FAILED:
+        return f"{failed[0].step_slug}: {failed[0].error or run.error or 'no text'}"
+    return run.error
+
+
+def _is_shown(outcome: Outcome) -> bool:
+    """A late or lost report changed nothing in the run."""
+    return outcome.is_failure or outcome in (Outcome.STALLED, Outcome.RELEASED)
+
+
+def _rank(entry: TimelineEntry) -> int:
+    """The order of entries of one transaction: a failure, an end, then a start."""
+    if entry.event.startswith("task:"):
+        return 0
+    if entry.event == _STARTED:
+        return 2
+    return 1 if entry.took_s else 3
+
+
+def _of_step(run: RunWithStates, state: StepState) -> Iterable[TimelineEntry]:
+    step, tasks = state.step_slug, state.initial_tasks
+    if state.started_at is not None:
+        yield _entry(run, _STARTED, state.started_at, step=step, tasks=tasks)
+    if state.status.is_end and state.ended_at is not None:
+        yield _entry(
+            run,
+            f"step:{state.status}",
+            state.ended_at,
+            step=step,
+            tasks=tasks,
+            took_s=between(state.started_at, state.ended_at),
+            output=state.output,
+            error=state.error or state.skip_reason,
+        )
+
+
+def _of_failure(run: Run, failure: FailedAttempt) -> TimelineEntry:
+    return _entry(
+        run,
+        f"task:{failure.outcome}",
+        failure.ended_at,
+        step=failure.step_slug,
+        task=failure.task_index,
+        attempt=failure.attempt,
+        max_attempts=failure.max_attempts,
+        took_s=between(failure.started_at, failure.ended_at),
+        error=failure.error,
+        next_at=failure.next_at,
+    )
+
+
+def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
+    if run.has_ended:
+        ended_at = run.ended_at or run.started_at
+        assert ended_at is not None
+        took_s = between(run.started_at, ended_at)
+        event, error = f"run:{run.status}", reason(run)
+        yield _entry(run, event, ended_at, took_s=took_s, output=run.output, error=error)
+
+
+def _entry(run: Run, event: str, at: datetime, **more: Any) -> TimelineEntry:
+    since_start_s = between(run.started_at, at) or 0.0
+    return TimelineEntry(event, str(run.run_id), run.flow_slug, at, since_start_s, **more)
+
+
 def _moment(text: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(str(text))
@@ -162,17 +150,125 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
-def why(run: RunWithStates) -> str | None:
-    """Why a run did not complete."""
-    if run.status == "cancelled":
-        by, reason = run.cancelled_by or "somebody", run.cancel_reason
-        return f"by {by}: {reason}" if reason else f"by {by}"
-    failed = next((state for state in run.steps.values() if state.status == "failed"), None)
-    if failed is not None and run.status == "failed":
-        return f"{failed.step_slug}: {failed.error or run.error or 'no text'}"
-    return run.error
+class TimelineWriter:
+    """Prints entries as they come; with `many` runs each line names its run."""
+
+    def __init__(self, app: App, *, many: bool = False) -> None:
+        self.app, self.many = app, many
+        self._slug_width = 10
+        self._last: TimelineEntry | None = None
+
+    def write(self, entry: TimelineEntry) -> None:
+        if self.app.json:
+            self.app.print_json_line(entry.to_json())
+        elif entry.event == f"run:{RunStatus.STARTED}":
+            self._print(f"{self._run(entry)}  {entry.flow}  started")
+        elif entry.event == OUTPUT:
+            self._write_output(entry)
+            return
+        elif entry.is_end:
+            self._write_end(entry)
+        elif self.app.verbose or not (entry.event == _STARTED or self._is_repeated(entry)):
+            self._write_step(entry)
+        self._last = entry
+
+    def _is_repeated(self, entry: TimelineEntry) -> bool:
+        """Whether a step fails with its last attempt, whose error is on the line before."""
+        last = self._last
+        return (
+            entry.event == f"step:{StepStatus.FAILED}"
+            and last is not None
+            and last.event.startswith("task:")
+            and (last.run_id, last.step, last.error) == (entry.run_id, entry.step, entry.error)
+        )
+
+    def _write_step(self, entry: TimelineEntry) -> None:
+        took = "" if entry.took_s is None else f" {duration(entry.took_s)}"
+        line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
+        if entry.error or entry.event.startswith("task:"):
+            self._print_error(line, _error_of(entry))
+        else:
+            self._print_fitting(line, entry)
+
+    def _write_output(self, entry: TimelineEntry) -> None:
+        """A line that a handler printed or logged, below its step."""
+        screen, head = self.app.out, self._head(entry)
+        level = entry.level if entry.level in _LEVELS else None
+        text = _ANSI.sub("", entry.text or "").expandtabs()
+        text = self.app.hide(one_line(f"{level}: {text}" if level else text))
+        bar = screen.paint("│" if screen.unicode else "|", _LEVELS.get(level or ""))
+        if not screen.fits(f"{head}| {text}"):
+            width = screen.width or 0
+            if width - len(head) < _LEAST_TEXT:
+                self._print(head)
+                head = "    "
+            room = max(width - len(head) - 2, _LEAST_TEXT)
+            for line in screen.wrapped(text, width=room):
+                self._print(f"{head}{bar} {line}")
+                head = " " * len(head)
+            return
+        self._print(f"{head}{bar} {text}")
+
+    def _write_end(self, entry: TimelineEntry) -> None:
+        status = _status_of(entry)
+        word = "in" if status is RunStatus.COMPLETED else "after"
+        text = f" {status} {word} {duration(entry.took_s or 0.0)}"
+        line = f"{self._run(entry)}  {self.app.out.marked(status.mark, text)}"
+        if entry.error:
+            self._print_error(line, entry.error)
+        else:
+            self._print_fitting(line, entry)
+
+    def _head(self, entry: TimelineEntry) -> str:
+        """When, and which step; with the index of a map's task."""
+        slug = entry.step or ""
+        if entry.task is not None and (entry.task or (entry.tasks or 1) > 1):
+            slug += f"#{entry.task}"
+        self._slug_width = min(max(self._slug_width, len(slug)), _LONGEST_SLUG)
+        run = f"{short_id(entry.run_id)} " if self.many else ""
+        return f"{run}{duration(entry.since_start_s):>7}  {slug:<{self._slug_width}}  "
+
+    def _print_fitting(self, line: str, entry: TimelineEntry) -> None:
+        """A line with as much of the output as there is room for."""
+        screen = self.app.out
+        line += f"   {entry.tasks} tasks" if (entry.tasks or 0) > 1 else ""
+        room = _OUTPUT_LENGTH
+        if screen.width is not None:
+            room = screen.width - columns(line) - 3
+        room -= len(screen.sign(CUT)) - 1
+        has_output = not entry.event.endswith(f":{StepStatus.STARTED}") and room >= 8
+        gap = "  " if (entry.tasks or 0) > 1 else "   "
+        self._print(f"{line}{gap}{one_line(brief(entry.output, room))}" if has_output else line)
+
+    def _print_error(self, head: str, text: str) -> None:
+        """A line with all of a text, which goes on below where it is too long."""
+        screen, text = self.app.out, one_line(self.app.shorten_paths(self.app.hide(text)))
+        indent = 4 if screen.width is not None and screen.width < 60 else 11
+        for line in screen.wrapped(text, head=f"{head}   " if text else head, indent=indent):
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        self.app.print(self.app.out.shown(self.app.hide(line)).rstrip())
+
+    def _run(self, entry: TimelineEntry) -> str:
+        return f"run {short_id(entry.run_id)}"
 
 
-def _about(run: Run, event: str, at: datetime, **more: Any) -> TimelineEntry:
-    passed = between(run.started_at, at) or 0.0
-    return TimelineEntry(event, str(run.run_id), run.flow_slug, at, passed, **more)
+def _status_of(entry: TimelineEntry) -> Status:
+    kind, _, word = entry.event.partition(":")
+    return _KINDS[kind](word)
+
+
+def _error_of(entry: TimelineEntry) -> str:
+    if entry.attempt is None:
+        return entry.error or ""
+    text = entry.error or _status_of(entry).replace("_", " ")
+    which = f"attempt {entry.attempt} of {entry.max_attempts}"
+    return f"{which}: {text}{_next_try(entry.at, entry.next_at)}"
+
+
+def _next_try(at: datetime, next_at: datetime | None) -> str:
+    if next_at is None:
+        return ""
+    wait_s = round((next_at - at).total_seconds())
+    return f"; next in {duration(wait_s)}" if wait_s > 0 else "; next at once"

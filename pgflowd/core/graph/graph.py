@@ -1,10 +1,9 @@
 """
-Graph: a flow, or a run of it, as a picture: for terminals, for mermaid, and as JSON.
+A flow, or a run of it, as a picture for terminals, in the language of mermaid, and as JSON.
 
-A graph is made of a shape (`graph_of`) or, with its states, of a run, and drawn. All forms go by
-one layout: a step stands in the column after its farthest dep. Where the picture is too wide for
-the terminal, `draw` lists the steps instead, one per line with its deps. No colour and no
-clock: whoever draws says how long things took.
+A graph is made of a shape (`graph_of`) or of a run with its states. All forms use one layout: a
+step stands in the column after its farthest dep. Where the picture is too wide for the terminal,
+`draw` lists the steps instead, one per line with its deps. Durations come from the caller, as text.
 """
 
 from __future__ import annotations
@@ -13,32 +12,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pgflowd.core.documents import versioned
 from pgflowd.core.graph.canvas import picture
 from pgflowd.core.graph.layout import Box, columns_of
+from pgflowd.core.statuses import RunStatus, Status, StepStatus
 
-SIGNS = {
-    "created": "·",
-    "started": "▶",
-    "completed": "✔",
-    "failed": "✖",
-    "skipped": "↷",
-    "cancelled": "⊘",
-}
 MERMAID_WORDS = {
     "call", "class", "classdef", "click", "default", "direction", "end", "flowchart", "graph",
     "href", "linkstyle", "style", "subgraph",
 }  # fmt: skip
-_ASCII = str.maketrans("┌┐└┘├┤┬┴┼─│▶✔✖↷⊘·…", "+++++++++-|>+x/#..")  # nothing moves
+_ASCII = str.maketrans("┌┐└┘├┤┬┴┼─│▶…", "+++++++++-|>.") | str.maketrans(
+    {status.mark.sign: status.mark.ascii for status in (*StepStatus, *RunStatus)}
+)  # each of one character, so the picture keeps its shape
 
 
 @dataclass(frozen=True)
 class Node:
-    """A step; `status` of a run, `detail` behind it in the box, `note` beside the picture."""
+    """A step; of a run with its status, a detail behind it, and a note beside the picture."""
 
     slug: str
     deps: tuple[str, ...] = ()
     is_map: bool = False
-    status: str | None = None
+    status: Status | None = None
     detail: str = ""
     note: str = ""
 
@@ -50,6 +45,20 @@ class Graph:
     @property
     def edges(self) -> list[tuple[str, str]]:
         return [(dep, node.slug) for node in self.nodes for dep in node.deps]
+
+    def to_json(self) -> dict[str, Any]:
+        """Nodes with their column and row, and edges."""
+        columns = columns_of({node.slug: node.deps for node in self.nodes})
+        rows: dict[int, int] = {}
+        nodes = []
+        for node in self.nodes:
+            column = columns[node.slug]
+            row = rows[column] = rows.get(column, -1) + 1
+            kind = "map" if node.is_map else "single"
+            entry = {"slug": node.slug, "kind": kind, "column": column, "row": row}
+            nodes.append({**entry, "status": node.status} if node.status else entry)
+        edges = [{"from": start, "to": end} for start, end in self.edges]
+        return versioned({"nodes": nodes, "edges": edges})
 
 
 def graph_of(shape: Mapping[str, Any]) -> Graph:
@@ -86,22 +95,6 @@ def mermaid(graph: Graph) -> str:
     return "\n".join(lines)
 
 
-def as_json(graph: Graph) -> dict[str, Any]:
-    """The graph for programs: nodes with their column and row, and edges."""
-    columns = columns_of({node.slug: node.deps for node in graph.nodes})
-    rows: dict[int, int] = {}
-    nodes = []
-    for node in graph.nodes:
-        column = columns[node.slug]
-        row = rows[column] = rows.get(column, -1) + 1
-        kind = "map" if node.is_map else "single"
-        entry = {"slug": node.slug, "kind": kind, "column": column, "row": row}
-        if node.status:
-            entry["status"] = node.status
-        nodes.append(entry)
-    return {"nodes": nodes, "edges": [{"from": a, "to": b} for a, b in graph.edges]}
-
-
 def _lines(node: Node) -> tuple[str, ...]:
     state = _state(node)
     return (node.slug + _mark(node), state) if state else (node.slug + _mark(node),)
@@ -114,7 +107,7 @@ def _mark(node: Node) -> str:
 def _state(node: Node) -> str:
     if node.status is None:
         return node.detail
-    return f"{SIGNS.get(node.status, '?')} {node.detail or node.status}"
+    return f"{node.status.mark.sign} {node.detail or node.status}"
 
 
 def _list(graph: Graph, width: int) -> str:
@@ -129,7 +122,7 @@ def _list(graph: Graph, width: int) -> str:
 
 
 def _id(slug: str) -> str:
-    """The slug, unless it is a word of mermaid's own."""
+    """The slug; a word of mermaid's language gets an underscore."""
     return f"{slug}_" if slug.lower() in MERMAID_WORDS else slug
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pgflowd.core.documents import is_cut_off, state_of
+from pgflowd.core.documents.daemon import is_cut_off, state_of
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.lifecycle import DaemonPhase
 from pgflowd.errors import Problem

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pgflowd import __version__
-from pgflowd.core.documents import Fact, Facts, document
+from pgflowd.core.documents.daemon import Fact, Facts, document
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.openmetrics import exposition
 from pgflowd.errors import Problem

@@ -1,0 +1,85 @@
+"""Flows and stalled tasks, as programs and screens see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pgflowd.core.documents import plain
+
+
+@dataclass(frozen=True)
+class ListedFlow:
+    """A flow in the database, and its work."""
+
+    flow_slug: str
+    steps: int
+    queue_name: str
+    is_watched: bool  # its queue has a trigger that notifies workers
+    queued: int
+    oldest_queued_at: datetime | None
+    running: int
+    active_runs: int
+    workers: int
+    last_run_at: datetime | None
+    created_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "flow": self.flow_slug,
+            "steps": self.steps,
+            "queue": self.queue_name,
+            "watched": self.is_watched,
+            "queued": self.queued,
+            "oldest_queued_at": self.oldest_queued_at,
+            "running": self.running,
+            "active_runs": self.active_runs,
+            "workers": self.workers,
+            "last_run_at": self.last_run_at,
+            "created_at": self.created_at,
+        })  # fmt: skip
+
+
+class TaskKey(NamedTuple):
+    """What names a task."""
+
+    run_id: UUID
+    step_slug: str
+    task_index: int
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({"run_id": self.run_id, "step": self.step_slug, "task": self.task_index})
+
+
+@dataclass(frozen=True)
+class StalledTask:
+    """A started task on which no worker works any more."""
+
+    run_id: UUID
+    step_slug: str
+    task_index: int
+    flow_slug: str
+    worker_id: UUID | None
+    attempt: int
+    started_at: datetime
+    stalled_at: datetime
+    times: int
+    reason: str
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.run_id, self.step_slug, self.task_index)
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            **self.key.to_json(),
+            "flow": self.flow_slug,
+            "worker_id": self.worker_id,
+            "attempt": self.attempt,
+            "times": self.times,
+            "started_at": self.started_at,
+            "stalled_at": self.stalled_at,
+            "reason": self.reason,
+        })  # fmt: skip

@@ -1,0 +1,253 @@
+"""
+Runs, their steps and their attempts, as programs and screens see them.
+
+A `Run` is read from the document of `get_run_with_states`. `RunDetails` adds what operators ask
+about a run: the tasks of each step, the failed attempts, and all attempts that are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain, versioned
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+
+
+@dataclass(frozen=True)
+class StepState:
+    """One step of a run."""
+
+    step_slug: str
+    status: StepStatus
+    output: Any
+    error: str | None
+    skip_reason: str | None
+    initial_tasks: int | None  # None while a map waits for its array
+    remaining_tasks: int | None
+    remaining_deps: int
+    created_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    skipped_at: datetime | None
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.completed_at or self.failed_at or self.skipped_at
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a flow, as it was when it was read. Times are in UTC."""
+
+    run_id: UUID
+    flow_slug: str
+    status: RunStatus
+    input: Any
+    output: Any
+    error: str | None
+    remaining_steps: int
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    cancelled_at: datetime | None = None
+    cancelled_by: str | None = None
+    cancel_reason: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.is_end
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.completed_at or self.failed_at
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "run_id": self.run_id,
+            "flow": self.flow_slug,
+            "status": self.status,
+            "input": self.input,
+            "output": self.output,
+            "error": self.error,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "cancelled_by": self.cancelled_by,
+            "cancel_reason": self.cancel_reason,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunWithStates(Run):
+    """A run and its steps by slug."""
+
+    steps: Mapping[str, StepState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run in a list."""
+
+    run_id: UUID
+    flow_slug: str
+    status: RunStatus
+    started_at: datetime
+    ended_at: datetime | None
+    steps: int
+    steps_done: int
+    error: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "run_id": self.run_id,
+            "flow": self.flow_slug,
+            "status": self.status,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "steps": self.steps,
+            "steps_done": self.steps_done,
+            "error": self.error,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepTasks:
+    """A step of a run, and its tasks by status."""
+
+    step_slug: str
+    step_type: str
+    deps: list[str]
+    tasks: int
+    queued: int
+    running: int
+    completed: int
+    failed: int
+    attempts: int  # the most of the tasks that are open, else of all
+    max_attempts: int
+    timeout_s: int
+    running_since: datetime | None
+    next_at: datetime | None  # when the first waiting task may be claimed
+
+    def to_json(self, state: StepState | None) -> dict[str, Any]:
+        """The step with what became of it in its run."""
+        return plain({
+            "step": self.step_slug,
+            "type": self.step_type,
+            "deps": self.deps,
+            "status": state.status if state else StepStatus.CREATED,
+            "output": state and state.output,
+            "error": state and state.error,
+            "skip_reason": state and state.skip_reason,
+            "started_at": state and state.started_at,
+            "ended_at": state and state.ended_at,
+            "tasks": self.tasks,
+            "queued": self.queued,
+            "running": self.running,
+            "completed": self.completed,
+            "failed": self.failed,
+            "attempts": self.attempts,
+            "max_attempts": self.max_attempts,
+            "timeout_s": self.timeout_s,
+            "next_at": self.next_at,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FailedAttempt:
+    """An attempt that ended without an output."""
+
+    step_slug: str
+    task_index: int
+    token: int
+    attempt: int
+    max_attempts: int
+    outcome: Outcome
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    started_at: datetime
+    ended_at: datetime
+    next_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a task; its fields are the keys of its document."""
+
+    step: str
+    task: int
+    token: int
+    attempt: int
+    outcome: Outcome | None  # None while it runs
+    started_at: datetime
+    ended_at: datetime | None
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    exit_code: int | None
+    exit_signal: int | None
+    cpu_s: float | None
+    peak_kb: int | None
+    worker_id: UUID
+
+    def to_json(self) -> dict[str, Any]:
+        return plain(vars(self))
+
+
+@dataclass(frozen=True)
+class RunDetails:
+    """A run as it was at `now`, by the database's clock."""
+
+    run: RunWithStates
+    steps: list[StepTasks]
+    failures: list[FailedAttempt]
+    attempts: list[Attempt] | None  # None: they were not asked for
+    now: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        steps = [step.to_json(self.run.steps.get(step.step_slug)) for step in self.steps]
+        document = versioned({**self.run.to_json(), "steps": steps})
+        if self.attempts is not None:
+            document["attempts"] = [attempt.to_json() for attempt in self.attempts]
+        return document
+
+
+@dataclass(frozen=True)
+class TimelineEntry:
+    """A change of a run, of a step or of a task, or a line that a handler printed."""
+
+    event: str  # run:started, step:completed, task:failed, task:output, …
+    run_id: str
+    flow: str
+    at: datetime
+    since_start_s: float
+    step: str | None = None
+    task: int | None = None
+    tasks: int | None = None
+    attempt: int | None = None
+    max_attempts: int | None = None
+    took_s: float | None = None
+    output: Any = None
+    error: str | None = None
+    next_at: datetime | None = None
+    stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
+    level: str | None = None
+    text: str | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The fields that no other entry of its run has."""
+        return (self.event, self.step, self.task, self.attempt, self.at)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it is the end of the run."""
+        kind, _, status = self.event.partition(":")
+        return kind == "run" and RunStatus(status).is_end
+
+    def to_json(self) -> dict[str, Any]:
+        return versioned(plain(vars(self)))
