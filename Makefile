@@ -3,6 +3,7 @@
 # make bench   what it costs        make bench-quick
 # make chaos   break it at random, MINUTES=30 SEED=7
 # make load    an hour of work in minutes, TASKS=200000
+# make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
 # installs nothing: the stamps are older than their recipes only when pyproject.toml or another
@@ -25,13 +26,16 @@ AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test lint format bench bench-quick chaos load peers clean
+.PHONY: demo test timing lint format bench bench-quick chaos load peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
 
 test: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) || $(AGAIN)
+
+timing: $(TEST_READY)
+	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -128,12 +127,10 @@ def test_a_module_that_hangs_is_killed_with_all_it_started(here, project):
           "subprocess.Popen(['sleep', '998877'])\ntime.sleep(998877)\n")  # fmt: skip
     with (project / "pgflowd.toml").open("a") as file:
         file.write('[supervisor]\nstart_timeout = "1s"\n')
-    began = time.monotonic()
 
     ended = here("check", "--offline", "--json")
 
     assert codes(ended) == ["E211"]
-    assert time.monotonic() - began < 20
     until(lambda: not any("998877" in words for words in command_lines()), within_s=10)
 
 

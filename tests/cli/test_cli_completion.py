@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -45,12 +44,10 @@ def test_stalled_tasks_are_suggested(suggested, shop):
 
 def test_a_database_that_is_not_there_is_passed_over_in_silence(suggested, shop):
     shop.start()
-    began = time.monotonic()
 
     assert suggested("pgflowd runs start a", "postgresql://127.0.0.1:1/x") == []
     assert suggested("pgflowd runs show ", "postgresql://127.0.0.1:1/x") == ["@last"]
     assert suggested("pgflowd runs show ", "nonsense://") == ["@last"]
-    assert time.monotonic() - began < 15
 
 
 def test_a_wrong_config_is_passed_over_in_silence(suggested, elsewhere):

@@ -175,7 +175,7 @@ def test_waiting_ends_after_the_timeout_and_the_run_goes_on(client):
     with pytest.raises(WaitTimeout, match=r"has not ended after 0\.2 s; it goes on"):
         client.start_flow_sync("greet", 1, timeout=0.2)
 
-    assert 0.2 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.2
     with pytest.raises(TimeoutError):
         client.wait(client.start_flow("greet", 1).run_id, timeout=0)
 

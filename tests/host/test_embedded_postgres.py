@@ -23,6 +23,7 @@ from pgflowd.errors import Unreachable
 from pgflowd.testing.until import until
 
 
+@pytest.mark.timing
 def test_a_new_directory_answers_within_two_seconds_and_a_known_one_within_half(place: Path):
     new_s, known_s = [], []
     for _ in range(3):  # the best of three, as others use the machine too

@@ -48,6 +48,7 @@ def test_a_child_runs_main_and_its_answer_is_its_exit_code():
     assert collected(child) == (7, [Ready()])
 
 
+@pytest.mark.timing
 def test_a_child_is_up_within_a_few_hundredths_of_a_second():
     began = time.monotonic()
     child = forked(waiting)

