@@ -19,9 +19,9 @@ DEMO_READY = $(VENV)/.demo-ready
 TEST_READY = $(VENV)/.test-ready
 PEERS_READY = tests/npm/node_modules/.ready
 
-# Processes and signals are real, and so are busy machines: what fails is tried once more, alone,
-# and what fails twice has failed.
-AGAIN = $(VENV)/bin/pytest -q --last-failed --last-failed-no-failures none
+# Processes and signals are real, and so are busy machines: a failed test is tried once more, alone.
+# A test that passes only then is named at the end, and is a bug.
+AGAIN = $(VENV)/bin/python tests/setup/second_try.py
 
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
