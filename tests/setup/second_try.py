@@ -1,4 +1,4 @@
-"""Runs failed tests once more, alone, and names those that pass only then: each of them is a bug."""
+"""Runs failed tests once more, alone, and names those that pass only then: each is a bug."""
 
 from __future__ import annotations
 
