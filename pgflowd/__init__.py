@@ -1,14 +1,14 @@
 """
-pgflowd: runs DAG workflows that live in PostgreSQL.
+pgflowd executes DAG workflows whose state is in PostgreSQL.
 
-Here stands what applications import: `Flow` and `job` to define flows, `Fail`, `RetryAfter` and
-`Context` for handlers, `Client` and `AsyncClient` to start and follow runs. All is loaded when
-first asked for: a runner that imports its flows needs no psycopg, and a command hardly anything.
+Applications import from here: `Flow` and `job` to define flows, `Fail`, `RetryAfter` and `Context`
+for handlers, `Client` and `AsyncClient` to start and follow runs. Each name is loaded at its first
+use, so a runner that imports its flows does not load psycopg, and a command loads little.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing, whose import would take longer than all of this
+TYPE_CHECKING = False  # as in typing, whose import takes longer than this whole module
 if TYPE_CHECKING:
     from typing import Any
 

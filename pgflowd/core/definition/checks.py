@@ -27,22 +27,22 @@ from pgflowd.errors import Problem
 
 def flow_problems(flow: FlowSpec) -> list[Problem]:
     """All problems of one flow, in the order of the file, those of the whole flow first."""
+    slugs = {step.slug for step in flow.steps}
     return [
         *slug_problems(flow.slug, flow.place, of_flow=True),
         *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
         *_cycle_problems(flow),
-        *(problem for step in flow.steps for problem in _step_problems(flow, step)),
+        *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
         *_repeated_steps(flow),
     ]
 
 
-def _step_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[Problem]:
     yield from slug_problems(step.slug, step.place, of_flow=False)
-    yield from _parameter_problems(flow, step)
-    yield from _listed_dep_problems(flow, step)
-    if step.is_map:
-        yield from _map_problems(flow, step)
-    yield from _default_problems(flow, step)
+    yield from _parameter_problems(step, flow.slug, slugs)
+    yield from _dep_problems(step, flow.slug, slugs)
+    if not step.is_map:
+        yield from _default_problems(step, flow)
     yield from _step_option_problems(step)
 
 
@@ -60,8 +60,7 @@ def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
             yield Problem("E209", text, step.place, "write @flow.map(over=…)")
 
 
-def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
-    slugs = {other.slug for other in flow.steps}
+def _parameter_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[Problem]:
     for parameter in step.parameters:
         name = parameter.name
         if not parameter.is_named:
@@ -69,7 +68,7 @@ def _parameter_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
             hint = "; in a decorator, functools.wraps keeps them" if name.startswith("*") else ""
             yield Problem("E206", text, step.place, f"a handler has named parameters only{hint}")
         elif name not in slugs and name not in RESERVED:
-            text = f"step {step.slug}: parameter '{name}' is not a step of {flow.slug}"
+            text = f"step {step.slug}: parameter '{name}' is not a step of {flow_slug}"
             yield Problem("E201", text, step.place, _known_name_for(name, step, slugs))
         elif remedy := _remedy_for_misplaced(step, name):
             text = f"step {step.slug}: parameter '{name}' is not allowed here"
@@ -100,31 +99,26 @@ def _remedy_for_misplaced(step: StepSpec, name: str) -> str | None:
     return None
 
 
-def _listed_dep_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
-    slugs = {other.slug for other in flow.steps}
-    listed = {"over": step.over, "depends_on": step.depends_on, "after": step.after}
-    for option, deps in listed.items():
+def _dep_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[Problem]:
+    named = {"over": step.over, "depends_on": step.depends_on, "after": step.after}
+    for option, deps in named.items():
         for dep in deps:
             if dep not in slugs:
                 text = (
-                    f"step {step.slug}: {option} names '{dep}', which is not a step of {flow.slug}"
+                    f"step {step.slug}: {option} names '{dep}', which is not a step of {flow_slug}"
                 )
                 yield Problem("E201", text, step.place, did_you_mean(dep, slugs - {step.slug}))
-
-
-def _map_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
-    slugs = {other.slug for other in flow.steps}
-    deps = [dep for dep in step.deps if dep in slugs]
-    if len(deps) > 1:
-        names = ", ".join(deps)
-        text = f"map step {step.slug} has {len(deps)} deps ({names}); a map has at most one"
+    known = [dep for dep in step.deps if dep in slugs]
+    if step.is_map and len(known) > 1:
+        deps = f"{len(known)} deps ({', '.join(known)})"
+        text = f"map step {step.slug} has {deps}; a map has at most one"
         yield Problem("E204", text, step.place)
 
 
-def _default_problems(flow: FlowSpec, step: StepSpec) -> Iterator[Problem]:
+def _default_problems(step: StepSpec, flow: FlowSpec) -> Iterator[Problem]:
     skippable = {other.slug for other in flow.steps if other.may_be_skipped}
     for parameter in step.parameters:
-        if parameter.name in skippable and not parameter.has_default and not step.is_map:
+        if parameter.name in skippable and not parameter.has_default:
             text = f"step {step.slug}: dep '{parameter.name}' may be skipped and has no default"
             remedy = f"a skip would fail this step: write {parameter.name}=None"
             yield Problem("W220", text, step.place, remedy)

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pgflowd.core.definition.options import MODE_OPTIONS, NUMBERS, PATTERNS
-from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json.unpatched import dumps
 from pgflowd.core.json.values import as_stored
@@ -24,11 +23,9 @@ OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from
 
 
 def shape_of(flow: FlowSpec) -> Shape:
-    """The shape of a flow without problems."""
-    steps = {step.slug: step for step in flow.steps}
-    order = in_order({step.slug: step.deps for step in flow.steps})
+    """The shape of a flow without problems whose steps stand in topological order."""
     return {
-        "steps": [_step_shape(steps[slug]) for slug in order],
+        "steps": [_step_shape(step) for step in flow.steps],
         "options": _numbers(flow.options),
     }
 
