@@ -13,39 +13,34 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from pgflowd.core.settings.given import from_environ, from_flags
 from pgflowd.core.settings.load import build
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.settings.values import Ref
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.host.config_file import ETC, FileContent, read_config
+from pgflowd.host.config_file import ETC, read_config
 from pgflowd.host.config_refs import find, unreadable
 
 Flags = Mapping[str, tuple[tuple[str, ...], str | None]]
 
 
-def load(
-    *,
-    config: str | None = None,
-    instance: str | None = None,
-    flags: Flags | None = None,
-    serving: bool = False,
-    environ: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    etc: Path = ETC,
-) -> Settings:
+class ConfigSources(TypedDict, total=False):
+    """The arguments of `load`, as of `load_with_problems`."""
+
+    config: str | None
+    instance: str | None
+    flags: Flags | None
+    serving: bool
+    environ: Mapping[str, str] | None
+    cwd: Path | None
+    etc: Path
+
+
+def load(**sources: Unpack[ConfigSources]) -> Settings:
     """Return the settings, or raise ConfigError with all problems."""
-    settings, problems = load_with_problems(
-        config=config,
-        instance=instance,
-        flags=flags,
-        serving=serving,
-        environ=environ,
-        cwd=cwd,
-        etc=etc,
-    )
+    settings, problems = load_with_problems(**sources)
     if any(not problem.is_warning for problem in problems):
         raise ConfigError(problems)
     return settings
@@ -69,18 +64,17 @@ def load_with_problems(
     variables, conflicts = from_environ(environ, slugs, str(cwd))
     given = [*from_flags(flags or {}, str(cwd)), *variables, *file.given]
 
-    def look_up(ref: Ref) -> str:
-        return find(ref, environ)
-
     name = str(file.path) if file.path else None
-    loaded = build(given, look_up, file=name, instance=instance)
+    loaded = build(given, lambda ref: find(ref, environ), file=name, instance=instance)
     settings = loaded.settings
     problems = [*file.problems, *conflicts, *loaded.problems]
     problems += socket_too_long(settings, control_path(settings, environ))
     if serving:
         problems += unreadable(settings, environ)
-    if serving and ("pgflowd", "flows") not in loaded.invalid and _is_readable(file):
-        problems += missing_flows(settings, file.shown or _searched(etc))
+    is_read = all(problem.is_warning for problem in file.problems)  # so that its flows are known
+    if serving and ("pgflowd", "flows") not in loaded.invalid and is_read:
+        searched = f"pgflowd.toml, pyproject.toml, {etc}/pgflowd.toml"
+        problems += missing_flows(settings, file.shown or searched)
     problems.sort(key=_place_and_line)
     return replace(settings, warnings=tuple(each for each in problems if each.is_warning)), problems
 
@@ -102,15 +96,6 @@ def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
         return Path("/run/pgflowd")
     session = environ.get("XDG_RUNTIME_DIR")
     return Path(session) / "pgflowd" if session else Path(f"/tmp/pgflowd-{uid}")
-
-
-def _is_readable(file: FileContent) -> bool:
-    """Whether the file, if there is one, was read, so that its flows are known."""
-    return all(problem.is_warning for problem in file.problems)
-
-
-def _searched(etc: Path) -> str:
-    return f"pgflowd.toml, pyproject.toml, {etc}/pgflowd.toml"
 
 
 def _place_and_line(problem: Problem) -> tuple[str, int]:

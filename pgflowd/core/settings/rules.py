@@ -9,6 +9,7 @@ overrides one of them. A daemon that is about to serve also checks `missing_flow
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.sections import Settings, WorkerSettings
@@ -27,21 +28,30 @@ _ORDERED = {  # section: the stems of its …_min and …_max
 }
 
 
+class _Contradiction(NamedTuple):
+    """`own` are keys of the section, `others` further keys that have a part in it."""
+
+    prefix: Path
+    text: str
+    own: Sequence[Path]
+    others: Sequence[Path]
+
+    def has_any(self, paths: Collection[Path]) -> bool:
+        return any(path in paths for path in [*self.own, *self.others])
+
+
 def contradictions(settings: Settings, invalid: Collection[Path] = ()) -> list[Problem]:
     """Return the contradictions between keys, except those of keys whose own value is invalid."""
-    found: list[Problem] = []
+    found = [_hang_timeout(settings)]
     for section, stems in _ORDERED.items():
-        values = getattr(settings, section)
-        for stem in stems:
-            found += _ordered(settings, (section,), values, stem, invalid)
-    found += _lease(settings, ("worker",), settings.worker, invalid)
-    found += _hang_timeout(settings, invalid)
+        found += [_ordered((section,), getattr(settings, section), stem) for stem in stems]
+    found.append(_lease(settings, ("worker",), settings.worker))
     for slug in settings.flows:
-        worker = settings.worker_for(slug)
-        for stem in _ORDERED["worker"]:
-            found += _ordered(settings, ("flows", slug), worker, stem, invalid)
-        found += _lease(settings, ("flows", slug), worker, invalid)
-    return found
+        prefix, worker = ("flows", slug), settings.worker_for(slug)
+        found += [_ordered(prefix, worker, stem) for stem in _ORDERED["worker"]]
+        found.append(_lease(settings, prefix, worker))
+    problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
+    return [problem for problem in problems if problem]
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:
@@ -84,60 +94,45 @@ def socket_too_long(settings: Settings, path: str) -> list[Problem]:
     return [Problem("E112", text, place, "set control in [supervisor] to a shorter path")]
 
 
-def _ordered(
-    settings: Settings, prefix: Path, values: object, stem: str, invalid: Collection[Path]
-) -> list[Problem]:
+def _ordered(prefix: Path, values: object, stem: str) -> _Contradiction | None:
     low, high = (getattr(values, f"{stem}_{end}_s") for end in ("min", "max"))
     if low <= high:
-        return []
+        return None
     text = f"{stem}_min ({format_duration(low)}) is more than {stem}_max ({format_duration(high)})"
     own = [(*prefix, f"{stem}_min"), (*prefix, f"{stem}_max")]
     inherited = [("worker", path[-1]) for path in own] if prefix[0] == "flows" else []
-    return _problem(settings, prefix, text, own, inherited, invalid)
+    return _Contradiction(prefix, text, own, inherited)
 
 
-def _lease(
-    settings: Settings, prefix: Path, worker: WorkerSettings, invalid: Collection[Path]
-) -> list[Problem]:
+def _lease(settings: Settings, prefix: Path, worker: WorkerSettings) -> _Contradiction | None:
     lease_s, interval_s = settings.recovery.lease_s, worker.heartbeat_interval_s
     if lease_s >= 3 * interval_s:
-        return []
+        return None
     text = (
         f"heartbeat_interval ({format_duration(interval_s)}) is more than a third of "
         f"[recovery] lease ({format_duration(lease_s)})"
     )
-    own = [(*prefix, "heartbeat_interval")]
     others = [("recovery", "lease"), ("worker", "heartbeat_interval")]
-    return _problem(settings, prefix, text, own, others, invalid)
+    return _Contradiction(prefix, text, [(*prefix, "heartbeat_interval")], others)
 
 
-def _hang_timeout(settings: Settings, invalid: Collection[Path]) -> list[Problem]:
+def _hang_timeout(settings: Settings) -> _Contradiction | None:
     database, hang_s = settings.database, settings.supervisor.hang_timeout_s
     both_s = database.statement_timeout_s + database.connect_timeout_s
     if hang_s > both_s:
-        return []
+        return None
     text = (
         f"hang_timeout ({format_duration(hang_s)}) is not more than [database] statement_timeout "
         f"and connect_timeout together ({format_duration(both_s)})"
     )
     others = [("database", "statement_timeout"), ("database", "connect_timeout")]
-    own = [("supervisor", "hang_timeout")]
-    return _problem(settings, ("supervisor",), text, own, others, invalid)
+    return _Contradiction(("supervisor",), text, [("supervisor", "hang_timeout")], others)
 
 
-def _problem(
-    settings: Settings,
-    prefix: Path,
-    text: str,
-    own: Sequence[Path],
-    others: Sequence[Path],
-    invalid: Collection[Path],
-) -> list[Problem]:
-    """Make the problem, unless one of the keys is invalid, or the flow itself sets none of them."""
-    if any(path in invalid for path in [*own, *others]):
-        return []
-    if prefix[0] == "flows" and not any(path in settings.origins for path in own):
-        return []
-    places = settings.places([*own, *others])
-    name = ".".join(one_line(part, 60) for part in prefix)
-    return [Problem("E106", f"[{name}] {text}", places[0] if places else None)]
+def _problem(settings: Settings, found: _Contradiction) -> Problem | None:
+    """Return the problem, unless it is one of [worker] that the flow only inherits."""
+    if found.prefix[0] == "flows" and not any(path in settings.origins for path in found.own):
+        return None
+    places = settings.places([*found.own, *found.others])
+    name = ".".join(one_line(part, 60) for part in found.prefix)
+    return Problem("E106", f"[{name}] {found.text}", places[0] if places else None)
