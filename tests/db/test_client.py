@@ -558,7 +558,7 @@ def test_mistaken_arguments_are_told_as_what_they_are(client, conn):
         client.start_flow(flow, 1)
     with pytest.raises(TypeError, match="start_flows takes a list of inputs, not one dict"):
         client.start_flows("greet", {"url": "x"})
-    with pytest.raises(TypeError, match="takes the libpq environment"):
+    with pytest.raises(TypeError, match=r"write Client\(\) for the libpq environment"):
         Client(None)
     with pytest.raises(TypeError, match="AsyncClient cannot use Connection"):
         AsyncClient(conn)

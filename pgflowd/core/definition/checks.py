@@ -110,8 +110,8 @@ def _dep_problems(step: StepSpec, flow_slug: str, slugs: set[str]) -> Iterator[P
                 yield Problem("E201", text, step.place, did_you_mean(dep, slugs - {step.slug}))
     known = [dep for dep in step.deps if dep in slugs]
     if step.is_map and len(known) > 1:
-        deps = f"{len(known)} deps ({', '.join(known)})"
-        text = f"map step {step.slug} has {deps}; a map has at most one"
+        listed = f"{len(known)} deps ({', '.join(known)})"
+        text = f"map step {step.slug} has {listed}; a map has at most one"
         yield Problem("E204", text, step.place)
 
 
