@@ -88,13 +88,9 @@ class Released(Message):
 
 @dataclass(frozen=True)
 class Found(Message):
-    """What discovery found: a flow, or all problems of an entry."""
+    """A part of what a discovery found, which is one JSON text in all."""
 
-    entry: str
-    slug: str | None = None
-    module: str | None = None
-    fingerprint: str | None = None
-    problems: list[dict[str, Any]] = field(default_factory=list)
+    part: str
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The supervisor forks its children by `host.fork.fork` and calls in them
     worker.main(channel, settings, log, served) -> int
     listener.main(channel, settings, log) -> int
     sweeper.main(channel, settings, log) -> int
-    discovery.main(channel, settings, log, entry) -> int
+    discovery.main(channel, settings, entry) -> int
 
 which return an exit code of docs/design/supervision.md, section 1 (`EXIT_…` below). `log` has the
 fields process, flow and daemon name; its descriptor stays open. When the channel ends

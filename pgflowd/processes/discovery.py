@@ -1,70 +1,85 @@
 """
-Discovery: imports one entry of the config, tells which flows are in it, and ends.
+Discovery: imports one entry of the config, reports its flows and all problems, and ends.
 
-The supervisor, which never imports user code, starts one for each entry, so no module can hide
-the others or spoil their imports (rule 3). It says one Found for each flow, or one with all
-errors, each with file and line, as many as a message holds. It never asks the database. A module
-that dies or takes too long is the supervisor's business.
+The supervisor and commands, which never import user code, start one process for each entry, so
+a module cannot hide the others or spoil their imports (docs/design/supervision.md, rule 3). The
+result is one JSON text, sent in parts. A discovery never asks the database.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+import threading
+from dataclasses import asdict
 from typing import Any
 
-from pgflowd.core.messages import LARGEST, Found, encode
+from pgflowd.core.json.unpatched import Encoder
+from pgflowd.core.messages import LARGEST, Found
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.text import cut
 from pgflowd.errors import FlowError, Problem
+from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
-from pgflowd.host.logs import Log
+from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 
-MOST_TOLD = 40  # problems of a flow, or of an entry; `pgflowd check` tells them all
-MOST_CHARS = 1000  # of the text of one
+PART = LARGEST // 4  # characters; a quote takes two bytes more in the message
+
+_dumps = Encoder(default=str)
 
 
-def main(channel: Channel, settings: Settings, log: Log, entry: str) -> int:
-    """Tell what is in this entry."""
+def main(channel: Channel, settings: Settings, entry: str, *, is_silent: bool = False) -> int:
+    """Report what is in this entry. A silent one prints nothing, whatever user code prints."""
+    if is_silent:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nothing, number)
     prepare(settings.pgflowd.python_path, secret_variables(settings))
-    for found in look_into(entry):
-        channel.send(found)
+    text = _dumps(_found(entry))
+    for start in range(0, len(text), PART):
+        channel.send(Found(text[start : start + PART]))
     channel.flush_all(10.0)
     return EXIT_ASKED
 
 
-def look_into(entry: str) -> list[Found]:
-    """Return what is found: all flows, or one finding with everything that is wrong."""
-    before = set(sys.modules)
+def _found(entry: str) -> dict[str, Any]:
+    """Return the flows of an entry with their problems, and the problems of the entry itself."""
+    modules, threads, streams = set(sys.modules), set(threading.enumerate()), shared_streams()
     try:
         flows = load(entry)
     except FlowError as error:
-        return [_wrong(entry, error.problems)]
-    problems = [problem for flow in flows for problem in flow.check()]
-    if any(not problem.is_warning for problem in problems):
-        return [_wrong(entry, problems)]
-    module = entry.partition(":")[0]
-    return [
-        _fitting(Found(entry, flow.slug, module, fingerprint(flow, before), _told(flow.check())))
-        for flow in flows
-    ]
+        return {"flows": [], "problems": [asdict(problem) for problem in error.problems]}
+    left_open = _left_open(entry, set(threading.enumerate()) - threads, shared_streams() - streams)
+    return {
+        "flows": [_flow(flow, entry.partition(":")[0], modules) for flow in flows],
+        "problems": [asdict(problem) for problem in left_open],
+    }
 
 
-def _wrong(entry: str, problems: Iterable[Problem]) -> Found:
-    return _fitting(Found(entry, problems=_told(problems)))
+def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
+    problems = flow.check()
+    is_valid = all(problem.is_warning for problem in problems)
+    return {
+        "slug": flow.slug,
+        "module": module,
+        "place": flow.place,
+        "fingerprint": fingerprint(flow, before) if is_valid else "",
+        "shape": flow.shape() if is_valid else None,
+        "problems": [asdict(problem) for problem in problems],
+    }
 
 
-def _told(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """The problems as a message has them, errors first."""
-    listed = sorted(problems, key=lambda problem: problem.is_warning)[:MOST_TOLD]
-    return [asdict(replace(each, text=cut(each.text, MOST_CHARS))) for each in listed]
-
-
-def _fitting(found: Found) -> Found:
-    """The finding with no more problems than there is room for in a message."""
-    while len(encode(found)) > LARGEST:
-        found = replace(found, problems=found.problems[: len(found.problems) // 2])
-    return found
+def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> list[Problem]:
+    """Return a warning for what a fork would lose, or share with its parent."""
+    left = []
+    if threads:
+        names = ", ".join(sorted(thread.name for thread in threads)[:3])
+        left.append(f"{len(threads)} thread{'s' if len(threads) > 1 else ''} ({names})")
+    if shared:
+        left.append(count_streams(len(shared)))
+    if not left:
+        return []
+    text = f"importing {entry} left {' and '.join(left)} open"
+    remedy = "start threads, connections and process pools inside handlers"
+    return [Problem("W222", text, entry, remedy)]

@@ -8,7 +8,8 @@ from pgflowd.core.messages import Drain
 from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
 from pgflowd.core.supervision.decide import on_exit, on_ready
 from pgflowd.core.supervision.exits import ChildExit, ExitKind
-from pgflowd.core.supervision.reload import on_discovered, worker_id
+from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
+from pgflowd.core.supervision.reload import on_discovered
 from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
 
 CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
@@ -19,12 +20,12 @@ CANNOT = ChildExit(ExitKind.CANNOT_START, "no step 'refund'", "E306")
 
 def worker(slug: str, **changes: Any) -> ChildSpec:
     values = {"name": slug, "entry": f"flows.{slug}", "fingerprint": "1", **changes}
-    return ChildSpec(worker_id(slug), "worker", **values)
+    return ChildSpec(WORKER, **values)
 
 
 def before(**policy: Any) -> Tree:
     """A tree that waits for its discovery."""
-    roots = [ChildSpec("listener", "listener"), ChildSpec("sweeper", "sweeper")]
+    roots = [ChildSpec(kind) for kind in SINGLE_KINDS]
     return new_tree(Policy(**policy), roots)
 
 

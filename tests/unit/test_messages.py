@@ -40,7 +40,7 @@ ALL = [
     Failed("E306", "no step \u2028 'x'"),
     Leaving("deprecated"),
     Released("7f3a", 3),
-    Found("shop", "order", "shop", "12ab", [{"code": "W220"}]),
+    Found('{"flows": ['),
     Drain(1.5),
     Drain(None),
     QuickStop(),

@@ -18,16 +18,16 @@ from pgflowd.core.supervision.actions import (
     Announce,
     Discover,
     End,
-    Forget,
     KillChild,
     SendToChild,
     StartChild,
 )
 from pgflowd.core.supervision.decide import on_exit, on_message, on_ready, on_stop, on_tick
+from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
 from pgflowd.core.supervision.timeouts import next_due, on_waiting
-from pgflowd.core.supervision.tree import POSITIONS, ChildSpec
+from pgflowd.core.supervision.tree import ChildSpec
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]
@@ -110,15 +110,12 @@ class World:
         else:
             self.stopping = True
 
-    def do_forget(self, action: Forget):
-        assert action.id not in self.alive
-
     def do_end(self, action: End):
         assert not self.alive, "ended before its children"
         self.end = action.code
 
     def position(self, id):
-        return POSITIONS.index(id.split()[0])
+        return ["listener", "worker", "sweeper"].index(id.split()[0])
 
     def asked(self):
         return [id for id, what in self.alive.items() if what == "asked"]
@@ -126,6 +123,7 @@ class World:
     def check(self):
         for each in self.tree.children:
             assert each.state.is_alive == (each.id in self.alive), each
+        assert self.alive.keys() <= {each.id for each in self.tree.children}, "removed while alive"
         assert self.tree.budget.count(self.now) <= self.tree.policy.max_restarts + 1
         assert self.announced <= 1
 
@@ -169,7 +167,7 @@ class World:
             mark = "".join(f for _, f, _ in flows)
             if self.tree.phase is not DaemonPhase.DISCOVERING:
                 self.has_reloaded = True  # what it replaces goes and comes out of order
-                specs += [ChildSpec(id, id, fingerprint=mark) for id in ("listener", "sweeper")]
+                specs += [ChildSpec(kind, fingerprint=mark) for kind in SINGLE_KINDS]
             broken = [BrokenEntry("shop", "E210", "")] if len(flows) % 2 else []
             self.happen(on_discovered(self.tree, specs, broken, self.now))
 

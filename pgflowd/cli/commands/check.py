@@ -22,8 +22,8 @@ from pgflowd.errors import PgflowdError, Problem
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.cli.inspection import CodeFlow, Inspection
     from pgflowd.core.settings.sections import Settings
+    from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
 
 SCHEMA_VERSION = 1
 PLACE = "database"
@@ -56,10 +56,10 @@ def check(app: App, offline: bool, strict: bool) -> None:
     """
     found = Findings(app.check_settings())
     knows_database = not any(problem.code in UNREADABLE for problem in found.problems)
-    inspection = _flows(app.settings, found)
-    _connections(app.settings, inspection, found)
+    discovered = _flows(app.settings, found)
+    _connections(app.settings, discovered, found)
     if knows_database and not offline:
-        _database(app, inspection, found)
+        _database(app, discovered, found)
     fine = found.is_fine(strict)
     if app.json:
         app.print_json(_as_json(app, found, fine))
@@ -69,29 +69,29 @@ def check(app: App, offline: bool, strict: bool) -> None:
         app.exit(ExitCode.NO)
 
 
-def _flows(settings: Settings, found: Findings) -> Inspection:
-    from pgflowd.cli.inspection import inspect
+def _flows(settings: Settings, found: Findings) -> Discovered:
     from pgflowd.core.settings.rules import unserved
+    from pgflowd.processes.supervisor.discover import discover
 
-    inspection = inspect(settings)
-    found.problems += inspection.problems
-    if not any(problem.code in ("E210", "E211", "E212") for problem in inspection.problems):
-        found.problems += unserved(settings, inspection.slugs)
+    discovered = discover(settings)
+    found.problems += discovered.problems
+    if not any(problem.code in ("E210", "E211", "E212") for problem in discovered.problems):
+        found.problems += unserved(settings, discovered.slugs)
     found.flows += [
         {"flow": flow.slug, "entry": flow.entry, "place": flow.place, "database": None}
-        for flow in inspection.flows
+        for flow in discovered.flows
     ]
-    return inspection
+    return discovered
 
 
-def _connections(settings: Settings, inspection: Inspection, found: Findings) -> None:
+def _connections(settings: Settings, discovered: Discovered, found: Findings) -> None:
     """A worker has two connections, listener and sweeper one each; handlers may open more."""
-    served = [slug for slug in inspection.slugs if settings.is_enabled(slug)]
+    served = [slug for slug in discovered.slugs if settings.is_enabled(slug)]
     runners = sum(settings.worker_for(slug).max_concurrency for slug in served)
     found.connections = {"daemon": 2 * len(served) + 2, "handlers": runners, "server": None}
 
 
-def _database(app: App, inspection: Inspection, found: Findings) -> None:
+def _database(app: App, discovered: Discovered, found: Findings) -> None:
     from pgflowd.cli.connect import database
     from pgflowd.db import overview, schema
     from pgflowd.db.query import execute
@@ -104,18 +104,18 @@ def _database(app: App, inspection: Inspection, found: Findings) -> None:
             if problem is not None:
                 found.problems.append(_in_database(problem))
                 return
-            for flow, entry in zip(inspection.flows, found.flows, strict=True):
+            for flow, entry in zip(discovered.flows, found.flows, strict=True):
                 if flow.shape is not None:
                     found.problems += _compared(app, conn, flow, entry)
             for row in execute(conn, overview.list_flows()):
-                if inspection.flow(row.flow_slug) is not None and not row.is_watched:
+                if discovered.flow(row.flow_slug) is not None and not row.is_watched:
                     found.problems.append(_unwatched(row.flow_slug))
     except PgflowdError as error:
         found.problems += [_in_database(problem) for problem in error.problems]
 
 
 def _compared(
-    app: App, conn: psycopg.Connection[Any], flow: CodeFlow, entry: dict[str, Any]
+    app: App, conn: psycopg.Connection[Any], flow: DiscoveredFlow, entry: dict[str, Any]
 ) -> Iterator[Problem]:
     """Problems where a flow in the database differs from the code."""
     from pgflowd.db.flows import compare

@@ -22,7 +22,7 @@ from pgflowd.errors import FlowError, PgflowdError, UnknownFlow
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.cli.inspection import CodeFlow, Inspection
+    from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
 
 flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
@@ -136,7 +136,7 @@ def diff(app: App, flow: str) -> None:
     from pgflowd.cli.connect import database
     from pgflowd.db.flows import compare
 
-    code = _in_code(_inspect(app), flow)
+    code = _in_code(_discover(app), flow)
     with database(app) as conn:
         found = compare(conn, flow, code.shape or {})
     is_same = found.exists and not found.shape
@@ -173,11 +173,11 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     """
     from pgflowd.db.flows import script
 
-    inspection = _inspect(app)
-    chosen = [_in_code(inspection, slug) for slug in dict.fromkeys(flow)]
+    discovered = _discover(app)
+    chosen = [_in_code(discovered, slug) for slug in dict.fromkeys(flow)]
     if not chosen:
-        _raise_errors(inspection)
-        chosen = inspection.flows
+        _raise_errors(discovered)
+        chosen = discovered.flows
     if as_sql:
         texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in chosen}
         if app.json:
@@ -218,7 +218,7 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         app.print(f"{flow} is deleted")
 
 
-def _deploy(app: App, chosen: Sequence[CodeFlow]) -> None:
+def _deploy(app: App, chosen: Sequence[DiscoveredFlow]) -> None:
     """Create each flow; an error of one flow does not stop the others."""
     from pgflowd.cli.connect import database
     from pgflowd.cli.exits import exit_for
@@ -247,34 +247,34 @@ def _deploy(app: App, chosen: Sequence[CodeFlow]) -> None:
         app.exit(exit_for(errors[0]))
 
 
-def _inspect(app: App) -> Inspection:
+def _discover(app: App) -> Discovered:
     """The flows in the code. E111 if the config names no modules."""
-    from pgflowd.cli.inspection import inspect
     from pgflowd.core.settings.rules import missing_flows
     from pgflowd.errors import ConfigError
+    from pgflowd.processes.supervisor.discover import discover
 
     settings = app.settings
     if problems := missing_flows(settings, settings.file or "pgflowd.toml"):
         raise ConfigError(problems)
-    return inspect(settings)
+    return discover(settings)
 
 
-def _in_code(inspection: Inspection, slug: str) -> CodeFlow:
+def _in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
     """The valid flow with this slug; else raise every problem that keeps it from loading."""
     from pgflowd.core.suggest import did_you_mean
 
-    found = inspection.flow(slug)
+    found = discovered.flow(slug)
     if found is not None and found.shape is not None:
         return found
     if found is not None:
         raise FlowError([one for one in found.problems if not one.is_warning])
-    _raise_errors(inspection)
-    remedy = did_you_mean(slug, inspection.slugs) or "see [pgflowd] flows in the config"
+    _raise_errors(discovered)
+    remedy = did_you_mean(slug, discovered.slugs) or "see [pgflowd] flows in the config"
     raise UnknownFlow(f"there is no flow '{slug}' in the configured modules", next=remedy)
 
 
-def _raise_errors(inspection: Inspection) -> None:
-    errors = [problem for problem in inspection.problems if not problem.is_warning]
+def _raise_errors(discovered: Discovered) -> None:
+    errors = [problem for problem in discovered.problems if not problem.is_warning]
     if errors:
         raise FlowError(errors)
 
@@ -289,7 +289,7 @@ def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]
     if shape is not None:
         return shape
     if app.settings.pgflowd.flows:
-        code = _inspect(app).flow(slug)
+        code = _discover(app).flow(slug)
         if code is not None and code.shape is not None:
             return code.shape
     raise unknown_flow(slug, flow_slugs(conn))

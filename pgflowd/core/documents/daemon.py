@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from pgflowd.core.statuses import DaemonState
+from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.tree import ChildEntry, Tree
 
@@ -55,20 +57,20 @@ def is_cut_off(told: Iterable[Mapping[str, Any]]) -> bool:
     return any(_mapping(numbers.get("database")).get("state") == "down" for numbers in told)
 
 
-def state_of(tree: Tree, *, cut_off: bool = False) -> str:
-    """Return the state of the daemon in one word; who is cut off from the database is not well."""
+def state_of(tree: Tree, *, cut_off: bool = False) -> DaemonState:
+    """The state of the daemon; one that is cut off from the database is degraded."""
     if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
-        return "draining" if tree.is_draining else "stopping"
+        return DaemonState.DRAINING if tree.is_draining else DaemonState.STOPPING
     if not tree.was_ready:
-        return "starting"
+        return DaemonState.STARTING
     served = [child for child in tree.workers if child.state is not ChildState.DISABLED]
     if served and all(child.state is ChildState.PARKED for child in served):
-        return "failed"
+        return DaemonState.FAILED
     others = [child for child in tree.children if child.state is not ChildState.DISABLED]
     all_up = tree.phase is DaemonPhase.RUNNING and all(
         child.state is ChildState.UP for child in others
     )
-    return "healthy" if all_up and not cut_off else "degraded"
+    return DaemonState.HEALTHY if all_up and not cut_off else DaemonState.DEGRADED
 
 
 def document(tree: Tree, facts: Facts) -> dict[str, Any]:
@@ -90,8 +92,7 @@ def document(tree: Tree, facts: Facts) -> dict[str, Any]:
             "max_period_s": tree.policy.max_period_s,
         },
         "database": database,
-        "listener": _listener(tree.child("listener"), facts, idle),
-        "sweeper": _sweeper(tree.child("sweeper"), facts, idle),
+        **{kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
         "flows": [_flow(child, facts, idle) for child in tree.workers],
         "problems": problems(tree, facts),
     }
@@ -102,7 +103,7 @@ def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for child in tree.workers:
         if child.state is ChildState.PARKED and child.error is not None:
-            code, text = child.error
+            code, text = child.error.code, child.error.reason
             found.append(_problem(code, child.spec.name, text, "pgflowd reload"))
         elif child.exits and child.restarts and child.state is not ChildState.DISABLED:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
@@ -152,7 +153,7 @@ def _flow(child: ChildEntry, facts: Facts, idle: str) -> dict[str, Any]:
         "max_concurrency": fact.max_concurrency,
         **{key: numbers.get(key) for key in (*_QUEUE, *_LAST_MINUTE)},
         "restarts": child.restarts,
-        "error": _error(child),
+        "error": child.error.document() if child.error else None,
         "zygote": numbers.get("zygote") if has_process else None,
         "runners": numbers.get("runners", 0) if has_process else 0,
         "stuck": numbers.get("stuck", 0),
@@ -162,39 +163,27 @@ def _flow(child: ChildEntry, facts: Facts, idle: str) -> dict[str, Any]:
     }
 
 
-def _listener(child: ChildEntry | None, facts: Facts, idle: str) -> dict[str, Any]:
+def _single(kind: ChildKind, tree: Tree, facts: Facts, idle: str) -> dict[str, Any]:
+    """The part of a child that is not in a group, such as the listener."""
+    child = tree.child(kind.child_id())
     fact = facts.of(child)
-    last = fact.numbers.get("last_notification_at")
     return {
         **_process(child, fact, facts, idle),
         "restarts": child.restarts if child else 0,
-        "reconnects": fact.numbers.get("reconnects", 0),
-        "last_notification_s": _ago(last, facts),
-        "wakes_1m": _wakes(facts),
+        **{field.name: _status_field(field, fact, facts) for field in kind.status},
     }
 
 
-def _wakes(facts: Facts) -> dict[str, int]:
-    """How often workers were woken in the last minute, by reason."""
-    total: dict[str, int] = {"notification": 0, "fallback": 0}
-    for fact in facts.children.values():
-        for reason, count in _mapping(fact.numbers.get("wakes_1m")).items():
-            if _is_number(count):
-                total[reason] = total.get(reason, 0) + int(count)
-    return total
-
-
-def _sweeper(child: ChildEntry | None, facts: Facts, idle: str) -> dict[str, Any]:
-    fact = facts.of(child)
-    last = fact.numbers.get("last_sweep_at")
-    return {
-        **_process(child, fact, facts, idle),
-        "restarts": child.restarts if child else 0,
-        "interval_s": fact.numbers.get("interval_s"),
-        "last_sweep_s": _ago(last, facts),
-        "recovered_24h": fact.numbers.get("recovered_24h"),
-        "given_up_24h": fact.numbers.get("given_up_24h"),
-    }
+def _status_field(field: StatusField, fact: Fact, facts: Facts) -> Any:
+    if field.source is FieldSource.TOTAL:
+        total = dict(field.default)
+        for each in facts.children.values():
+            for key, count in _mapping(each.numbers.get(field.key)).items():
+                if _is_number(count):
+                    total[key] = total.get(key, 0) + int(count)
+        return total
+    number = fact.numbers.get(field.key, field.default)
+    return _ago(number, facts) if field.source is FieldSource.AGE else number
 
 
 def _process(child: ChildEntry | None, fact: Fact, facts: Facts, idle: str) -> dict[str, Any]:
@@ -220,12 +209,6 @@ def _database(tree: Tree, facts: Facts) -> dict[str, Any]:
     state = "down" if waiting else newest.pop("state", "unknown")
     blank = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
     return {"state": state, **blank, **{k: v for k, v in newest.items() if k != "state"}}
-
-
-def _error(child: ChildEntry) -> dict[str, str] | None:
-    if child.error is None:
-        return None
-    return {"code": child.error[0], "text": child.error[1]}
 
 
 def _ago(moment: Any, facts: Facts) -> float | None:

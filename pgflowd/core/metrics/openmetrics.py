@@ -13,6 +13,7 @@ from typing import Any
 
 from pgflowd.core.metrics.counters import added, is_number
 from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
+from pgflowd.core.supervision.kinds import WORKER
 
 _SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 
@@ -46,7 +47,7 @@ def _numbers(
     nothing: Any = {} if metric.labels else 0
     if metric.source is MetricSource.WORKER:
         slugs = [flow["slug"] for flow in status["flows"]]
-        return {slug: counters.get(f"worker {slug}", {}).get(metric.key) for slug in slugs}
+        return {slug: counters.get(WORKER.child_id(slug), {}).get(metric.key) for slug in slugs}
     if metric.source is MetricSource.FLOW:
         flows = {flow["slug"]: flow.get(metric.key) for flow in status["flows"]}
         return {slug: number for slug, number in flows.items() if number is not None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pgflowd.core.messages import Drain, QuickStop
+from pgflowd.core.supervision.exits import ChildExit
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,6 @@ class Discover(Action):
 
 
 @dataclass(frozen=True)
-class Forget(Action):
-    """This child was removed from the tree."""
-
-    id: str
-
-
-@dataclass(frozen=True)
 class LogRestart(Action):
     """Log that this child is restarted after a delay, for the count-th time."""
 
@@ -66,8 +60,7 @@ class LogPark(Action):
     """Log that this child stays without a process."""
 
     id: str
-    code: str
-    text: str
+    exit: ChildExit
 
 
 @dataclass(frozen=True)

@@ -162,12 +162,12 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
         transition.start(child)
         return
     if exit.kind is ExitKind.CANNOT_START:
-        _park(transition, child, "definition", exit, retry_s=0)
+        _park(transition, child, exit, retry_s=0)
         return
     budget, allowed = child.budget.spend(transition.now)
     child = _with_reset_delays(transition, transition.change(child, budget=budget))
     if not allowed or child.is_last_try:
-        _park(transition, child, "crashing", exit, retry_s=child.spec.parked_retry_s)
+        _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
         return
     delay_s = restart_delay_s(
         child.restarts_in_row, child.spec.backoff_min_s, child.spec.backoff_max_s
@@ -193,22 +193,19 @@ def _with_reset_delays(transition: TreeTransition, child: ChildEntry) -> ChildEn
     return child
 
 
-def _park(
-    transition: TreeTransition, child: ChildEntry, why: str, exit: ChildExit, retry_s: float
-) -> None:
-    code = exit.code or ("E412" if why == "crashing" else "E901")
+def _park(transition: TreeTransition, child: ChildEntry, exit: ChildExit, retry_s: float) -> None:
+    exit = replace(exit, code=exit.code or ("E412" if exit.is_crash else "E901"))
     transition.change(
         child,
         ChildState.PARKED,
         is_start_over=True,
-        parked_for=why,
         parked_at=transition.now,
-        error=(code, exit.reason),
+        error=exit,
         due_at=transition.now + retry_s if retry_s else None,
         deadline_at=None,
         ready_at=None,
     )
-    transition.do(LogPark(child.id, code, exit.reason))
+    transition.do(LogPark(child.id, exit))
 
 
 def _retry(transition: TreeTransition, child: ChildEntry) -> None:
@@ -216,5 +213,5 @@ def _retry(transition: TreeTransition, child: ChildEntry) -> None:
     if not may_start(transition.tree, child):
         return
     if child.state is ChildState.PARKED:
-        child = transition.change(child, is_last_try=True, parked_for=None, error=None)
+        child = transition.change(child, is_last_try=True, error=None)
     transition.start(child)

@@ -30,6 +30,14 @@ class ChildExit:
     reason: str
     code: str | None = None  # of the error, such as E306
 
+    @property
+    def is_crash(self) -> bool:
+        return self.kind is not ExitKind.CANNOT_START
+
+    def document(self) -> dict[str, str | None]:
+        """Return it as the status document has it."""
+        return {"code": self.code, "text": self.reason}
+
 
 def classify_exit(
     status: int, message: Failed | Leaving | None, kill_reason: str | None = None

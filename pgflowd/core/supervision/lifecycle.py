@@ -67,6 +67,14 @@ def move(state: ChildState, target: ChildState) -> ChildState:
     return target
 
 
+class ReloadState(Enum):
+    """How far a reload is."""
+
+    NONE = "none"
+    ASKED = "asked"  # discovery runs
+    APPLIED = "applied"  # changed and removed workers drain
+
+
 class DaemonPhase(Enum):
     """The phase of the whole tree."""
 

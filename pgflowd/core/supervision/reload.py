@@ -14,7 +14,9 @@ from dataclasses import dataclass, fields, replace
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.actions import Action, Discover, LogPark, ReportReload
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.kinds import WORKER
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
 from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree, new_child
 
@@ -30,30 +32,21 @@ class BrokenEntry:
     code: str
     text: str
 
-    @property
-    def id(self) -> str:
-        return worker_id(self.entry)
-
-
-def worker_id(name: str) -> str:
-    """Return the id of a flow's worker in the tree; no flow can have such a slug."""
-    return f"worker {name}"
-
 
 def on_reload(tree: Tree, now: float) -> Result:
     """The daemon is asked to reload."""
     if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
         return tree, []
-    if tree.phase is DaemonPhase.DISCOVERING or tree.reload:
+    if tree.phase is DaemonPhase.DISCOVERING or tree.reload is not ReloadState.NONE:
         return replace(tree, reload_again=True), []
-    return replace(tree, reload="asked"), [Discover()]
+    return replace(tree, reload=ReloadState.ASKED), [Discover()]
 
 
 def on_reload_refused(tree: Tree, now: float) -> Result:
     """The config has an error, or discovery failed: nothing changes."""
     transition = TreeTransition(tree, now)
-    if tree.reload == "asked":
-        transition.set(reload="applied")
+    if tree.reload is ReloadState.ASKED:
+        transition.set(reload=ReloadState.APPLIED)
         transition.advance()
     return transition.result()
 
@@ -70,8 +63,8 @@ def on_discovered(
     wanted = [spec for spec in wanted if spec.is_worker]
     if tree.phase is DaemonPhase.DISCOVERING:
         _begin(transition, wanted, broken)
-    elif tree.reload == "asked" and tree.phase is not DaemonPhase.STOPPING:
-        transition.set(reload="applied")
+    elif tree.reload is ReloadState.ASKED and tree.phase is not DaemonPhase.STOPPING:
+        transition.set(reload=ReloadState.APPLIED)
         transition.do(_apply(transition, wanted, broken))
         for spec in roots:
             _replace_root(transition, spec)
@@ -112,7 +105,7 @@ def _begin(
         _park_entry(transition, each)
     transition.set(phase=DaemonPhase.STARTING, position=0)
     if transition.tree.reload_again:
-        transition.set(reload="applied")
+        transition.set(reload=ReloadState.APPLIED)
     if all(
         child.state in {ChildState.PARKED, ChildState.DISABLED} for child in transition.tree.workers
     ):
@@ -188,17 +181,17 @@ def _replace(transition: TreeTransition, child: ChildEntry, spec: ChildSpec) -> 
 
 
 def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:
-    spec = ChildSpec(broken.id, "worker", name=broken.entry, entry=broken.entry)
+    spec = ChildSpec(WORKER, name=broken.entry, entry=broken.entry)
+    exit = ChildExit(ExitKind.CANNOT_START, broken.text, broken.code)
     child = replace(
         new_child(spec, transition.tree.policy.max_period_s),
         state=ChildState.PARKED,
         is_start_over=True,
-        parked_for="definition",
         parked_at=transition.now,
-        error=(broken.code, broken.text),
+        error=exit,
     )
     _insert(transition, child)
-    transition.do(LogPark(child.id, broken.code, broken.text))
+    transition.do(LogPark(child.id, exit))
 
 
 def _insert(transition: TreeTransition, child: ChildEntry) -> None:

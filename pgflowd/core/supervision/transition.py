@@ -18,12 +18,11 @@ from pgflowd.core.supervision.actions import (
     Announce,
     Discover,
     End,
-    Forget,
     LogGiveUp,
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, move
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState, move
 from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, Tree, new_child
 
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace: rule 29
@@ -123,7 +122,6 @@ class TreeTransition:
     def remove(self, child: ChildEntry) -> None:
         children = tuple(each for each in self.tree.children if each.id != child.id)
         self.set(children=children)
-        self.do(Forget(child.id))
 
     def stop_all(self, code: int, *, drain: bool = False, within_s: float | None = None) -> None:
         """Begin to end the daemon; delayed restarts are cancelled."""
@@ -210,17 +208,17 @@ class TreeTransition:
     def _check_reload(self) -> None:
         """A reload is over when every drain is; then the next one may begin."""
         pending = any(each.next_spec or each.is_leaving for each in self.tree.children)
-        if self.tree.reload == "applied" and not pending:
-            self.set(reload="")
+        if self.tree.reload is ReloadState.APPLIED and not pending:
+            self.set(reload=ReloadState.NONE)
             if self.tree.reload_again:
-                self.set(reload="asked", reload_again=False)
+                self.set(reload=ReloadState.ASKED, reload_again=False)
                 self.do(Discover())
 
     def _check_workers(self) -> None:
         """Announce that the daemon is ready, or end it when no worker can start any more."""
         tree = self.tree
         workers = [each for each in tree.workers if each.state is not ChildState.DISABLED]
-        crashed = [each for each in workers if each.parked_for == "crashing"]
+        crashed = [each for each in workers if each.error and each.error.is_crash]
         if all(each.state is ChildState.PARKED for each in workers):
             if crashed:
                 self.give_up(crashed[-1])

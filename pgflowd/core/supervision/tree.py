@@ -1,7 +1,7 @@
 """
 The supervisor's children as data: the specification, state and history of each.
 
-Positions in start order are listener, workers (a group), sweeper. Nothing here decides; the
+The position of a child in the start order is that of its kind. Nothing here decides; the
 functions of `core.supervision` return changed copies. Times are monotonic. Pure.
 """
 
@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pgflowd.core.supervision.budget import Budget
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.exits import ChildExit
+from pgflowd.core.supervision.kinds import TREE_KINDS, WORKER, ChildKind
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
 
-POSITIONS = ("listener", "worker", "sweeper")  # kinds in start order
-GROUP = POSITIONS.index("worker")
-LAST = len(POSITIONS) - 1
+GROUP = TREE_KINDS.index(WORKER)
+LAST = len(TREE_KINDS) - 1
 STRATEGIES = ("rest_for_one",)
 NOTHING = Budget(0, 0.0)
 
@@ -45,8 +46,7 @@ class Policy:
 class ChildSpec:
     """What a child is, and its limits."""
 
-    id: str
-    kind: str  # one of POSITIONS
+    kind: ChildKind
     name: str = ""  # a worker's flow, or a broken entry
     entry: str = ""  # the entry of the config
     fingerprint: str = ""
@@ -58,18 +58,22 @@ class ChildSpec:
     kill_grace_s: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.kind not in POSITIONS:
-            raise ValueError(f"{self.id}: there is no kind {self.kind!r}")
+        if self.kind not in TREE_KINDS:
+            raise ValueError(f"{self.id}: no {self.kind.name} belongs to the tree")
         numbers = {key: value for key, value in vars(self).items() if isinstance(value, float)}
         _refuse_negative(self.id, {**numbers, "max_restarts": self.max_restarts})
 
     @property
+    def id(self) -> str:
+        return self.kind.child_id(self.name)
+
+    @property
     def position(self) -> int:
-        return POSITIONS.index(self.kind)
+        return TREE_KINDS.index(self.kind)
 
     @property
     def is_worker(self) -> bool:
-        return self.kind == "worker"
+        return self.kind is WORKER
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,7 @@ class ChildEntry:
     start_left_s: float = 0.0  # what is left of start_timeout while the child waits
     waiting_for: str | None = None
     kill_reason: str | None = None  # why the supervisor killed it
-    parked_for: str | None = None  # "definition" or "crashing"
-    error: tuple[str, str] | None = None  # code and text, while parked
+    error: ChildExit | None = None  # why it is parked
     parked_at: float | None = None
     exits: tuple[str, ...] = ()  # the last reasons, newest last
     is_last_try: bool = False  # retried after it was parked for crashing: the next crash parks it
@@ -119,7 +122,7 @@ class Tree:
     exit_code: int = 0  # STOPPING: the exit code
     waiting_from: float | None = None
     waited_s: float = 0.0  # in the first start, for the database
-    reload: str = ""  # "asked": discovery runs; "applied": changed workers drain
+    reload: ReloadState = ReloadState.NONE
     reload_again: bool = False
 
     def child(self, id: str) -> ChildEntry | None:

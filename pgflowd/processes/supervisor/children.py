@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgflowd.core.messages import Failed, Leaving, Message, UnreadableMessage
+from pgflowd.core.supervision.kinds import ChildKind
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import ForkedChild, fork
@@ -32,6 +33,7 @@ from pgflowd.host.process_tree import (
     send_signal,
 )
 
+REAP_POLL_S = 0.005
 KILL_LIMIT_S = 10.0  # longer than a kill takes; then a process that cannot be killed is given up
 
 
@@ -40,8 +42,8 @@ class ChildProcess:
     """One process of a child."""
 
     id: str
+    kind: ChildKind
     child: ForkedChild
-    title: str
     started_at: float  # monotonic
     served: ServedFlow | None = None
     exit_message: Failed | Leaving | None = None
@@ -62,9 +64,13 @@ class ChildProcess:
 class Children:
     """All processes that the supervisor has forked and not yet reaped."""
 
-    def __init__(self, log: Log, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, daemon_name: str, log: Log, selector: selectors.BaseSelector, *, adopts: bool = True
+    ) -> None:
         self.alive: dict[str, ChildProcess] = {}
         self.ended: list[ChildProcess] = []
+        self._daemon_name = daemon_name
+        self._adopts = adopts  # whether descendants that left their session come to this process
         self._strays = 0
         self._logged: set[int] = set()
         self._log = log
@@ -72,17 +78,16 @@ class Children:
 
     def start(
         self,
-        id: str,
+        kind: ChildKind,
+        name: str,
         main: Callable[[Channel], int],
-        title: str,
-        *,
         served: ServedFlow | None = None,
-        death_signal: signal.Signals = signal.SIGKILL,
     ) -> ChildProcess:
         """Fork a child; OSError if the system refuses."""
-        keep = [self._log.fileno()]
-        child = fork(main, title=title, keep=keep, death_signal=death_signal)
-        process = ChildProcess(id, child, title, time.monotonic(), served)
+        id, keep = kind.child_id(name), [self._log.fileno()]
+        title = f"{self._daemon_name}: {id}"
+        child = fork(main, title=title, keep=keep, death_signal=kind.death_signal)
+        process = ChildProcess(id, kind, child, time.monotonic(), served)
         self.alive[id] = process
         self._selector.register(child.pidfd, selectors.EVENT_READ, ("end", process))
         self._selector.register(child.channel, selectors.EVENT_READ, ("message", process))
@@ -152,6 +157,25 @@ class Children:
             self.ended.remove(process)
             yield process
 
+    def end_all(self, within_s: float) -> list[ChildProcess]:
+        """Kill and reap every process that is left; return those that were reaped in time."""
+        reaped: list[ChildProcess] = []
+        until = time.monotonic() + within_s
+        for process in self.alive.values():
+            self.kill(process, "the daemon ends")
+        while time.monotonic() < until:
+            for process in list(self.alive.values()):
+                if process.child.has_ended():
+                    self.on_end(process)
+            reaped += self.reap()
+            if self._adopts:
+                self.reap_orphans()
+            strays = self.kill_strays()
+            if not (self.alive or self.ended or strays):
+                break
+            time.sleep(REAP_POLL_S)
+        return reaped
+
     def kill_strays(self) -> int:
         """Kill adopted descendants that had left their session; return their number."""
         self._left_behind(list(all_processes()))
@@ -166,7 +190,7 @@ class Children:
         left = [each for each in left if each.pid not in sessions]
         for session in {each.session for each in left}:
             kill_session(session)
-        adopted = [each for each in everybody if each.parent == os.getpid()]
+        adopted = [each for each in everybody if self._adopts and each.parent == os.getpid()]
         strays = [each for each in adopted if each.pid not in known and not each.is_zombie]
         self._logged &= {each.pid for each in strays}  # the pid of an ended stray may be used again
         for each in strays:

@@ -1,47 +1,115 @@
 """
-The supervisor's side of discovery: one process per entry, a few at a time.
+Discovers the flows of all entries of the config: one process per entry, a few at a time.
 
-When all have answered, `result` returns the flows to serve and the broken entries. A process
-that crashes, or exceeds `start_timeout`, breaks only its own entry (docs/design/supervision.md,
-rule 3). Errors across entries are found here: a flow defined twice, and slugs that differ only
-in case.
+The supervisor drives a `Discovery` from its loop; commands call `discover`. A process that crashes,
+or exceeds `start_timeout`, breaks only its own entry (docs/design/supervision.md, rule 3). Errors
+across entries are found here: a flow defined twice, and slugs that differ only in case.
 """
 
 from __future__ import annotations
 
 import os
+import selectors
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+from pgflowd.core.json.unpatched import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import describe_status
+from pgflowd.core.supervision.kinds import DISCOVERY
 from pgflowd.core.supervision.reload import BrokenEntry
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import Problem
-from pgflowd.host.channel import Channel
-from pgflowd.host.logs import Log
+from pgflowd.host.logs import open_log
 from pgflowd.processes import discovery
-from pgflowd.processes.supervisor.children import ChildProcess, Children
+from pgflowd.processes.supervisor.children import KILL_LIMIT_S, ChildProcess, Children
 
-ID = "discovery "
+MAX_FOUND = 64 * 1024 * 1024  # characters of an entry, so that none can fill the memory
+
+
+@dataclass(frozen=True)
+class DiscoveredFlow:
+    """A flow of the code; without a shape if something is wrong with it."""
+
+    served: ServedFlow
+    place: str
+    shape: dict[str, Any] | None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def slug(self) -> str:
+        return self.served.slug
+
+    @property
+    def entry(self) -> str:
+        return self.served.entry
+
+
+@dataclass
+class Discovered:
+    """All flows of the code, and all problems, in the order of the config."""
+
+    flows: list[DiscoveredFlow] = field(default_factory=list)
+    broken: dict[str, BrokenEntry] = field(default_factory=dict)  # by entry
+    problems: list[Problem] = field(default_factory=list)
+
+    def flow(self, slug: str) -> DiscoveredFlow | None:
+        return next((flow for flow in self.flows if flow.slug == slug), None)
+
+    @property
+    def slugs(self) -> list[str]:
+        return [flow.slug for flow in self.flows]
+
+    @property
+    def served(self) -> list[ServedFlow]:
+        """The flows of the entries that are not broken."""
+        return [flow.served for flow in self.flows if flow.entry not in self.broken]
+
+
+def discover(settings: Settings) -> Discovered:
+    """Discover all flows, for a command. What their modules print is dropped."""
+    name = settings.pgflowd.name
+    with selectors.DefaultSelector() as selector:
+        log = open_log(settings.logging, process=DISCOVERY.name, name=name)
+        children = Children(name, log, selector, adopts=False)
+        found = Discovery(settings, children, is_silent=True)
+        try:
+            while not found.is_done:
+                found.go_on()
+                for key, _ in selector.select(0.2 if not children.ended else 0.005):
+                    event, process = key.data
+                    if event == "end":
+                        children.on_end(process)
+                    else:
+                        for message in children.receive(process):
+                            found.receive(process, message)
+                for process in children.reap():
+                    for message in process.unread:
+                        found.receive(process, message)
+                    found.on_end(process)
+        finally:
+            found.stop()
+            children.end_all(within_s=KILL_LIMIT_S)
+        return found.result()
 
 
 class Discovery:
     """One discovery of everything that the settings name."""
 
-    def __init__(self, settings: Settings, children: Children, log: Log) -> None:
+    def __init__(self, settings: Settings, children: Children, *, is_silent: bool = False) -> None:
         self.settings = settings
-        self.warnings: list[Problem] = []
         self._children = children
-        self._log = log
+        self._is_silent = is_silent
         self._entries = list(dict.fromkeys(settings.pgflowd.flows))
         self._waiting = deque(self._entries)
-        self._running: dict[str, float] = {}  # id: until when
-        self._found: dict[str, list[Found]] = {entry: [] for entry in self._entries}
-        self._broken: dict[str, BrokenEntry] = {}
+        self._running: dict[str, tuple[str, float]] = {}  # by child id: the entry, until when
+        self._found: dict[str, list[str]] = {entry: [] for entry in self._entries}  # parts
+        self._failures: dict[str, Problem] = {}  # by entry
 
     @property
     def is_done(self) -> bool:
@@ -49,13 +117,13 @@ class Discovery:
 
     @property
     def due(self) -> float | None:
-        """When the next discovery has used up its time."""
-        return min(self._running.values(), default=None)
+        """When the next process has used up its time."""
+        return min((until for _, until in self._running.values()), default=None)
 
     def go_on(self) -> None:
-        """Start as many as there are processors, and kill whose time is over."""
+        """Start as many processes as there are processors, and kill those past their time."""
         now = time.monotonic()
-        for id, until in self._running.items():
+        for id, (_, until) in self._running.items():
             process = self._children.alive.get(id)
             if until <= now and process is not None and process.kill_reason is None:
                 self._children.kill(process, "E211")
@@ -63,94 +131,99 @@ class Discovery:
             self._start(self._waiting.popleft())
 
     def receive(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
-        """A discovery has found something."""
-        if isinstance(message, Found):
-            self._found[_entry_of(process)].append(message)
+        if process.id not in self._running or not isinstance(message, Found):
+            return
+        parts = self._found[self._running[process.id][0]]
+        parts.append(message.part)
+        if sum(map(len, parts)) > MAX_FOUND:
+            parts.clear()
+            self._children.kill(process, "E210")
 
     def on_end(self, process: ChildProcess) -> None:
-        """A discovery is over, well or badly."""
-        self._running.pop(process.id, None)
-        entry = _entry_of(process)
-        if process.kill_reason:
-            limit = self.settings.supervisor.start_timeout_s
-            text = f"{entry} was not imported within {limit:g} s"
-            self._broken[entry] = BrokenEntry(entry, "E211", text)
+        """A process has ended, with a whole answer or not."""
+        if process.id not in self._running:
+            return
+        entry, _ = self._running.pop(process.id)
+        if process.kill_reason == "E211":
+            limit_s = self.settings.supervisor.start_timeout_s
+            text = f"was not imported within {limit_s:g} s"
+            self._failures[entry] = Problem("E211", text, entry, "do less at the top of the module")
         elif process.status != 0 or not self._found[entry]:
-            text = f"{entry} cannot be imported: {describe_status(process.status)}"
-            self._broken[entry] = BrokenEntry(entry, "E210", text)
+            text = f"cannot be imported: {describe_status(process.status)}"
+            self._failures[entry] = Problem("E210", text, entry)
 
     def stop(self) -> None:
-        """Nobody wants to know any more."""
+        """Kill all processes: the result is not needed."""
         self._waiting.clear()
         for id in self._running:
             if id in self._children.alive:
                 self._children.kill(self._children.alive[id], "not needed any more")
 
-    def result(self) -> tuple[list[ServedFlow], list[BrokenEntry], list[Problem]]:
-        """Return the flows, the broken entries, and every single problem, errors first."""
-        flows: dict[str, ServedFlow] = {}
-        problems: list[Problem] = []
+    def result(self) -> Discovered:
+        """Return the flows, the broken entries, and every problem once."""
+        result = Discovered()
         for entry in self._entries:
-            if entry in self._broken:
-                broken = self._broken[entry]
-                problems.append(Problem(broken.code, broken.text, entry))
-                continue
-            for found in self._found[entry]:
-                problems += self._add(found, entry, flows)
-        good = [each for each in flows.values() if each.entry not in self._broken]
-        problems.sort(key=lambda problem: problem.is_warning)
-        return good, list(self._broken.values()), problems
+            flows, problems = self._read(entry)
+            problems += [problem for flow in flows for problem in flow.problems]
+            is_valid = all(problem.is_warning for problem in problems)
+            for flow in flows:
+                others = [each for each in result.flows if each.slug.lower() == flow.slug.lower()]
+                served = [each for each in others if each.entry not in result.broken]
+                if is_valid and served:
+                    other = served[0]  # the same if a module and one of its flows are both listed
+                    if (other.slug, other.place) != (flow.slug, flow.place):
+                        problems.append(_conflict(other, flow))
+                elif is_valid or not others:
+                    result.flows = [each for each in result.flows if each not in others] + [flow]
+            if not all(problem.is_warning for problem in problems):
+                result.broken[entry] = _broken(entry, problems)
+            result.problems += problems
+        result.problems = list(dict.fromkeys(result.problems))
+        return result
 
-    def _add(self, found: Found, entry: str, flows: dict[str, ServedFlow]) -> list[Problem]:
-        """Add one finding to the flows; return what is wrong with it."""
-        told = [Problem(**each) for each in found.problems]
-        if found.slug is None or found.module is None:
-            self._broken[entry] = _broken(entry, told)
-            return told
-        other = flows.get(found.slug.lower())
-        if other is None:
-            mark = found.fingerprint or ""
-            flows[found.slug.lower()] = ServedFlow(found.slug, found.module, entry, mark)
-        elif other.module != found.module:  # else a module and one of its flows are both listed
-            problem = _conflict(found.slug, other, entry)
-            self._broken[entry] = BrokenEntry(entry, problem.code, problem.text)
-            told.append(problem)
-        return told
+    def _read(self, entry: str) -> tuple[list[DiscoveredFlow], list[Problem]]:
+        """Return what the process of an entry has found, and the problems of the entry itself."""
+        if entry in self._failures:
+            return [], [self._failures[entry]]
+        try:
+            found = loads("".join(self._found[entry]))
+            flows = [_flow(entry, each) for each in found["flows"]]
+            return flows, [Problem(**each) for each in found["problems"]]
+        except (ValueError, TypeError, LookupError) as error:
+            text = f"cannot be imported: its process sent an incomplete answer ({error})"
+            return [], [Problem("E210", text, entry)]
 
     def _start(self, entry: str) -> None:
-        id = ID + entry
-        main = partial(_run, settings=self.settings, log=self._log, entry=entry)
-        name = self.settings.pgflowd.name
+        main = partial(
+            discovery.main, settings=self.settings, entry=entry, is_silent=self._is_silent
+        )
         try:
-            self._children.start(id, main, f"{name}: discovery {entry}")
+            process = self._children.start(DISCOVERY, entry, main)
         except OSError as error:
-            self._broken[entry] = BrokenEntry(
-                entry, "E210", f"no process could be started: {error}"
-            )
+            text = f"no process could be started: {error}"
+            self._failures[entry] = Problem("E210", text, entry)
             return
-        self._running[id] = time.monotonic() + self.settings.supervisor.start_timeout_s
+        until = time.monotonic() + self.settings.supervisor.start_timeout_s
+        self._running[process.id] = (entry, until)
 
 
-def _run(channel: Channel, *, settings: Settings, log: Log, entry: str) -> int:
-    return discovery.main(channel, settings, log.bind(process="discovery"), entry)
+def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
+    served = ServedFlow(str(found["slug"]), str(found["module"]), entry, str(found["fingerprint"]))
+    problems = tuple(Problem(**each) for each in found["problems"])
+    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems)
 
 
-def _entry_of(process: ChildProcess) -> str:
-    return process.id.removeprefix(ID)
+def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:
+    if flow.slug == other.slug:
+        text = f"flow {flow.slug} is defined twice, first at {other.place}"
+        return Problem("E213", text, flow.place, "give one of them another slug")
+    text = f"flows {other.slug} and {flow.slug} differ only in case, so they would share a queue"
+    return Problem("E207", text, flow.place, "give one of them another slug")
 
 
 def _broken(entry: str, problems: Sequence[Problem]) -> BrokenEntry:
-    """All errors of an entry in one: the first, and how many more."""
-    errors = [problem for problem in problems if not problem.is_warning]
-    if not errors:
-        return BrokenEntry(entry, "E212", "no flow was found")
-    first = errors[0]
-    place = f"{first.place} " if first.place else ""
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    """Return all errors of an entry as one: the first, and how many more."""
+    first, *rest = [problem for problem in problems if not problem.is_warning]
+    place = f"{first.place} " if first.place and first.place != entry else ""
+    more = f" (and {len(rest)} more)" if rest else ""
     return BrokenEntry(entry, first.code, f"{place}{first.text}{more}")
-
-
-def _conflict(slug: str, other: ServedFlow, entry: str) -> Problem:
-    if slug == other.slug:
-        return Problem("E213", f"flow {slug} is defined in {other.module} too", entry)
-    return Problem("E207", f"flow {slug} and {other.slug} differ in case only", entry)

@@ -1,8 +1,8 @@
 """
-The specifications and entry points of the supervisor's children.
+The specifications and main functions of the supervisor's children.
 
-A worker's fingerprint covers its flow and all settings that it depends on, so that a reload
-replaces exactly the workers that would differ. The entry points are called in the forked child.
+A fingerprint covers all settings that a child depends on, so that a reload replaces exactly the
+children that would differ. The main functions are called in the forked child.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.reload import worker_id
+from pgflowd.core.supervision.kinds import LISTENER, SINGLE_KINDS, SWEEPER, WORKER, ChildKind
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.supervision.tree import ChildSpec, Policy
 from pgflowd.host.channel import Channel
@@ -22,6 +21,13 @@ from pgflowd.host.logs import Log
 from pgflowd.host.signals import stacks
 from pgflowd.processes import listener, sweeper
 from pgflowd.processes.worker import main as worker
+
+# called with channel, settings, log, and the flow if it is a worker
+MAINS: dict[ChildKind, Callable[..., int]] = {
+    LISTENER: listener.main,
+    WORKER: worker.main,
+    SWEEPER: sweeper.main,
+}
 
 
 def policy_of(settings: Settings) -> Policy:
@@ -38,18 +44,15 @@ def policy_of(settings: Settings) -> Policy:
     )
 
 
-def root_specs(settings: Settings) -> list[ChildSpec]:
-    """Return the specifications of listener and sweeper."""
-    grace_s = settings.worker.kill_grace_s
-    keys = [settings.worker, *(settings.worker_for(slug) for slug in sorted(settings.flows))]
-    used = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
-    depends_on = {
-        "listener": (used, sorted(settings.flows)) if len(set(used)) > 1 else used[0],
-        "sweeper": (settings.recovery, settings.worker.heartbeat_interval_s),
-    }
+def single_specs(settings: Settings) -> list[ChildSpec]:
+    """Return the specifications of all children that are not in a group."""
     return [
-        ChildSpec(id, id, fingerprint=_fingerprint(settings, depends_on[id]), kill_grace_s=grace_s)
-        for id in ("listener", "sweeper")
+        ChildSpec(
+            kind,
+            fingerprint=_fingerprint(settings, kind.depends_on(settings)),
+            kill_grace_s=settings.worker.kill_grace_s,
+        )
+        for kind in SINGLE_KINDS
     ]
 
 
@@ -58,13 +61,11 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     keys = settings.worker_for(flow.slug)
     daemon = settings.pgflowd
     own = (daemon.name, daemon.python_path, daemon.definitions)
-    depends_on = (flow, keys, own, settings.recovery.lease_s)
     return ChildSpec(
-        worker_id(flow.slug),
-        "worker",
+        WORKER,
         name=flow.slug,
         entry=flow.entry,
-        fingerprint=_fingerprint(settings, depends_on),
+        fingerprint=_fingerprint(settings, (flow, keys, own, settings.recovery.lease_s)),
         enabled=settings.is_enabled(flow.slug),
         max_restarts=keys.max_restarts,
         backoff_min_s=keys.backoff_min_s,
@@ -74,37 +75,23 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
     )
 
 
+def main_of(
+    kind: ChildKind, settings: Settings, log: Log, served: ServedFlow | None
+) -> Callable[[Channel], int]:
+    """Return the main function of a child in the tree."""
+    log = log.bind(process=kind.name, **({"flow": served.slug} if served else {}))
+
+    def main(channel: Channel) -> int:
+        _handle_dump_signal(log)
+        return MAINS[kind](channel, settings, log, *([served] if served else []))
+
+    return main
+
+
 def _fingerprint(settings: Settings, depends_on: object) -> str:
     """Return a text that changes with the settings that a child depends on."""
     text = repr((depends_on, settings.database, settings.logging))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def entry_point(
-    id: str, settings: Settings, log: Log, served: ServedFlow | None
-) -> Callable[[Channel], int]:
-    """Return the main function of a child."""
-    if served is not None:
-        own = log.bind(process="worker", flow=served.slug)
-        return partial(_run_worker, settings=settings, log=own, served=served)
-    main = {"listener": listener.main, "sweeper": sweeper.main}[id]
-    return partial(_run, main=main, settings=settings, log=log.bind(process=id))
-
-
-def _run(
-    channel: Channel,
-    *,
-    main: Callable[[Channel, Settings, Log], int],
-    settings: Settings,
-    log: Log,
-) -> int:
-    _handle_dump_signal(log)
-    return main(channel, settings, log)
-
-
-def _run_worker(channel: Channel, *, settings: Settings, log: Log, served: ServedFlow) -> int:
-    _handle_dump_signal(log)
-    return worker.main(channel, settings, log, served)
 
 
 def _handle_dump_signal(log: Log) -> None:

@@ -15,12 +15,12 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.decide import on_exit, on_stop, on_tick
 from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
+from pgflowd.core.supervision.kinds import DISCOVERY
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_reload
 from pgflowd.core.supervision.served_flow import ServedFlow
@@ -32,50 +32,45 @@ from pgflowd.host.signals import SignalPipe
 from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.announcer import Announcer
-from pgflowd.processes.supervisor.children import ChildProcess, Children
+from pgflowd.processes.supervisor.children import REAP_POLL_S, ChildProcess, Children
 from pgflowd.processes.supervisor.control import ControlServer
-from pgflowd.processes.supervisor.discover import ID as DISCOVERY
 from pgflowd.processes.supervisor.inbox import Inbox
-from pgflowd.processes.supervisor.kinds import entry_point, policy_of, root_specs
+from pgflowd.processes.supervisor.kinds import main_of, policy_of, single_specs
 from pgflowd.processes.supervisor.reload import Reloader
 from pgflowd.processes.supervisor.status import StatusReporter
 
-REAP_POLL_S = 0.005
 WRITE_INTERVAL_S = 2.0
 WRITE_AFTER_START_S = 0.5  # by then a started child has forked its own
-
-
-@dataclass
-class StartOptions:
-    """The parts that a supervisor is started with."""
-
-    settings: Settings
-    reread: Callable[[], Settings]  # raises ConfigError
-    log: Log
-    signals: SignalPipe
-    control: ControlSocket
-    notifier: Notifier
-    remembered: SurvivorFile
-    only: frozenset[str] = frozenset()  # serve only these flows; empty: all
 
 
 class SupervisorLoop:
     """The loop and its state."""
 
-    def __init__(self, start: StartOptions) -> None:
-        self.settings = start.settings
-        self.log = start.log
-        self.tree: Tree = new_tree(policy_of(start.settings), root_specs(start.settings))
+    def __init__(
+        self,
+        settings: Settings,
+        log: Log,
+        *,
+        reread: Callable[[], Settings],  # raises ConfigError
+        signals: SignalPipe,
+        control: ControlSocket,
+        notifier: Notifier,
+        survivors: SurvivorFile,
+        only: frozenset[str] = frozenset(),  # serve only these flows; empty: all
+    ) -> None:
+        self.settings = settings
+        self.log = log
+        self.tree: Tree = new_tree(policy_of(settings), single_specs(settings))
         self.served: dict[str, ServedFlow] = {}
         self.code: int | None = None
-        self._start = start
+        self._signals, self._survivors = signals, survivors
         self.selector = selectors.DefaultSelector()
-        self.selector.register(start.signals, selectors.EVENT_READ, ("signals", None))
-        self.children = Children(self.log, self.selector)
+        self.selector.register(signals, selectors.EVENT_READ, ("signals", None))
+        self.children = Children(settings.pgflowd.name, log, self.selector)
         self.status = StatusReporter(self)
-        self.control = ControlServer(self, start.control)
-        self.announcer = Announcer(self, start.notifier)
-        self.reloader = Reloader(self, start.reread, start.only)
+        self.control = ControlServer(self, control)
+        self.announcer = Announcer(self, notifier)
+        self.reloader = Reloader(self, reread, only)
         self.inbox = Inbox(self)
         self._is_stop_requested = False
         self._write_at = 0.0
@@ -96,7 +91,7 @@ class SupervisorLoop:
 
     def _dispatch(self, what: str, source: object) -> None:
         if what == "signals":
-            for number in self._start.signals.received():
+            for number in self._signals.received():
                 self._on_signal(number)
         elif what == "message" and isinstance(source, ChildProcess):
             self.inbox.receive(source, self.children.receive(source))
@@ -138,14 +133,14 @@ class SupervisorLoop:
             self.do(on_tick(self.tree, now))
         self.reloader.tick()
         if self._write_at <= now:
-            self._start.remembered.write()
+            self._survivors.write()
             self._write_at = now + WRITE_INTERVAL_S
         self.control.tick(now)
         self.announcer.tick(now)
 
     def _on_exit(self, process: ChildProcess) -> None:
         self.inbox.receive(process, process.unread)
-        if process.id.startswith(DISCOVERY):
+        if process.kind is DISCOVERY:
             self.reloader.on_end(process)
             return
         self.status.keep_counters(process)
@@ -192,14 +187,12 @@ class SupervisorLoop:
 
     def _fork(self, id: str) -> None:
         """Start a child; if the system refuses, it counts as a crash."""
-        served = self.served.get(id)
-        title = f"{self.settings.pgflowd.name}: {id}"
-        main = entry_point(id, self.settings, self.log, served)
-        signal_of_death = signal.SIGTERM if served else signal.SIGKILL
+        child = self.tree.child(id)
+        assert child is not None
+        spec, served = child.spec, self.served.get(id)
+        main = main_of(spec.kind, self.settings, self.log, served)
         try:
-            process = self.children.start(
-                id, main, title, served=served, death_signal=signal_of_death
-            )
+            process = self.children.start(spec.kind, spec.name, main, served)
         except OSError as error:
             self.log.error("child.refused", child=id, error=str(error))
             exit = ChildExit(ExitKind.CRASH, f"no process could be started: {error}")
@@ -224,20 +217,8 @@ class SupervisorLoop:
 
     def _shut_down(self) -> None:
         """Kill every process that is left (docs/design/supervision.md, rule 34), and close."""
-        until = self.now() + 2.0
-        for process in self.children.alive.values():
-            self.children.kill(process, "the daemon ends")
-        while self.now() < until:
-            for process in list(self.children.alive.values()):
-                if process.child.has_ended():
-                    self.children.on_end(process)
-            for process in self.children.reap():
-                self.log_child("info", "child.exited", process, reason="the daemon ends")
-            self.children.reap_orphans()
-            strays = self.children.kill_strays()
-            if not (self.children.alive or self.children.ended or strays):
-                break
-            self.selector.select(REAP_POLL_S)
-        self._start.remembered.remove()
+        for process in self.children.end_all(within_s=2.0):
+            self.log_child("info", "child.exited", process, reason="the daemon ends")
+        self._survivors.remove()
         self.log.info("supervisor.stopped", status=self.code)
         self.control.close()

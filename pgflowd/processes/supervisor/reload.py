@@ -30,10 +30,12 @@ from pgflowd.errors import ConfigError, Problem
 from pgflowd.processes import EXIT_CANNOT
 from pgflowd.processes.supervisor.children import ChildProcess
 from pgflowd.processes.supervisor.discover import Discovery
-from pgflowd.processes.supervisor.kinds import policy_of, root_specs, worker_spec
+from pgflowd.processes.supervisor.kinds import policy_of, single_specs, worker_spec
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
+
+MAX_PROBLEMS = 100  # that are logged; `pgflowd check` prints all
 
 
 class Reloader:
@@ -87,9 +89,7 @@ class Reloader:
                 text = f"the config cannot be read: {type(error).__name__}: {error}"
                 self._refuse([Problem("E901", text)])
                 return
-        self._discovery = Discovery(
-            self._next_settings, self._supervisor.children, self._supervisor.log
-        )
+        self._discovery = Discovery(self._next_settings, self._supervisor.children)
         self._discovery.go_on()
 
     def _kept(self, new: Settings) -> Settings:
@@ -109,7 +109,9 @@ class Reloader:
         self._discovery = None
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
-        flows, broken, problems = discovery.result()
+        found = discovery.result()
+        flows, broken = found.served, list(found.broken.values())
+        problems = sorted(found.problems, key=lambda each: each.is_warning)[:MAX_PROBLEMS]
         if not broken:
             problems += _unknown_flows(self._next_settings, flows, self._only)
         if self._only:
@@ -137,7 +139,7 @@ class Reloader:
         supervisor.served |= {spec.id: flow for spec, flow in zip(specs, flows, strict=True)}
         supervisor.tree = with_policy(supervisor.tree, policy_of(settings))
         supervisor.log.retune(settings.logging)
-        wanted = [*root_specs(settings), *specs]
+        wanted = [*single_specs(settings), *specs]
         supervisor.do(on_discovered(supervisor.tree, wanted, broken, supervisor.now()))
 
     def _refuse(self, problems: Sequence[Problem]) -> None:

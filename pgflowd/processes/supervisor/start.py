@@ -31,7 +31,7 @@ from pgflowd.host.logs import open_log
 from pgflowd.host.signals import SignalPipe
 from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
-from pgflowd.processes.supervisor.loop import StartOptions, SupervisorLoop
+from pgflowd.processes.supervisor.loop import SupervisorLoop
 
 SIGNALS = (
     signal.SIGTERM,
@@ -67,21 +67,21 @@ def serve(
     for problem in settings.warnings:
         fields = {"code": problem.code, "error": problem.text}
         log.warning("supervisor.problem", **fields, place=problem.place, next=problem.next)
-    remembered = SurvivorFile(path.with_name(path.name + ".processes"))
-    for seen in remembered.kill_survivors():
+    survivors = SurvivorFile(path.with_name(path.name + ".processes"))
+    for seen in survivors.kill_survivors():
         log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)
-    start = StartOptions(
+    supervisor = SupervisorLoop(
         settings,
-        reread,
         log,
-        signals,
-        ControlSocket(path),
-        Notifier(),
-        remembered,
-        frozenset(only),
+        reread=reread,
+        signals=signals,
+        control=ControlSocket(path),
+        notifier=Notifier(),
+        survivors=survivors,
+        only=frozenset(only),
     )
     try:
-        return SupervisorLoop(start).run()
+        return supervisor.run()
     finally:
         lock.release()
 

@@ -1,0 +1,123 @@
+"""
+The kinds of the supervisor's children, one row each.
+
+Tree, inbox, status, screens and dump read these rows. A new kind is one row here, its main
+function in `processes.supervisor.kinds`, and one module in `processes`. Pure.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pgflowd.core import messages as msg
+from pgflowd.core.messages import Message
+from pgflowd.core.settings.sections import Settings
+from pgflowd.core.text import duration
+
+
+class FieldSource(Enum):
+    """How a field of the status document comes from the numbers of heartbeats."""
+
+    NUMBER = "the child's number"
+    AGE = "the time since the child's number, which is a moment"
+    TOTAL = "the numbers of all children, added up by key"
+
+
+@dataclass(frozen=True)
+class StatusField:
+    """A field of a child's part of the status document."""
+
+    name: str
+    key: str  # in the numbers
+    source: FieldSource = FieldSource.NUMBER
+    default: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class ChildKind:
+    """One kind of children."""
+
+    name: str  # in ids, titles, log records and the status document
+    sends: tuple[type[Message], ...]
+    receives: tuple[type[Message], ...] = ()  # besides Drain and QuickStop
+    is_group: bool = False  # one child per flow or entry
+    death_signal: signal.Signals = signal.SIGKILL  # when the supervisor ends
+    depends_on: Callable[[Settings], object] = lambda settings: None  # a change replaces the child
+    status: tuple[StatusField, ...] = ()
+    summary: Callable[[Mapping[str, Any]], list[str]] = lambda status: []  # of its status, as text
+
+    def child_id(self, name: str = "") -> str:
+        """Return the id of a child, such as "worker send_email"; no flow can have such a slug."""
+        return f"{self.name} {name}" if self.is_group else self.name
+
+
+def _listener_settings(settings: Settings) -> object:
+    keys = [settings.worker, *(settings.worker_for(slug) for slug in sorted(settings.flows))]
+    used = [(each.signal_strategy, each.notify_throttle_s, each.poll_max_s) for each in keys]
+    return (used, sorted(settings.flows)) if len(set(used)) > 1 else used[0]
+
+
+def _listener_summary(status: Mapping[str, Any]) -> list[str]:
+    last = status.get("last_notification_s")
+    text = "no notification yet" if last is None else f"last notification {duration(last)} ago"
+    wakes = sorted(status.get("wakes_1m", {}).items(), key=lambda item: item[0] == "fallback")
+    counts = ", ".join(f"{count} {reason}" for reason, count in wakes)
+    return [text, f"wakes 1m: {counts}"] if counts else [text]
+
+
+def _sweeper_summary(status: Mapping[str, Any]) -> list[str]:
+    texts = []
+    if status.get("interval_s"):
+        texts.append(f"every {duration(status['interval_s'])}")
+    if status.get("last_sweep_s") is not None:
+        texts.append(f"last {duration(status['last_sweep_s'])} ago")
+    summary = [", ".join(texts)]
+    if status.get("recovered_24h") is not None:
+        day = f"{status['recovered_24h']} recovered, {status['given_up_24h']} given up"
+        summary.append(f"24 h: {day}")
+    return summary
+
+
+_COMMON = (msg.Ready, msg.Waiting, msg.Heartbeat, msg.Failed, msg.Leaving)
+
+LISTENER = ChildKind(
+    "listener",
+    sends=(*_COMMON, msg.Wake, msg.Follow),
+    depends_on=_listener_settings,
+    status=(
+        StatusField("reconnects", "reconnects", default=0),
+        StatusField("last_notification_s", "last_notification_at", FieldSource.AGE),
+        StatusField(
+            "wakes_1m", "wakes_1m", FieldSource.TOTAL, default={"notification": 0, "fallback": 0}
+        ),
+    ),
+    summary=_listener_summary,
+)
+WORKER = ChildKind(
+    "worker",
+    sends=_COMMON,
+    receives=(msg.Wake, msg.Follow),
+    is_group=True,
+    death_signal=signal.SIGTERM,  # it still has to kill its runners
+)
+SWEEPER = ChildKind(
+    "sweeper",
+    sends=(*_COMMON, msg.Released),
+    receives=(msg.WorkerEnded,),
+    depends_on=lambda settings: (settings.recovery, settings.worker.heartbeat_interval_s),
+    status=(
+        StatusField("interval_s", "interval_s"),
+        StatusField("last_sweep_s", "last_sweep_at", FieldSource.AGE),
+        StatusField("recovered_24h", "recovered_24h"),
+        StatusField("given_up_24h", "given_up_24h"),
+    ),
+    summary=_sweeper_summary,
+)
+DISCOVERY = ChildKind("discovery", sends=(msg.Found,), is_group=True)
+
+TREE_KINDS = (LISTENER, WORKER, SWEEPER)  # in start order; discovery is not part of the tree
+SINGLE_KINDS = tuple(kind for kind in TREE_KINDS if not kind.is_group)

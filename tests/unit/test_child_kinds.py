@@ -1,0 +1,56 @@
+"""A kind of children is one row of the registry; other modules do not name it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import pgflowd
+from pgflowd.core import messages
+from pgflowd.core.supervision.kinds import DISCOVERY, SINGLE_KINDS, TREE_KINDS
+from pgflowd.processes.supervisor.kinds import MAINS
+
+PACKAGE = Path(pgflowd.__file__).parent
+REGISTRY = {"core/supervision/kinds.py", "processes/supervisor/kinds.py"}
+# where the name of the worker is also a section of the config, or a word of a text
+NOT_KINDS = ("core/settings/", "core/logrecord.py", "embedded/", "testing/", "cli/local/templates")
+MAX_FILES = 4
+
+
+def files_that_name(kind: str) -> list[str]:
+    """The product files with a text that is the kind's name, or begins the id of its children."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = str(path.relative_to(PACKAGE))
+        own = name == f"processes/{kind}.py" or name.startswith(f"processes/{kind}/")
+        if own or name in REGISTRY or name.startswith(NOT_KINDS):
+            continue
+        nodes = ast.walk(ast.parse(path.read_text()))
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        if any(isinstance(text, str) and text.strip() == kind for text in texts):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in (*TREE_KINDS, DISCOVERY)])
+def test_few_files_name_a_kind_of_children(kind):
+    assert len(files_that_name(kind)) <= MAX_FILES, files_that_name(kind)
+
+
+def test_each_kind_of_the_tree_has_a_main_function_and_a_name_of_its_own():
+    assert set(MAINS) == set(TREE_KINDS)
+    assert len({kind.name for kind in (*TREE_KINDS, DISCOVERY)}) == len(TREE_KINDS) + 1
+
+
+def test_each_message_of_a_child_is_sent_by_a_kind():
+    sent = {message for kind in (*TREE_KINDS, DISCOVERY) for message in kind.sends}
+    orders = {messages.Drain, messages.QuickStop}
+    received = {message for kind in TREE_KINDS for message in kind.receives}
+
+    assert sent | received | orders == set(messages.KINDS.values())
+
+
+def test_each_single_child_has_its_part_of_the_status():
+    assert all(kind.status and kind.summary({}) for kind in SINGLE_KINDS)
