@@ -23,17 +23,20 @@ class Mark(NamedTuple):
     colour: str | None = None
 
 
-DONE = Mark("✔", "+", "green")
-FAILED = Mark("✖", "x", "red")
-ACTIVE = Mark("▶", ">", "cyan")
-WAITING = Mark("·", ".")
-PASSED_OVER = Mark("↷", "~", "yellow")
-CANCELLED = Mark("⊘", "/", "yellow")
-WARNING = Mark("⚠", "!", "yellow")
-UP = Mark("●", "*", "green")
-CHANGING = Mark("◐", "o", "yellow")
-OFF = Mark("○", "-")
-UNKNOWN = Mark("?", "?")
+class Marks:
+    """The signs of all statuses."""
+
+    DONE = Mark("✔", "+", "green")
+    FAILED = Mark("✖", "x", "red")
+    ACTIVE = Mark("▶", ">", "cyan")
+    WAITING = Mark("·", ".")
+    PASSED_OVER = Mark("↷", "~", "yellow")
+    CANCELLED = Mark("⊘", "/", "yellow")
+    WARNING = Mark("⚠", "!", "yellow")
+    UP = Mark("●", "*", "green")
+    CHANGING = Mark("◐", "o", "yellow")
+    OFF = Mark("○", "-")
+    UNKNOWN = Mark("?", "?")
 
 
 class Status(StrEnum):
@@ -42,7 +45,7 @@ class Status(StrEnum):
     mark: Mark
     is_end: bool
 
-    def __new__(cls, word: str, mark: Mark = UNKNOWN, is_end: bool = True) -> Self:
+    def __new__(cls, word: str, mark: Mark = Marks.UNKNOWN, is_end: bool = True) -> Self:
         member = str.__new__(cls, word)
         member._value_ = word
         member.mark = mark
@@ -55,47 +58,47 @@ class Status(StrEnum):
             return None
         member = str.__new__(cls, value)
         member._name_, member._value_ = value.upper(), value
-        member.mark, member.is_end = UNKNOWN, True
+        member.mark, member.is_end = Marks.UNKNOWN, True
         return member
 
 
 class RunStatus(Status):
     """To other runtimes a cancelled run has failed."""
 
-    STARTED = "started", ACTIVE, False
-    COMPLETED = "completed", DONE
-    FAILED = "failed", FAILED
-    CANCELLED = "cancelled", CANCELLED
+    STARTED = "started", Marks.ACTIVE, False
+    COMPLETED = "completed", Marks.DONE
+    FAILED = "failed", Marks.FAILED
+    CANCELLED = "cancelled", Marks.CANCELLED
 
 
 class StepStatus(Status):
-    CREATED = "created", WAITING, False
-    STARTED = "started", ACTIVE, False
-    COMPLETED = "completed", DONE
-    FAILED = "failed", FAILED
-    SKIPPED = "skipped", PASSED_OVER
+    CREATED = "created", Marks.WAITING, False
+    STARTED = "started", Marks.ACTIVE, False
+    COMPLETED = "completed", Marks.DONE
+    FAILED = "failed", Marks.FAILED
+    SKIPPED = "skipped", Marks.PASSED_OVER
 
 
 class TaskStatus(Status):
-    QUEUED = "queued", WAITING, False
-    STARTED = "started", ACTIVE, False
-    COMPLETED = "completed", DONE
-    FAILED = "failed", FAILED
-    SKIPPED = "skipped", PASSED_OVER  # its step was skipped while it was queued or started
+    QUEUED = "queued", Marks.WAITING, False
+    STARTED = "started", Marks.ACTIVE, False
+    COMPLETED = "completed", Marks.DONE
+    FAILED = "failed", Marks.FAILED
+    SKIPPED = "skipped", Marks.PASSED_OVER  # its step was skipped while it was queued or started
 
 
 class Outcome(Status):
     """Of an attempt. The database has no outcome of an open one; screens show it as started."""
 
-    STARTED = "started", ACTIVE, False
-    COMPLETED = "completed", DONE
-    FAILED = "failed", FAILED
-    TIMED_OUT = "timed_out", FAILED
-    CRASHED = "crashed", FAILED
-    STALLED = "stalled", WARNING
-    RELEASED = "released", PASSED_OVER
-    LATE = "late", WARNING
-    LOST = "lost", WARNING
+    STARTED = "started", Marks.ACTIVE, False
+    COMPLETED = "completed", Marks.DONE
+    FAILED = "failed", Marks.FAILED
+    TIMED_OUT = "timed_out", Marks.FAILED
+    CRASHED = "crashed", Marks.FAILED
+    STALLED = "stalled", Marks.WARNING
+    RELEASED = "released", Marks.PASSED_OVER
+    LATE = "late", Marks.WARNING
+    LOST = "lost", Marks.WARNING
 
     @property
     def is_failure(self) -> bool:
@@ -104,27 +107,27 @@ class Outcome(Status):
 
 
 class DaemonState(Status):
-    STARTING = "starting", CHANGING, False
-    HEALTHY = "healthy", UP, False
-    DEGRADED = "degraded", CHANGING, False
-    FAILED = "failed", FAILED, False
-    DRAINING = "draining", CHANGING, False
-    STOPPING = "stopping", CHANGING, False
+    STARTING = "starting", Marks.CHANGING, False
+    HEALTHY = "healthy", Marks.UP, False
+    DEGRADED = "degraded", Marks.CHANGING, False
+    FAILED = "failed", Marks.FAILED, False
+    DRAINING = "draining", Marks.CHANGING, False
+    STOPPING = "stopping", Marks.CHANGING, False
 
 
 class DatabaseState(Status):
-    UP = "up", UP, False
-    DOWN = "down", CHANGING, False
-    UNKNOWN = "unknown", CHANGING, False
+    UP = "up", Marks.UP, False
+    DOWN = "down", Marks.CHANGING, False
+    UNKNOWN = "unknown", Marks.CHANGING, False
 
 
 def child_mark(state: str) -> Mark:
     """How a state of a child looks; each one between up and down is changing."""
-    return _CHILDREN.get(state, CHANGING)
+    return _CHILDREN.get(state, Marks.CHANGING)
 
 
 _CHILDREN: dict[str, Mark] = {
-    ChildState.UP.value: UP,
-    ChildState.PARKED.value: FAILED,
-    ChildState.DISABLED.value: OFF,
+    ChildState.UP.value: Marks.UP,
+    ChildState.PARKED.value: Marks.FAILED,
+    ChildState.DISABLED.value: Marks.OFF,
 }

@@ -245,7 +245,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         try:
             return (yield from client_steps.retry(run_id, None, even_if_cancelled))
         except NotRetryable as error:
-            if "cancelled" in error.text:
+            if RunStatus.CANCELLED in error.text:
                 error.next = "--even-if-cancelled retries it"
             else:
                 error.next = "only a failed run can be retried; see `pgflowd runs show`"

@@ -18,6 +18,7 @@ from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
 from pgflowd.core.settings.values import parse_duration
+from pgflowd.core.statuses import DaemonState
 from pgflowd.errors import PgflowdError, Unreachable
 
 DEFAULT_PAUSE = "2s"
@@ -72,7 +73,7 @@ def _checked(app: App) -> ExitCode:
         document = ask(app, "status")
     except NotRunning:
         return ExitCode.NOT_RUNNING
-    return ExitCode.OK if document.get("state") == "healthy" else ExitCode.NO
+    return ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO
 
 
 def _show_once(app: App) -> None:

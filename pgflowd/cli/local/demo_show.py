@@ -18,7 +18,7 @@ import psycopg
 from pgflowd.cli.app import App
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
-from pgflowd.core.statuses import ACTIVE, RunStatus
+from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.db import overview
 from pgflowd.db.query import execute
 
@@ -140,7 +140,7 @@ class DemoRuns:
     def _bar(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
         full, empty = ("█", "░") if screen.unicode else ("#", ".")
-        name = f"  {screen.sign(ACTIVE)} {demo_run.example.flow:17}"
+        name = f"  {screen.sign(Marks.ACTIVE)} {demo_run.example.flow:17}"
         count = f"{demo_run.done}/{demo_run.tasks}"
         room = min(BAR_WIDTH, (screen.width or 80) - len(f"{name}  {count}"))
         filled = room * demo_run.done // max(demo_run.tasks, 1)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Any
 
+from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import duration, short_id
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
@@ -94,4 +95,4 @@ def _ended(event: str, record: dict[str, Any]) -> str:
     word, took_s = event.partition(".")[2], record.get("took_s")
     if took_s is None:
         return word
-    return f"{word} {'in' if word == 'completed' else 'after'} {duration(took_s)}"
+    return f"{word} {'in' if word == RunStatus.COMPLETED else 'after'} {duration(took_s)}"

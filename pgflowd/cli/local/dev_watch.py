@@ -21,6 +21,7 @@ from pgflowd.cli.daemon_client import ask, socket_path
 from pgflowd.cli.local.local_daemon import wait_until_settled
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
+from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.db import overview
 from pgflowd.db.connection import connect
 from pgflowd.db.query import execute
@@ -44,7 +45,7 @@ class Project:
 
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
-        self._read_shapes(flow["slug"] for flow in status["flows"] if flow["state"] == "up")
+        self._read_shapes(_flows_up(status))
         for number, slug in enumerate(self.slugs):
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
@@ -61,7 +62,7 @@ class Project:
             return
         status = wait_until_settled(process, socket_path(self.app))
         took_s = time.monotonic() - began_at
-        self._read_shapes(flow["slug"] for flow in status["flows"] if flow["state"] == "up")
+        self._read_shapes(_flows_up(status))
         results = [f"{name} {word}" for word, name in _results(answer)]
         repaired = [name for name in self._broken if name not in answer["broken"]]
         results += [f"{name} is no longer broken" for name in repaired]
@@ -187,6 +188,10 @@ def watching(root: Path, *, enabled: bool) -> Iterator[Changes | None]:
         yield changes
     finally:
         changes.end()
+
+
+def _flows_up(status: dict[str, Any]) -> list[str]:
+    return [flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.UP]
 
 
 def _changes(root: Path, end: Event) -> Iterator[list[str]]:

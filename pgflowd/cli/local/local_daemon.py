@@ -20,11 +20,14 @@ from typing import IO, Any
 import click
 
 from pgflowd.cli.exits import ExitCode
+from pgflowd.core.supervision.lifecycle import ChildState
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
 POLL_S = 0.05
-_UNSETTLED = {"starting", "restarting", "draining"}
+_UNSETTLED = {
+    state.value for state in (ChildState.STARTING, ChildState.RESTARTING, ChildState.DRAINING)
+}
 
 
 class DaemonNotUp(click.ClickException):

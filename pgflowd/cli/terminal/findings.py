@@ -6,9 +6,9 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import NEXT
 from pgflowd.core.finding import Finding
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import DONE, FAILED, WARNING
+from pgflowd.core.statuses import Marks
 
-_MARKS = {"ok": DONE, "warning": WARNING, "error": FAILED}
+_MARKS = {"ok": Marks.DONE, "warning": Marks.WARNING, "error": Marks.FAILED}
 _NARROW = 60  # below this many columns a text goes on lines of its own
 
 

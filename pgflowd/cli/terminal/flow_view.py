@@ -11,7 +11,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.core.graph.graph import Graph, graph_of, mermaid
-from pgflowd.core.statuses import WARNING
+from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, duration
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell
         dash if oldest_s is None else duration(oldest_s),
         str(flow.running),
         str(flow.active_runs),
-        app.out.cell(WARNING, " 0") if has_no_worker else str(flow.workers),
+        app.out.cell(Marks.WARNING, " 0") if has_no_worker else str(flow.workers),
         dash if flow.last_run_at is None else ago(flow.last_run_at, now),
     ]
 
