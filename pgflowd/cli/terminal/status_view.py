@@ -14,6 +14,7 @@ from typing import Any
 from pgflowd.cli.terminal.screen import DASH, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
+from pgflowd.core.supervision.kinds import SINGLE_KINDS, TREE_KINDS
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.text import counted, duration
 
@@ -36,8 +37,10 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     ]
     lines = _packed("", parts, screen)
     lines += database_lines(status["database"], screen)
-    lines += _packed(" listener  ", _listener(status["listener"], screen), screen)
-    lines += _packed(" sweeper   ", _sweeper(status["sweeper"], screen), screen)
+    for kind in SINGLE_KINDS:
+        first, *more = kind.summary(status[kind.name])
+        mark = screen.marked(child_mark(status[kind.name]["state"]))
+        lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
     rows = [_row(flow, screen) for flow in status["flows"]]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
     table = inner.table(TITLES, rows, right=RIGHT, losing=LOSING)
@@ -84,15 +87,20 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     width = max([8, *(text_width(one_line(flow["slug"], 80)) + 3 for flow in flows)])
     lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
                     screen)  # fmt: skip
-    lines += _member(f"{more} ", f"{past}  ", "listener", width, status["listener"], screen)
-    group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
-    lines += _packed(f"{more} ", [group, "one_for_one", *filter(None, [counts])], screen,
-                     f"{past}    ")  # fmt: skip
-    for flow in flows:
-        is_last = flow is flows[-1]
-        head, below = f"{past}  {last if is_last else more} ", f"{past}  {' ' if is_last else past}"
-        lines += _member(head, f"{below}  ", flow["slug"], width - 3, flow, screen)
-    return lines + _member(f"{last} ", "   ", "sweeper", width, status["sweeper"], screen)
+    for kind in TREE_KINDS:
+        branch, below = (last, " ") if kind is TREE_KINDS[-1] else (more, past)
+        if kind.is_group:
+            group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
+            parts = [group, "one_for_one", *filter(None, [counts])]
+            lines += _packed(f"{branch} ", parts, screen, f"{below}    ")
+            for flow in flows:
+                inner, under = (last, " ") if flow is flows[-1] else (more, past)
+                lines += _member(f"{below}  {inner} ", f"{below}  {under}  ", flow["slug"],
+                                 width - 3, flow, screen)  # fmt: skip
+        else:
+            part = status[kind.name]
+            lines += _member(f"{branch} ", f"{below}  ", kind.name, width, part, screen)
+    return lines
 
 
 def _packed(head: str, parts: Sequence[str], screen: Screen, below: str | None = None) -> list[str]:
@@ -186,28 +194,6 @@ def _database(database: dict[str, Any], screen: Screen) -> list[str]:
             parts.append(f"{name} {one_line(str(database[name]), 40)}")
     if database.get("clock_skew_s") is not None:
         parts.append(f"clock {round(database['clock_skew_s'] * 1000):+} ms")
-    return parts
-
-
-def _listener(listener: dict[str, Any], screen: Screen) -> list[str]:
-    last_s = listener.get("last_notification_s")
-    last = "no notification yet" if last_s is None else f"last notification {duration(last_s)} ago"
-    counts = sorted(listener.get("wakes_1m", {}).items(), key=lambda item: item[0] == "fallback")
-    wakes = ", ".join(f"{n} {reason}" for reason, n in counts)
-    parts = [f"{screen.marked(child_mark(listener['state']))} {last}"]
-    return [*parts, f"wakes 1m: {wakes}"] if wakes else parts
-
-
-def _sweeper(sweeper: dict[str, Any], screen: Screen) -> list[str]:
-    times = []
-    if sweeper.get("interval_s"):
-        times.append(f"every {duration(sweeper['interval_s'])}")
-    if sweeper.get("last_sweep_s") is not None:
-        times.append(f"last {duration(sweeper['last_sweep_s'])} ago")
-    parts = [f"{screen.marked(child_mark(sweeper['state']))} {', '.join(times)}".rstrip()]
-    if sweeper.get("recovered_24h") is not None:
-        day = f"{sweeper['recovered_24h']} recovered, {sweeper['given_up_24h']} given up"
-        parts.append(f"24 h: {day}")
     return parts
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pgflowd.core.documents.daemon import is_cut_off, state_of
 from pgflowd.core.supervision import actions as act
+from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.errors import Problem
 from pgflowd.host.process_tree import send_signal
@@ -77,7 +78,9 @@ class Announcer:
                 delay_s=action.delay_s,
             )
         elif isinstance(action, act.LogPark):
-            self._log.error("child.parked", child=action.id, code=action.code, error=action.text)
+            self._log.error(
+                "child.parked", child=action.id, code=action.exit.code, error=action.exit.reason
+            )
         elif isinstance(action, act.LogGiveUp):
             self._log.error(
                 "supervisor.gave_up",
@@ -141,7 +144,8 @@ class Announcer:
         """Log the tree and all stacks; children log theirs at USR1."""
         status = self._supervisor.status.document()
         self._log.info("supervisor.dump", signal=number.name, state=status["state"])
-        for part in [*status["flows"], {"slug": None, **status["listener"]}, status["sweeper"]]:
+        singles = [status[kind.name] for kind in SINGLE_KINDS]
+        for part in [*status["flows"], *singles]:
             self._log.info("supervisor.tree", **{k: v for k, v in part.items() if k != "pid"})
         for thread, stack in stacks().items():
             self._log.info("supervisor.stack", thread=thread, stack=stack)
