@@ -93,8 +93,8 @@ class _BaseClient(Generic[AnyConnection]):
     def _refuse_wait(self) -> None:
         if self._given is not None:
             raise ValueError(
-                "a connection passed in cannot wait: nothing happens before its commit;"
-                " wait with a client made of a URL"
+                "a connection that was passed in cannot wait, since nothing happens before its"
+                " commit; wait with a client made of a URL"
             )
 
 
@@ -111,7 +111,7 @@ class Client(_BaseClient[Connection]):
         run_id: RunId | None = None,
         conn: Connection | None = None,
     ) -> Run:
-        """Start a run; with `conn`, at its commit. RunExists, UnknownFlow, MapInput."""
+        """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
         return self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     def start_flows(
@@ -135,14 +135,14 @@ class Client(_BaseClient[Connection]):
         timeout: float | None = None,
         run_id: RunId | None = None,
     ) -> Run:
-        """Start a run and wait for its end. WaitTimeout: the run continues."""
+        """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
         run = self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)))
         return run if run.has_ended else self._wait(Patience(run.run_id, timeout, has_reached=True))
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
-        Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound.
+        Wait for the end of a run. A failed run is a value. Raises WaitTimeout, NotFound.
 
         If the database goes away meanwhile, the wait continues when it is back.
         """
@@ -150,13 +150,13 @@ class Client(_BaseClient[Connection]):
         return self._wait(Patience(run_id_of(run_id), timeout))
 
     def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
-        """Read a run. NotFound."""
+        """Read a run. Raises NotFound."""
         return self._perform(client_steps.get(run_id_of(run_id)), conn)
 
     def get_run_with_states(
         self, run_id: RunId, *, conn: Connection | None = None
     ) -> RunWithStates:
-        """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
+        """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return self._perform(client_steps.get_with_states(run_id_of(run_id)), conn)
 
     def cancel(
@@ -167,7 +167,7 @@ class Client(_BaseClient[Connection]):
         actor: str | None = None,
         conn: Connection | None = None,
     ) -> Run:
-        """End a run and its running tasks; a second call changes nothing. RunEnded."""
+        """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
         return self._perform(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
 
     def retry(
@@ -178,7 +178,7 @@ class Client(_BaseClient[Connection]):
         even_if_cancelled: bool = False,
         conn: Connection | None = None,
     ) -> Run:
-        """Start the failed steps of a run again; completed work stays. NotRetryable."""
+        """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         return self._perform(client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         run_id: RunId | None = None,
         conn: AsyncConnection | None = None,
     ) -> Run:
-        """Start a run; with `conn`, at its commit. RunExists, UnknownFlow, MapInput."""
+        """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
         return await self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     async def start_flows(
@@ -241,7 +241,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         timeout: float | None = None,
         run_id: RunId | None = None,
     ) -> Run:
-        """Start a run and wait for its end. WaitTimeout: the run continues."""
+        """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
         run = await self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)))
         patience = Patience(run.run_id, timeout, has_reached=True)
@@ -249,7 +249,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
-        Wait for the end of a run. A failed run is a value. WaitTimeout, NotFound.
+        Wait for the end of a run. A failed run is a value. Raises WaitTimeout, NotFound.
 
         If the database goes away meanwhile, the wait continues when it is back.
         """
@@ -257,13 +257,13 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         return await self._wait(Patience(run_id_of(run_id), timeout))
 
     async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
-        """Read a run. NotFound."""
+        """Read a run. Raises NotFound."""
         return await self._perform(client_steps.get(run_id_of(run_id)), conn)
 
     async def get_run_with_states(
         self, run_id: RunId, *, conn: AsyncConnection | None = None
     ) -> RunWithStates:
-        """Read a run and its steps, as `run.steps["summary"].status`. NotFound."""
+        """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
         return await self._perform(client_steps.get_with_states(run_id_of(run_id)), conn)
 
     async def cancel(
@@ -274,7 +274,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         actor: str | None = None,
         conn: AsyncConnection | None = None,
     ) -> Run:
-        """End a run and its running tasks; a second call changes nothing. RunEnded."""
+        """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
         return await self._perform(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
 
     async def retry(
@@ -285,7 +285,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         even_if_cancelled: bool = False,
         conn: AsyncConnection | None = None,
     ) -> Run:
-        """Start the failed steps of a run again; completed work stays. NotRetryable."""
+        """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         return await self._perform(
             client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn
         )
