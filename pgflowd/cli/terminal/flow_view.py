@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted
 from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.core.definition.options import (
+    NUMBERS,
+    Column,
+    OptionKind,
+    Owner,
+    cells,
+    options_of,
+)
+from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.graph.graph import Graph, graph_of, mermaid
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, duration
@@ -50,9 +58,9 @@ def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell
 def print_flow(app: App, flow: ListedFlow, shape: Mapping[str, Any], now: datetime) -> None:
     """A flow: its work, its graph, and the options of its steps."""
     options = shape.get("options") or {}
-    limits = (
-        f"max_attempts {options.get('maxAttempts')}, base_delay {options.get('baseDelay')} s, "
-        f"timeout {options.get('timeout')} s"
+    limits = ", ".join(
+        f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
+        for each in options_of(Owner.FLOW)
     )
     state = f"{flow.queued} queued, {flow.running} running, {counted(flow.workers, 'worker')}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
@@ -60,9 +68,9 @@ def print_flow(app: App, flow: ListedFlow, shape: Mapping[str, Any], now: dateti
         app.print(app.out.folded(text))
     app.print(painted(graph_of(shape), app.out))
     app.print_table(
-        ("STEP", "TYPE", "ATTEMPTS", "DELAY", "TIMEOUT", "START", "EXHAUSTED", "IF"),
-        [_step_row(app, step, options) for step in shape["steps"]],
-        right={"ATTEMPTS", "DELAY", "TIMEOUT", "START"},
+        ("STEP", "TYPE", *Column),
+        [_step_row(app, step) for step in plan_of(shape).steps.values()],
+        right={option.column for option in NUMBERS if option.column},
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
     if not flow.is_watched:
@@ -77,24 +85,13 @@ def print_graph(app: App, graph: Graph, form: str) -> None:
         app.print(mermaid(graph) if form == "mermaid" else painted(graph, app.out))
 
 
-def _step_row(app: App, step: Mapping[str, Any], flow: Mapping[str, Any]) -> list[str]:
-    own = step.get("options") or {}
-    limits = [own.get(key, flow.get(key)) for key in ("maxAttempts", "baseDelay", "timeout")]
-    conditions = [
-        f"{word} {json.dumps(step[key]['value'])}"
-        for key, word in (("requiredInputPattern", "if"), ("forbiddenInputPattern", "if not"))
-        if (step.get(key) or {}).get("defined")
-    ]
-    if conditions:
-        conditions.append(f"else {step.get('whenUnmet')}")
-    attempts, delay, timeout = limits
+def _step_row(app: App, step: StepPlan) -> list[str]:
+    dashed = {option.column for option in NUMBERS}
     return [
-        step["slug"],
-        step["stepType"],
-        str(attempts),
-        f"{delay}s",
-        f"{timeout}s",
-        f"{own['startDelay']}s" if own.get("startDelay") else app.out.sign(DASH),
-        str(step.get("whenExhausted")),
-        " ".join(conditions),
+        step.slug,
+        "map" if step.is_map else "single",
+        *(
+            app.out.sign(DASH) if not text and column in dashed else text
+            for column, text in cells(step.options).items()
+        ),
     ]
