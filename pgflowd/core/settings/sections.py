@@ -1,7 +1,7 @@
 """
 Defines the settings: the checked configuration, typed and frozen, with all keys and defaults.
 
-Each class is a section of the file (docs/design/surface.md, section 4) and each field a key
+Each class is a section of the file (config/pgflowd.toml) and each field a key
 (`core.settings.keys`). `worker_for` returns the worker settings of one flow, with its overrides.
 `origin_of` returns the place a value comes from. `core.settings.load` makes a Settings.
 """

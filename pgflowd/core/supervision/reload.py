@@ -83,7 +83,7 @@ def with_policy(tree: Tree, policy: Policy) -> Tree:
 
 
 def needs_restart(old: Settings, new: Settings) -> list[str]:
-    """Return the changed keys that a reload cannot apply (rule 44)."""
+    """Return the changed keys that a reload cannot apply (docs/design/supervision.md, rule 44)."""
     changed = [
         f"[database] {each.name}"
         for each in fields(old.database)

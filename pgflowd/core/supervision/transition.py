@@ -25,8 +25,9 @@ from pgflowd.core.supervision.actions import (
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState, move
 from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, Tree, new_child
 
-STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace: rule 29
-STARTING_STOP_LIMIT_S = 1.0  # of a listener or sweeper that is still starting: rule 2
+# docs/design/supervision.md, rules 29 and 2
+STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace
+STARTING_STOP_LIMIT_S = 1.0  # of a listener or sweeper that is still starting
 
 
 class TreeTransition:

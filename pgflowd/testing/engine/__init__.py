@@ -1,9 +1,8 @@
 """
 The SQL state machine in pure Python: the twin that `run_flow` executes and tests compare with SQL.
 
-It follows sections 5 to 13 of the SQL contract, with the improvements of section 23 that our SQL
-has: conditions and empty maps alternate until nothing changes, and tasks of a skipped step become
-`skipped`. It has no clock: `now` is a number that `advance` moves, and a message is visible or
+It follows the functions of sql/schema/pgflow: conditions and empty maps alternate until nothing
+changes, and tasks of a skipped step become `skipped`. It has no clock: `now` is a number that `advance` moves, and a message is visible or
 hidden by it. It has no workers, leases, recovery or cancelling.
 
     engine = Engine(flow.shape())

@@ -1,8 +1,4 @@
-"""
-What a task that is reported completed or failed does to its step and run.
-
-Sections 12 and 13 of the SQL contract.
-"""
+"""Applies a report to a task, its step and its run, as the SQL's complete_task and fail_task do."""
 
 from __future__ import annotations
 
