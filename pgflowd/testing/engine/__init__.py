@@ -2,8 +2,9 @@
 The SQL state machine in pure Python: the twin that `run_flow` executes and tests compare with SQL.
 
 It follows the functions of sql/schema/pgflow: conditions and empty maps alternate until nothing
-changes, and tasks of a skipped step become `skipped`. It has no clock: `now` is a number that `advance` moves, and a message is visible or
-hidden by it. It has no workers, leases, recovery or cancelling.
+changes, and tasks of a skipped step become `skipped`. It has no clock: `now` is a number that
+`advance` moves, and a message is visible or hidden by it. It has no workers, leases, recovery or
+cancelling.
 
     engine = Engine(flow.shape())
     run = engine.start({"url": "x"})             MapInput where the SQL raises P0001

@@ -2,7 +2,8 @@
 What follows in a run when something in it has started, ended or been skipped.
 
 After each change, conditions are tested and empty maps completed until neither changes anything;
-then ready steps start, and a run with no steps left completes (in SQL: `_advance`). A method that returns False has failed the run, and nothing follows.
+then ready steps start, and a run with no steps left completes (in SQL: `_advance`). A method that
+returns False has failed the run, and nothing follows.
 """
 
 from __future__ import annotations
