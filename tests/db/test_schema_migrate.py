@@ -196,7 +196,7 @@ def test_a_database_that_lost_one_schema_is_not_guessed_at(conn: Connection, los
 def test_somebody_elses_tables_in_our_schema_are_not_taken_for_ours(empty: Connection) -> None:
     empty.execute("create schema pgflowd create table runs (mine int)")
 
-    with pytest.raises(DatabaseError, match="E302 schema pgflowd holds tables"):
+    with pytest.raises(DatabaseError, match="E302 schema pgflowd has tables"):
         schema.migrate(empty)
 
 

@@ -9,6 +9,7 @@ release (E307) is not changed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -25,7 +26,6 @@ _VERSION_UNREADABLE = (
     psycopg.errors.InsufficientPrivilege,
 )
 OLDEST_PGMQ = (1, 5)
-UPDATE = "run `alter extension pgmq update`"
 _VERSION = "select max(version) from pgflowd.schema_history where name <> 'functions'"
 MIGRATE = "run `pgflowd db migrate`"
 
@@ -45,7 +45,7 @@ def status(conn: Connection) -> Status:
     with translated(conn), conn.transaction():
         conn.execute(read("install/printing.sql").text.encode())
         state = read_state(conn)
-    problem = _broken(state) or _distance(state)
+    problem = next(_unsolvable(state), None) or next(_solvable(state), None)
     differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
     return Status(state, newest_version(), problem, differ)
 
@@ -53,8 +53,7 @@ def status(conn: Connection) -> Status:
 def require(conn: Connection) -> DatabaseState:
     """Return the state of the database; raise DatabaseError if pgflowd cannot work with it."""
     found = status(conn)
-    if found.problem:
-        raise _as_error(found.problem)
+    _raise(found.problem)
     return found.state
 
 
@@ -62,101 +61,68 @@ def refuse_newer(conn: Connection) -> None:
     """Raise E303 for the schema of a later pgflowd; do nothing if its version cannot be read."""
     with translated(conn), suppress(*_VERSION_UNREADABLE):
         row = conn.execute(_VERSION).fetchone()
-        if row is not None and (problem := _newer(row[0])):
-            raise _as_error(problem)
+        _raise(_newer(row[0]) if row else None)
 
 
 def refuse_to_migrate(state: DatabaseState) -> None:
     """Raise if a migrate cannot start from this state."""
-    problem = _broken(state)
+    _raise(next(_unsolvable(state), None))
+
+
+def _raise(problem: Problem | None) -> None:
     if problem:
-        raise _as_error(problem)
-
-
-def _broken(state: DatabaseState) -> Problem | None:
-    """Return the problem that no migrate can solve."""
-    return _wrong_server(state) or _newer(state.version) or _wrong_core(state) or _incomplete(state)
-
-
-def _wrong_server(state: DatabaseState) -> Problem | None:
-    if state.server_major in SERVERS:
-        return None
-    return Problem(
-        "E309",
-        f"the server is PostgreSQL {state.server}; pgflowd needs {SERVERS[0]} to {SERVERS[-1]}",
-        next="use a server of a supported version",
-    )
+        raise DatabaseError(problem.text, code=problem.code, next=problem.next)
 
 
 def _newer(version: int | None) -> Problem | None:
     if version is None or version <= newest_version():
         return None
-    return Problem(
-        "E303",
-        f"the database is at schema version {version}; this pgflowd supports {newest_version()}",
-        next="upgrade pgflowd",
-    )
+    text = f"the database is at schema version {version}; this pgflowd supports {newest_version()}"
+    return Problem("E303", text, next="upgrade pgflowd")
 
 
-def _wrong_core(state: DatabaseState) -> Problem | None:
+def _unsolvable(state: DatabaseState) -> Iterator[Problem]:
+    """Yield the problems that no migrate solves."""
+    if state.server_major not in SERVERS:
+        needed = f"pgflowd needs {SERVERS[0]} to {SERVERS[-1]}"
+        text = f"the server is PostgreSQL {state.server}; {needed}"
+        yield Problem("E309", text, next="use a server of a supported version")
+    if newer := _newer(state.version):
+        yield newer
     if state.core == UNKNOWN_CORE:
-        return Problem(
-            "E307",
-            f"schema pgflow is not a known release: it has no {state.missing}",
-            next="upgrade it or pgflowd, or use another database",
-        )
+        text = f"schema pgflow is not a known release: it has no {state.missing}"
+        yield Problem("E307", text, next="upgrade it or pgflowd, or use another database")
     if state.record.core == OWN and state.core not in (OWN, NO_CORE):
-        return Problem(
-            "E307",
-            "schema pgflow has lost the mark of pgflowd's own core, or was replaced",
-            next="if it is the own core, restore its comment, as in sql/schema/pgflow/schema.sql",
-        )
-    return None
-
-
-def _incomplete(state: DatabaseState) -> Problem | None:
-    text = None
+        text = "schema pgflow has lost the mark of pgflowd's own core, or was replaced"
+        remedy = "if it is the own core, restore its comment, as in sql/schema/pgflow/schema.sql"
+        yield Problem("E307", text, next=remedy)
+    remedy = "restore both from one backup, or drop both and migrate"
     if state.version is not None and state.core == NO_CORE:
         text = "schema pgflow is gone, but schema pgflowd still exists"
-    elif state.version is None and state.core == OWN:
+        yield Problem("E302", text, next=remedy)
+    if state.version is None and state.core == OWN:
         text = "schema pgflow is pgflowd's own core, but pgflowd.schema_history is gone"
-    elif state.version is None and state.has_strays:
+        yield Problem("E302", text, next=remedy)
+    if state.version is None and state.has_strays:
         text = "schema pgflowd has tables, but no pgflowd.schema_history"
-    if text is None:
-        return None
-    return Problem("E302", text, next="restore both from one backup, or drop both and migrate")
+        yield Problem("E302", text, next=remedy)
 
 
-def _distance(state: DatabaseState) -> Problem | None:
-    """Return the problem that a migrate solves."""
+def _solvable(state: DatabaseState) -> Iterator[Problem]:
+    """Yield the problems that a migrate solves, or an update of pgmq."""
     if state.version is None:
-        return Problem("E302", "the database has no schema of pgflowd", next=MIGRATE)
-    if state.version < newest_version():
-        return Problem(
-            "E302",
-            f"the database is at schema version {state.version}; "
-            f"this pgflowd needs {newest_version()}",
-            next=MIGRATE,
-        )
+        yield Problem("E302", "the database has no schema of pgflowd", next=MIGRATE)
+    elif state.version < newest_version():
+        needed = f"this pgflowd needs {newest_version()}"
+        text = f"the database is at schema version {state.version}; {needed}"
+        yield Problem("E302", text, next=MIGRATE)
     if state.record.core != state.core:
-        return Problem(
-            "E307",
-            f"schema pgflow was release {state.record.core} and is now {state.core}",
-            next=MIGRATE,
-        )
-    return _wrong_pgmq(state)
-
-
-def _wrong_pgmq(state: DatabaseState) -> Problem | None:
+        text = f"schema pgflow was release {state.record.core} and is now {state.core}"
+        yield Problem("E307", text, next=MIGRATE)
     if state.pgmq is None:
-        return Problem("E304", "schema pgmq is gone", next=MIGRATE)
-    numbers = re.findall(r"\d+", state.pgmq)[:2]
-    if numbers and tuple(map(int, numbers)) < OLDEST_PGMQ:
-        return Problem(
-            "E304", f"pgmq is at version {state.pgmq}; 1.5 or later is needed", next=UPDATE
-        )
-    return None
-
-
-def _as_error(problem: Problem) -> DatabaseError:
-    return DatabaseError(problem.text, code=problem.code, next=problem.next, place=problem.place)
+        yield Problem("E304", "schema pgmq is gone", next=MIGRATE)
+        return
+    version = re.findall(r"\d+", state.pgmq)[:2]
+    if version and tuple(map(int, version)) < OLDEST_PGMQ:
+        text = f"pgmq is at version {state.pgmq}; 1.5 or later is needed"
+        yield Problem("E304", text, next="run `alter extension pgmq update`")

@@ -17,7 +17,7 @@ from pgflowd.db.errors import MISSING_OBJECT
 from pgflowd.db.schema.compatibility import refuse_to_migrate
 from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
 from pgflowd.db.schema.plan import MigrationPlan
-from pgflowd.db.schema.state import Connection, DatabaseState, read_state
+from pgflowd.db.schema.state import Connection, read_state
 from pgflowd.errors import DatabaseError, OutOfReach
 
 BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
@@ -46,7 +46,13 @@ def migrate(conn: Connection, to: int | None = None, dry_run: bool = False) -> M
         _apply(conn, session_script())
         with translated(conn):
             state = read_state(conn)
-        plan = _plan(state, to)
+        refuse_to_migrate(state)
+        if to is not None:
+            _check_target(to, lowest=state.version or 1)
+        target = newest_version() if to is None else to
+        by_migrations = state.version is not None or to is not None
+        last = state.record.checksum
+        plan = MigrationPlan(state.target_core, state.version, target, by_migrations, last)
         for file in plan.files:
             _apply(conn, file)
         if dry_run:
@@ -87,17 +93,6 @@ def roles_sql() -> str:
     return read("roles.sql", grants=grants).text
 
 
-def _plan(state: DatabaseState, to: int | None) -> MigrationPlan:
-    refuse_to_migrate(state)
-    if to is not None:
-        _check_target(to, lowest=state.version or 1)
-    target = newest_version() if to is None else to
-    by_migrations = state.version is not None or to is not None
-    return MigrationPlan(
-        state.target_core, state.version, target, by_migrations, state.record.checksum
-    )
-
-
 def _check_target(version: int, lowest: int) -> None:
     if not lowest <= version <= newest_version():
         raise OutOfReach(
@@ -113,14 +108,12 @@ def _apply(conn: Connection, file: SqlFile) -> None:
         error.add_note(f"while executing sql/{file.path}")
         text = one_line(error.diag.message_primary or str(error))
         if error.sqlstate in BUSY_STATES:
-            raise DatabaseError(
-                f"{text}; nothing was changed", next="try again when the database is less busy"
-            ) from error
+            remedy = "try again when the database is less busy"
+            raise DatabaseError(f"{text}; nothing was changed", next=remedy) from error
         if error.sqlstate in CONFLICT_STATES:
-            detail = one_line(error.diag.message_detail or f"in sql/{file.path}")
-            raise DatabaseError(
-                f"{text} ({detail}); nothing was changed", next="rename or drop that object"
-            ) from error
+            text += f" ({one_line(error.diag.message_detail or f'in sql/{file.path}')})"
+            remedy = "rename or drop that object"
+            raise DatabaseError(f"{text}; nothing was changed", next=remedy) from error
         if error.sqlstate in MISSING_OBJECT:  # one of our files is wrong; no migrate helps
             raise
         with translated(conn):
