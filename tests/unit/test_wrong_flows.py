@@ -1,4 +1,4 @@
-"""The zoo of wrong definitions, and what is said about each."""
+"""A file of wrong definitions, and the problems that are reported about each."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from pgflowd.errors import FlowError, Problem
 
-ZOO = Path(__file__).parent / "zoo"
+DIRECTORY = Path(__file__).parent / "wrong_flows"
 
 
 @pytest.fixture(scope="module")
-def zoo() -> ModuleType:
-    path = ZOO / "wrong_flows.py"
+def wrong() -> ModuleType:
+    path = DIRECTORY / "wrong_flows.py"
     spec = importlib.util.spec_from_file_location("wrong_flows", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -31,10 +31,10 @@ def line(problem: Problem) -> str:
     return text
 
 
-def test_every_animal_of_the_zoo_gets_its_message(zoo):
-    found = [line(problem) for flow in zoo.FLOWS for problem in flow.check()]
+def test_every_wrong_definition_is_reported(wrong):
+    found = [line(problem) for flow in wrong.FLOWS for problem in flow.check()]
 
-    assert "\n".join(found) + "\n" == (ZOO / "wrong_flows.txt").read_text("utf-8")
+    assert "\n".join(found) + "\n" == (DIRECTORY / "wrong_flows.txt").read_text("utf-8")
 
 
 CODES = """
@@ -44,14 +44,14 @@ CODES = """
 
 @pytest.mark.parametrize("code", CODES.split())
 def test_every_code_about_definitions_is_provoked(code):
-    said = (ZOO / "wrong_flows.txt").read_text("utf-8")
+    reported = (DIRECTORY / "wrong_flows.txt").read_text("utf-8")
 
-    assert f"\n{code} " in f"\n{said}"
+    assert f"\n{code} " in f"\n{reported}"
 
 
-def test_a_wrong_flow_is_refused_at_its_first_use_with_all_errors_and_no_warning(zoo):
+def test_a_wrong_flow_is_refused_at_its_first_use_with_all_errors_and_no_warning(wrong):
     with pytest.raises(FlowError) as caught:
-        zoo.options.shape()
+        wrong.options.shape()
 
     codes = [problem.code for problem in caught.value.problems]
     assert len(codes) == 10

@@ -7,29 +7,29 @@ prints them all, and the first use of a wrong flow raises an error with all of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pgflowd.core.definition.options import Owner, names_of, option_problems
 from pgflowd.core.definition.order import cycles
-from pgflowd.core.definition.slugs import slug_problems
-from pgflowd.core.definition.spec import (
-    CTX,
-    INPUT,
-    ITEM,
-    RESERVED,
-    RUN,
-    FlowSpec,
-    StepSpec,
-)
+from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import Problem
+
+# the SQL's limits; a flow's slug is also the name of its queue, which may have only 47 characters
+LONGEST_FLOW = 47
+LONGEST_STEP = 128
+
+_LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_NOT_LEGAL = re.compile(r"[^a-zA-Z0-9]+")
+_LEGAL_FROM_0_17 = re.compile(r"[a-zA-Z]([a-zA-Z0-9]|_(?=[a-zA-Z0-9]))*")
 
 
 def flow_problems(flow: FlowSpec) -> list[Problem]:
     """All problems of one flow, in the order of the file, those of the whole flow first."""
     slugs = {step.slug for step in flow.steps}
     return [
-        *slug_problems(flow.slug, flow.place, of_flow=True),
+        *_slug_problems(flow.slug, flow.place, of_flow=True),
         *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
         *_cycle_problems(flow),
         *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
@@ -38,12 +38,39 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
 
 
 def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[Problem]:
-    yield from slug_problems(step.slug, step.place, of_flow=False)
+    yield from _slug_problems(step.slug, step.place, of_flow=False)
     yield from _parameter_problems(step, flow.slug, slugs)
     yield from _dep_problems(step, flow.slug, slugs)
     if not step.is_map:
         yield from _default_problems(step, flow)
     yield from _step_option_problems(step)
+
+
+def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:
+    """Everything that is wrong with the slug of a flow or a step."""
+    kind = "flow" if of_flow else "step"
+    longest = LONGEST_FLOW if of_flow else LONGEST_STEP
+    if not _LEGAL.fullmatch(slug):
+        rule = "a slug has letters, digits and '_' only, and does not begin with a digit"
+        text = f"{kind} slug {slug!r} is illegal: {rule}"
+        yield Problem("E203", text, place, _legal_slug(slug, kind))
+        return
+    if slug == "run" or (not of_flow and slug in RESERVED):
+        yield Problem("E203", f"{kind} slug '{slug}' is reserved", place, "choose another")
+    if len(slug) > longest:
+        text = f"{kind} slug {slug} has {len(slug)} characters; at most {longest} are allowed"
+        yield Problem("E208", text, place)
+    if not _LEGAL_FROM_0_17.fullmatch(slug):
+        rule = "it should begin with a letter, not end with '_', and have no '__'"
+        yield Problem("W221", f"pgflow 0.17 and later refuse {kind} slug {slug}", place, rule)
+
+
+def _legal_slug(slug: str, kind: str) -> str:
+    """Suggest a legal slug like this one, if there is one."""
+    legal = _NOT_LEGAL.sub("_", slug).strip("_")
+    if not _LEGAL.fullmatch(legal) or not slug.isascii() or "<" in slug:
+        legal = f"my_{kind}"
+    return f"give it one, such as '{legal}'" if kind == "flow" else f"write slug='{legal}'"
 
 
 def _step_option_problems(step: StepSpec) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""A zoo of wrong definitions. What is said about them stands in `wrong_flows.txt`."""
+"""Wrong definitions; `wrong_flows.txt` has the problems that are reported about them."""
 
 from __future__ import annotations
 
