@@ -21,6 +21,7 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import RENEW_S, line_in
 from pgflowd.db import client_steps, overview, runs
@@ -103,7 +104,7 @@ class Follower:
                 if time.monotonic() + pause_s > until:
                     raise
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_RECONNECT_S)
+            pause_s = doubled_s(pause_s, SHORTEST_PAUSE_S, LONGEST_RECONNECT_S)
 
     def _follow(self, until: float, timeout_s: float | None) -> Iterator[TimelineEntry]:
         changed_at = time.monotonic()

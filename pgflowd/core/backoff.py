@@ -1,25 +1,31 @@
 """
-How long to wait before the next restart, reconnect or look.
+How long to wait before the next restart, reconnect or look at something.
 
-docs/design/supervision.md, rule 22: the first restart is immediate, the n-th after it waits
-`least` * 2^(n-1), at most `most`. Reconnects are jittered, so that many processes do not come
-back together; chance is an argument. Pure.
+A wait doubles from `least_s` up to `most_s`. Many processes do not come back together when part of
+their wait is chance, which is an argument here. Pure.
 """
 
 from __future__ import annotations
 
-_DOUBLINGS = 40  # more would overflow sooner than matter
+_MAX_DOUBLINGS = 40  # a float overflows after 1000; every `most_s` is reached long before
+
+
+def doubled_s(wait_s: float, least_s: float, most_s: float) -> float:
+    """Return the wait after one of `wait_s`; after 0 it is the least."""
+    return min(most_s, max(least_s, 2 * wait_s))
 
 
 def restart_delay_s(earlier: int, least_s: float, most_s: float) -> float:
-    """Return the delay of a restart after `earlier` ones in a row."""
-    if earlier == 0:
-        return 0.0
-    return min(most_s, least_s * 2.0 ** min(earlier - 1, _DOUBLINGS))
+    """Return the delay of a restart after `earlier` ones in a row; the first is immediate."""
+    return _wait_s(earlier, least_s, most_s) if earlier else 0.0
 
 
 def reconnect_delay_s(attempt: int, least_s: float, most_s: float, chance: float) -> float:
     """Return the wait after failure number `attempt` (from 1): half of it fixed, half by chance
     (0 to 1)."""
-    whole = min(most_s, least_s * 2.0 ** min(max(attempt, 1) - 1, _DOUBLINGS))
-    return whole * (0.5 + chance / 2)
+    return _wait_s(attempt, least_s, most_s) * (0.5 + chance / 2)
+
+
+def _wait_s(attempt: int, least_s: float, most_s: float) -> float:
+    doublings = min(max(attempt, 1) - 1, _MAX_DOUBLINGS)
+    return min(most_s, least_s * 2.0**doublings)

@@ -16,6 +16,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import Run
 from pgflowd.db import client_steps, runs
 from pgflowd.db.client_steps import Listen, Nap, Operation, Operations, Unlisten
@@ -90,7 +91,8 @@ class Patience:
             raise error
         if time.monotonic() >= self._until:
             raise client_steps.given_up(self._run_id, self._timeout_s) from error
-        nap_s, self._nap_s = self._nap_s, min(2 * self._nap_s, LONGEST_NAP_S)
+        nap_s = self._nap_s
+        self._nap_s = doubled_s(nap_s, SHORTEST_NAP_S, LONGEST_NAP_S)
         return max(min(nap_s, self._until - time.monotonic()), 0.0)
 
 

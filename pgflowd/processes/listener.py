@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -23,7 +24,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
-from pgflowd.processes.service import CONNECTION_ERRORS, DatabaseLink, Service, StopRequested
+from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 CHECK_INTERVAL_S = 10.0
 CHECK_TIMEOUT_S = 4.0
@@ -39,7 +40,7 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
     try:
         if _is_needed(settings):
             Listener(service, settings, log).run()
-        service.send(Ready())
+        service.channel.send(Ready())
         while True:
             service.wait_until(time.monotonic() + 3600)
     except StopRequested:
@@ -62,24 +63,12 @@ class Listener:
         url = settings.database.listen_url or settings.database.url
         self._link = DatabaseLink(service, settings, log, "listener", url)
         self._is_listening = True
-        self._is_ready = False
         self._throttle = Throttle(settings)
 
     def run(self) -> None:
-        """Connect, listen, and begin again when the connection is lost."""
-        while True:
-            self._link.connect(self._subscribe)
-            self._throttle.clear()
-            self._wake(None)
-            if not self._is_ready:
-                self._service.send(Ready())
-                self._is_ready = True
-            try:
-                self._listen()
-            except CONNECTION_ERRORS as error:
-                self._link.on_lost(error)
+        self._link.run(self._subscribe, self._listen)
 
-    def _subscribe(self, conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _subscribe(self, conn: psycopg.Connection[Any]) -> None:
         conn.execute("listen pgflowd")
         row = conn.execute(_LISTEN_CHECK).fetchone()
         self._is_listening = row is not None and row[0] == 1
@@ -87,10 +76,11 @@ class Listener:
             text = "a transaction pooler stands between; set [database] listen_url"
             self._log.warning("listener.deaf", code="W314", error=text)
 
-    def _listen(self) -> None:
+    def _listen(self, conn: psycopg.Connection[Any]) -> None:
         """Pass notifications on until the connection fails."""
-        assert self._link.conn is not None
-        pgconn = self._link.conn.pgconn
+        self._throttle.clear()
+        self._wake(None)
+        pgconn = conn.pgconn
         now = time.monotonic()
         check_at, answer_by = now + CHECK_INTERVAL_S, float("inf")
         poll_at = float("inf") if self._is_listening else now + self._settings.worker.poll_max_s

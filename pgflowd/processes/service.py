@@ -26,7 +26,8 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.backoff import reconnect_delay_s
-from pgflowd.core.messages import Drain, Heartbeat, Message, QuickStop, Waiting
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.messages import Drain, Heartbeat, Message, QuickStop, Ready, Waiting
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
@@ -104,9 +105,6 @@ class Service:
         """Send the next heartbeat at once: the numbers have changed."""
         self._heartbeat_at = 0.0
 
-    def send(self, message: Message) -> None:
-        self.channel.send(message)
-
     def _receive(self) -> None:
         for message in self.channel.receive():
             if isinstance(message, Drain | QuickStop):
@@ -121,7 +119,7 @@ class DatabaseLink:
     """A connection to the database that reconnects by itself."""
 
     def __init__(self, service: Service, settings: Settings, log: Log, role: str, url: Ref) -> None:
-        self.conn: psycopg.Connection[Any] | None = None
+        self._conn: psycopg.Connection[Any] | None = None
         self._service = service
         self._settings = settings
         self._log = log
@@ -132,51 +130,68 @@ class DatabaseLink:
         self._was_up = False
         self._was_refused = False  # the last try; a person has to act
 
-    def connect(self, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
+    def run(
+        self,
+        prepare: Callable[[psycopg.Connection[Any]], None],
+        work: Callable[[psycopg.Connection[Any]], None],
+    ) -> None:
+        """Connect, report Ready, and work; begin again whenever the connection is lost."""
+        is_ready = False
+        while True:
+            conn = self._connect(prepare)
+            if not is_ready:
+                self._service.channel.send(Ready())
+                is_ready = True
+            try:
+                work(conn)
+            except CONNECTION_ERRORS as error:
+                self._on_lost(error)
+
+    def _connect(
+        self, prepare: Callable[[psycopg.Connection[Any]], None]
+    ) -> psycopg.Connection[Any]:
         """Connect, however long it takes; report when the first try fails."""
         if self._was_refused:
             self._wait_to_retry()
-        while self.conn is None:
+        while self._conn is None:
             try:
-                self.conn = self._connect()
-                with self.limited(self.conn):
-                    prepare(self.conn)
+                self._conn = self._open()
+                with self.limited(self._conn):
+                    prepare(self._conn)
             except CONNECTION_ERRORS as error:
-                self.on_lost(error)
+                self._on_lost(error)
                 self._wait_to_retry()
-        server = self.conn.info.parameter_status("server_version") or ""
+        server = self._conn.info.parameter_status("server_version") or ""
         self._note_state("up", server=server.partition(" ")[0])
         if self._failures:
             self._log.info(f"{self._role}.regained", attempts=self._failures)
-            self._service.send(Waiting(None))
+            self._service.channel.send(Waiting(None))
         self._failures = 0
         self._was_up = True
+        return self._conn
 
-    def on_lost(self, error: BaseException) -> None:
+    def _on_lost(self, error: BaseException) -> None:
         """Close a connection that failed, and report it."""
-        self.drop()
+        if self._conn is not None:
+            with contextlib.suppress(*CONNECTION_ERRORS):
+                self._conn.close()
+            self._conn = None
         self._failures += 1
-        meaning, text = failure_of(error)
-        self._was_refused = meaning not in ("again", "loud")
+        failure, text = failure_of(error)
+        self._was_refused = failure not in {DatabaseFailure.RETRY, DatabaseFailure.ALERT}
         self._note_state(
             "down", error=getattr(error, "text", text), next=getattr(error, "next", None)
         )
         errors = self._service.numbers.setdefault("database_errors", {})
-        errors[meaning] = errors.get(meaning, 0) + 1
+        errors[failure] = errors.get(failure, 0) + 1
         if self._failures == 1:
             reconnects = self._service.numbers.get("reconnects", 0) + self._was_up
             self._service.numbers["reconnects"] = reconnects
-            self._service.send(Waiting("database"))
-        if self._failures == 1 or meaning != "again":
+            self._service.channel.send(Waiting("database"))
+        if self._failures == 1 or failure is not DatabaseFailure.RETRY:
             self._service.send_heartbeat_soon()
-            level = "warning" if meaning == "again" else "error"
+            level = "warning" if failure is DatabaseFailure.RETRY else "error"
             self._log.write(level, f"{self._role}.lost", code="E301", error=text)
-
-    def drop(self) -> None:
-        if self.conn is not None:
-            with contextlib.suppress(*CONNECTION_ERRORS):
-                self.conn.close()
-            self.conn = None
 
     def _note_state(self, state: str, **more: str | None) -> None:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}
@@ -188,7 +203,7 @@ class DatabaseLink:
         with self._service.interruptible(), limited(conn, limit_s):
             yield
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _open(self) -> psycopg.Connection[Any]:
         url = read(self._url, place="[database] url")
         self._log.hide(secrets_in(url))
         limits = limits_of(self._settings.database)

@@ -20,7 +20,7 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.messages import Ready, Released, WorkerEnded
+from pgflowd.core.messages import Released, WorkerEnded
 from pgflowd.core.settings.sections import Settings
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, execute
@@ -29,7 +29,7 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.database_check import DatabaseCheck
-from pgflowd.processes.service import CONNECTION_ERRORS, DatabaseLink, Service, StopRequested
+from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 MOST = 500  # tasks per call
 MOST_ROUNDS = 20
@@ -56,7 +56,6 @@ class Sweeper:
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._released: dict[str, int] = {}
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
-        self._is_ready = False
         self._check = DatabaseCheck()
         self._warned: set[str] = set()
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
@@ -65,17 +64,7 @@ class Sweeper:
         service.numbers["given_up_24h"] = 0
 
     def run(self) -> None:
-        """Connect, sweep, and begin again when the connection is lost."""
-        while True:
-            self._link.connect(self._prepare)
-            if not self._is_ready:
-                self._service.send(Ready())
-                self._is_ready = True
-            try:
-                self._measure()
-                self._work(time.monotonic() + self._settings.worker.heartbeat_interval_s)
-            except CONNECTION_ERRORS as error:
-                self._link.on_lost(error)
+        self._link.run(self._prepare, self._work)
 
     def _prepare(self, conn: psycopg.Connection[Any]) -> None:
         conn.add_notice_handler(self._on_notice)
@@ -85,7 +74,9 @@ class Sweeper:
         if notice.sqlstate == RUN_FAILED:
             self._failed.append(json.loads(notice.message_detail or "{}"))
 
-    def _work(self, sweep_at: float) -> None:
+    def _work(self, conn: psycopg.Connection[Any]) -> None:
+        self._measure(conn)
+        sweep_at = time.monotonic() + self._settings.worker.heartbeat_interval_s
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
             self._service.wait(min([sweep_at, *due]))
@@ -93,9 +84,9 @@ class Sweeper:
             now = time.monotonic()
             for worker_id, moments in list(self._ended_workers.items()):
                 if moments[0] <= now:
-                    self._release(worker_id, moments)
+                    self._release(conn, worker_id, moments)
             if sweep_at <= now:
-                self._sweep()
+                self._sweep(conn)
                 sweep_at = now + self._settings.recovery.recovery_interval_s
 
     def _read_orders(self) -> None:
@@ -105,31 +96,29 @@ class Sweeper:
                 now = time.monotonic()
                 self._ended_workers[order.worker_id] = [now + wait_s for wait_s in RELEASE_AFTER_S]
 
-    def _release(self, worker_id: str, moments: list[float]) -> None:
+    def _release(self, conn: psycopg.Connection[Any], worker_id: str, moments: list[float]) -> None:
         """Release the tasks of an ended worker; confirm when none can be left."""
-        swept = self._ask(sweep_dead(UUID(worker_id), "its worker died", MOST))
+        swept = self._execute(conn, sweep_dead(UUID(worker_id), "its worker died", MOST))
         self._released[worker_id] = self._released.get(worker_id, 0) + swept.recovered
         self._report("its worker died", swept, worker_id)
         if swept.recovered + swept.given_up < MOST:
             moments.pop(0)
         if not moments:
             del self._ended_workers[worker_id]
-            self._service.send(Released(worker_id, self._released.pop(worker_id)))
+            self._service.channel.send(Released(worker_id, self._released.pop(worker_id)))
 
-    def _sweep(self) -> None:
+    def _sweep(self, conn: psycopg.Connection[Any]) -> None:
         """Recover stalled tasks, a limited number at once."""
         threshold_s = self._settings.recovery.stale_threshold_s
         for _ in range(MOST_ROUNDS):
-            swept = self._ask(sweep(threshold_s, MOST))
+            swept = self._execute(conn, sweep(threshold_s, MOST))
             self._report("stalled", swept, None)
             if swept.recovered + swept.given_up < MOST:
                 break
         self._service.numbers["last_sweep_at"] = time.time()
-        self._measure()
+        self._measure(conn)
 
-    def _measure(self) -> None:
-        conn = self._link.conn
-        assert conn is not None
+    def _measure(self, conn: psycopg.Connection[Any]) -> None:
         with self._link.limited(conn), translated(conn):
             found = self._check.measure(conn)
         for problem in found["problems"]:
@@ -138,12 +127,10 @@ class Sweeper:
                 self._log.warning("sweeper.problem", code=problem["code"], error=problem["text"])
         self._service.numbers.update(found)
 
-    def _ask(self, call: Query[Swept]) -> Swept:
-        conn = self._link.conn
-        assert conn is not None
+    def _execute(self, conn: psycopg.Connection[Any], query: Query[Swept]) -> Swept:
         self._failed.clear()  # notices of a call that was rolled back do not count
         with self._link.limited(conn):
-            return execute(conn, call)
+            return execute(conn, query)
 
     def _report(self, reason: str, swept: Swept, worker_id: str | None) -> None:
         """Log what a sweep did, and count it for the last day."""

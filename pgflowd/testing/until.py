@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from pgflowd.core.backoff import doubled_s
+
 T = TypeVar("T")
 
 _FIRST_NAP_S = 0.002
@@ -33,7 +35,7 @@ def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
                 f"not true within {within_s:g} s: {_source(condition)} (last value: {value!r})"
             )
         time.sleep(nap_s)
-        nap_s = min(nap_s * 2, _LONGEST_NAP_S)
+        nap_s = doubled_s(nap_s, _FIRST_NAP_S, _LONGEST_NAP_S)
 
 
 def _source(condition: Callable[[], object]) -> str:
