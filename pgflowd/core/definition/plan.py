@@ -1,9 +1,8 @@
 """
 Reads a flow's shape into values that are easy to use.
 
-A shape (section 7.3 of the SQL contract) is JSON and may leave things out. A plan has the steps in
-their order, each with its deps and dependents and with all options in force. The engine of
-`testing` and the screens read flows from it.
+A shape is JSON and may leave things out. A plan has the steps in their order, each with its deps
+and dependents and with all options in force. The engine of `testing` and the screens read it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """
 The shape of a flow: its JSON, by which runtimes and the database compare flows.
 
-Section 7.3 of the SQL contract defines it. Steps are in topological order and deps sorted; unset
-options are absent, so that the SQL's defaults hold. `shape_differences` gives exactly the texts of
-the SQL's `_compare_flow_shapes`. `option_differences` reports the options that operators changed in
-the database, which is allowed and worth a warning.
+It has the form that the SQL's `_get_flow_shape` writes and `_create_flow_from_shape` reads. Steps
+are in topological order and deps sorted; unset options are absent, so that the SQL's defaults hold.
+`shape_differences` gives exactly the texts of the SQL's `_compare_flow_shapes`.
+`option_differences` reports the options that operators changed in the database, which is allowed
+and worth a warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The record that a claim returns for a task, and its input (section 11.1 of the SQL contract)."""
+"""The record that a claim returns for a task, with its input, as from `pgflow.start_tasks`."""
 
 from __future__ import annotations
 

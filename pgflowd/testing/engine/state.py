@@ -1,7 +1,7 @@
 """
 The rows that the engine keeps instead of tables, how their statuses may move, and a snapshot.
 
-The columns are those of the SQL contract that decide anything; times, workers and recovery are left
+The columns are those of the SQL tables that decide anything; times, workers and recovery are left
 out. An SQL null among JSON values is `SQL_NULL`, since `None` is JSON's null. A status changes only
 by `become`, which reads the table of moves and raises E902 for any other move.
 """
