@@ -23,7 +23,7 @@ from psycopg import sql
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
-from pgflowd.core.output_stream import RENEW_S, line_in
+from pgflowd.core.output_stream import RENEW_S, output_line
 from pgflowd.db import client_steps, overview, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
@@ -179,7 +179,7 @@ class Follower:
             run_id = by_channel.get(notice.channel)
             if run_id is None:
                 continue
-            line = line_in(notice.payload)
+            line = output_line(notice.payload)
             if line is None:
                 self._notified.append(run_id)
             elif self._wants_output and run_id in self._last_read:

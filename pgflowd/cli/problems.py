@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -88,26 +87,10 @@ def _lines(problem: Problem, place_width: int, screen: Screen) -> list[str]:
     text = problem.text + (f"; {problem.next}" if problem.next else "")
     head = f"{(problem.place or ''):<{place_width}}  {code}" if place_width else code
     indent = place_width + (8 if place_width else 6)
-    if screen.width is None:
-        return [f"{head}  {text}"]
-    if screen.width - indent < _MIN_TEXT_WIDTH:
+    if screen.width is not None and screen.width - indent < _MIN_TEXT_WIDTH:
         place = f"  {problem.place}" if problem.place else ""
-        return [f"{code}{place}", *_wrapped(text, screen.width, 2)]
-    first, *rest = _wrapped(text, screen.width, indent)
-    return [f"{head}  {first.lstrip()}", *rest]
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    pad = " " * indent
-    lines = textwrap.wrap(
-        text,
-        max(width, indent + 10),
-        initial_indent=pad,
-        subsequent_indent=pad,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-    return lines or [pad]
+        return [f"{code}{place}", *screen.wrapped(text, head="  ", indent=2, whole=True)]
+    return screen.wrapped(text, head=f"{head}  ", indent=indent, whole=True)
 
 
 def _count(problems: Sequence[Problem]) -> str:

@@ -1,11 +1,11 @@
 """
-Following: whose handlers' output somebody wants to see while they run, and how it is told.
+Handlers' output while a run is followed: which runs are followed, and which lines wait to be sent.
 
-Whoever follows a run says so on channel `pgflowd`, every `RENEW_S` again; a worker remembers it
-for `LAST_S`, so that nothing is sent when nobody looks. What it sends are JSON objects on the
-channel of the run, `event_type` `task:output`, beside the events of runs and steps. Runs and
-lines are bounded: too many lines are dropped, and their number is told. Pure: the time is an
-argument.
+A follower requests the output of its runs on channel `pgflowd`, again every `RENEW_S`. A worker
+remembers each request for `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a
+JSON object on the channel of the run, `event_type` `task:output`, beside the events of runs and
+steps. Runs and lines are bounded: lines that find no room are dropped and counted. Pure: the time
+is an argument.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from uuid import UUID
 
 OUTPUT = "task:output"
 RENEW_S = 20.0
-LAST_S = 60.0
-MOST_RUNS = 64  # that a worker remembers
-MOST_KEPT = 1000  # lines that wait to be sent
-MOST_SENT = 100  # lines at once
-LARGEST = 7900  # bytes of a payload; PostgreSQL takes less than 8000
-_ASK = "follow "
+REQUEST_LASTS_S = 60.0  # two renewals may be lost
+MAX_RUNS = 64  # that a worker remembers
+MAX_WAITING_LINES = 1000
+MAX_LINES_AT_ONCE = 100
+MAX_PAYLOAD_BYTES = 7900  # PostgreSQL takes less than 8000
+_FOLLOW = "follow "
 
 
-def asking(run_id: UUID) -> str:
-    """What to say on channel `pgflowd`, where else names of queues are said."""
-    return f"{_ASK}{run_id}"
+def request_output(run_id: UUID) -> str:
+    """The payload that requests the output of a run; others on channel `pgflowd` name queues."""
+    return f"{_FOLLOW}{run_id}"
 
 
-def asked_for(payload: str) -> str | None:
-    """The run that somebody wants to follow, if that is what he says."""
-    if not payload.startswith(_ASK):
+def requested_run(payload: str) -> str | None:
+    """The run whose output a payload requests, if it does."""
+    if not payload.startswith(_FOLLOW):
         return None
     try:
-        return str(UUID(payload.removeprefix(_ASK)))
+        return str(UUID(payload.removeprefix(_FOLLOW)))
     except ValueError:
         return None
 
 
-class Followed:
-    """The runs that are followed, and lines that wait to be sent: run and payload."""
+class FollowedRuns:
+    """The runs that are followed, and the lines that wait to be sent: run and payload."""
 
     def __init__(self) -> None:
-        self._until: dict[str, float] = {}  # the next to be forgotten is the first
+        self._until: dict[str, float] = {}  # the next to be forgotten comes first
         self._kept: deque[tuple[str, str]] = deque()
-        self._dropped: dict[str, tuple[int, Any]] = {}  # how many, and when the last
+        self._dropped: dict[str, tuple[int, Any]] = {}  # their number, and the time of the last
         self._number = 0
 
     def __bool__(self) -> bool:
@@ -55,69 +55,76 @@ class Followed:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything is to be sent."""
+        """Whether there is anything to send."""
         return bool(self._kept or self._dropped)
 
     def follow(self, run_id: str, now: float) -> None:
-        """Somebody wants to see this run. Of too many, the longest unasked for is forgotten."""
+        """Remember a request. Of too many runs, the one with the oldest request is forgotten."""
         self._until.pop(run_id, None)
-        while len(self._until) >= MOST_RUNS:
+        while len(self._until) >= MAX_RUNS:
             del self._until[next(iter(self._until))]
-        self._until[run_id] = now + LAST_S
+        self._until[run_id] = now + REQUEST_LASTS_S
 
     def wants(self, run_id: str, now: float) -> bool:
-        """Whether anybody follows this run. Who has not asked for long is forgotten."""
+        """Whether this run is followed. Requests that were not renewed are forgotten."""
         while self._until and now >= next(iter(self._until.values())):
             del self._until[next(iter(self._until))]
         return run_id in self._until
 
-    def keep(self, run_id: str, told: Mapping[str, Any]) -> None:
+    def keep(self, run_id: str, line: Mapping[str, Any]) -> None:
         """Keep a line to be sent, if there is room."""
-        if len(self._kept) >= MOST_KEPT:
-            self.drop(run_id, told)
+        if len(self._kept) >= MAX_WAITING_LINES:
+            self.drop(run_id, line)
         else:
-            self._kept.append((run_id, self._payload(run_id, told)))
+            self._kept.append((run_id, self._payload(run_id, line)))
 
-    def drop(self, run_id: str, told: Mapping[str, Any]) -> None:
+    def drop(self, run_id: str, line: Mapping[str, Any]) -> None:
         """A line that will not be sent."""
-        if run_id in self._dropped or len(self._dropped) < MOST_RUNS:
+        if run_id in self._dropped or len(self._dropped) < MAX_RUNS:
             count, _ = self._dropped.get(run_id, (0, None))
-            self._dropped[run_id] = count + 1, told.get("time")
+            self._dropped[run_id] = count + 1, line.get("time")
 
     def take(self) -> list[tuple[str, str]]:
-        """What to send now: some lines, or at last how many were dropped."""
-        taken = [self._kept.popleft() for _ in range(min(len(self._kept), MOST_SENT))]
+        """Take some lines to send; after the last one comes the number of dropped ones."""
+        taken = [self._kept.popleft() for _ in range(min(len(self._kept), MAX_LINES_AT_ONCE))]
         if not self._kept:
             for run_id, (count, time) in self._dropped.items():
                 text = f"{count} lines more, which came too fast to be shown"
-                told = {"dropped": count, "level": "warning", "text": text, "time": time}
-                taken.append((run_id, self._payload(run_id, told)))
+                line = {"dropped": count, "level": "warning", "text": text, "time": time}
+                taken.append((run_id, self._payload(run_id, line)))
             self._dropped = {}
         return taken
 
     def forget(self) -> None:
-        """Send nothing, until somebody asks again."""
+        """Send nothing until the next request."""
         self._until, self._dropped = {}, {}
         self._kept.clear()
 
-    def _payload(self, run_id: str, told: Mapping[str, Any]) -> str:
+    def _payload(self, run_id: str, line: Mapping[str, Any]) -> str:
         """A line as JSON; numbered, since PostgreSQL sends equal payloads once."""
         self._number += 1
-        event = {"event_type": OUTPUT, "run_id": run_id, **told, "number": self._number}
+        event = {"event_type": OUTPUT, "run_id": run_id, **line, "number": self._number}
         text = str(event["text"])
-        while len(payload := json.dumps(event, separators=(",", ":"), default=str)) > LARGEST:
+        while (
+            len(payload := json.dumps(event, separators=(",", ":"), default=str))
+            > MAX_PAYLOAD_BYTES
+        ):
             text = text[: len(text) // 2]
             event["text"] = f"{text}…"
         return payload
 
 
-def line_in(payload: str) -> dict[str, Any] | None:
+def _compact(event: Mapping[str, Any]) -> str:
+    return json.dumps(event, separators=(",", ":"), default=str)
+
+
+def output_line(payload: str) -> dict[str, Any] | None:
     """The line of output in a payload from the channel of a run, if it is one."""
     if f'"{OUTPUT}"' not in payload:
         return None
     try:
-        told = json.loads(payload)
+        line = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    is_ours = isinstance(told, dict) and told.get("event_type") == OUTPUT
-    return told if is_ours and isinstance(told.get("text"), str) else None
+    is_output = isinstance(line, dict) and line.get("event_type") == OUTPUT
+    return line if is_output and isinstance(line.get("text"), str) else None

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.json.values import decode
-from pgflowd.core.output_stream import asking
+from pgflowd.core.output_stream import request_output
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only
 
@@ -83,7 +83,7 @@ def channel(run_id: UUID) -> str:
 def ask_for_output(run_ids: Sequence[UUID]) -> Query[None]:
     """Have workers tell on these channels what handlers print, for a while."""
     return Query(
-        _NOTIFY, (["pgflowd"] * len(run_ids), [asking(each) for each in run_ids]), _nothing
+        _NOTIFY, (["pgflowd"] * len(run_ids), [request_output(each) for each in run_ids]), _nothing
     )
 
 

@@ -19,7 +19,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from pgflowd.core.messages import Follow, Ready, Wake
-from pgflowd.core.output_stream import asked_for
+from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -106,7 +106,7 @@ class Listener:
                 poll_at = now + self._settings.worker.poll_max_s
 
     def _on_notification(self, payload: str) -> None:
-        if run_id := asked_for(payload):
+        if run_id := requested_run(payload):
             self._service.channel.send(Follow(run_id))
         else:
             self._on_queue(payload)

@@ -9,7 +9,7 @@ import pytest
 
 from pgflowd.cli import follower as follower_module
 from pgflowd.cli.follower import Follower
-from pgflowd.core.output_stream import asking
+from pgflowd.core.output_stream import request_output
 from pgflowd.db import schema
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
@@ -145,7 +145,7 @@ def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch)
     monkeypatch.setattr(follower_module, "RENEW_S", 0.2)
     run_id = shop.start()
     shop.conn.execute("listen pgflowd")
-    asked = asking(run_id)
+    asked = request_output(run_id)
 
     with pytest.raises(WaitTimeout):
         follower = Follower(shop.database.connect(), [run_id])

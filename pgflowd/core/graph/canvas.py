@@ -1,9 +1,9 @@
 """
-Canvas: a layout as characters.
+Draws a layout as characters.
 
-Lines are kept as directions per cell of a grid, so that meeting lines become corners and
-junctions by themselves. Where a line crosses another one that it does not belong to, the
-vertical one passes over it: `─│─`, which no junction looks like.
+A grid has the directions of the lines in each cell, so lines that meet become corners and
+junctions. Where two lines cross that do not belong together, the vertical one passes over: `─│─`
+looks like no junction.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """
-Layout: where the boxes of a picture stand and where its lines run.
+Computes where the boxes of a picture stand and where its lines run.
 
 Columns: a box stands one column after its farthest dep; an edge that spans more than one column
 passes those between in a lane. Rows: each column is stacked from the top, ordered by where the
 deps of its cells stand. Channels: between two columns, each source has a net of lines to all
-its targets; a net that is not just straight has a track, a vertical line of its own.
+its targets; a net that is not straight has a track, a vertical line of its own.
 
-Nobody may read an edge that is none. So lines meet only where they go on to one target alone:
-on an entry row of a box, all nets but one have no other target, and that one comes in furthest
-left. Nets that cannot share get entry rows of their own, and boxes grow to have them.
+The picture must not show an edge that does not exist. So lines meet only where they lead to one
+target: on an entry row of a box, all nets except one have no other target, and that one comes in
+furthest left. Nets that cannot share get entry rows of their own, and boxes grow to have them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Box:
-    """What stands in the picture: lines of text, one or two."""
+    """A step in the picture, with one or two lines of text."""
 
     slug: str
     deps: tuple[str, ...]
@@ -154,7 +154,7 @@ def _stack(column: list[LayoutCell], left: list[LayoutCell], nets: list[Net]) ->
 
 
 def _entries(cell: LayoutCell, nets: list[Net], leaving: Mapping[int, Net]) -> dict[int, int]:
-    """The row on which each net comes in; rows on which strangers leave are passed over."""
+    """The row on which each net comes in; rows on which other nets leave are skipped."""
     free = (
         row
         for row in itertools.count(cell.top + 1)
@@ -163,7 +163,7 @@ def _entries(cell: LayoutCell, nets: list[Net], leaving: Mapping[int, Net]) -> d
     shared = next(free, cell.top + 1)
     entries = {id(net.source): shared for net in nets if not net.has_many}
     waiting = [net for net in nets if net.has_many]
-    owner = leaving.get(shared)  # comes straight in from the left, so nobody is left of it
+    owner = leaving.get(shared)  # comes straight in from the left, so no net is left of it
     first = next((net for net in waiting if owner is None or net is owner), None)
     if first is not None:
         entries[id(first.source)] = shared
@@ -178,7 +178,7 @@ def _channel(nets: list[Net]) -> LayoutChannel:
     """Give tracks to the nets that need one, from left to right.
 
     A net may take the next track when no net with many targets, which must be left of it on a
-    row they share, still waits for one. Those wait for nobody, so there is always an order.
+    row they share, still waits for one. Those wait for no other, so there is always an order.
     """
     waiting = [net for net in nets if len(set(net.rows)) > 1]
     tracks = 0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pgflowd.core.output_stream import Followed
+from pgflowd.core.output_stream import FollowedRuns
 from pgflowd.core.worker import events
 from pgflowd.host.logs import Log
 
@@ -28,7 +28,7 @@ class OutputStream:
 
     def __init__(self, log: Log, tell: Callable[[Any], None]) -> None:
         self._log, self._tell = log, tell
-        self._followed = Followed()
+        self._followed = FollowedRuns()
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, run_id: str) -> None:
