@@ -105,10 +105,7 @@ class FollowedRuns:
         self._number += 1
         event = {"event_type": OUTPUT, "run_id": run_id, **line, "number": self._number}
         text = str(event["text"])
-        while (
-            len(payload := json.dumps(event, separators=(",", ":"), default=str))
-            > MAX_PAYLOAD_BYTES
-        ):
+        while len(payload := _compact(event)) > MAX_PAYLOAD_BYTES:
             text = text[: len(text) // 2]
             event["text"] = f"{text}…"
         return payload
