@@ -147,7 +147,9 @@ class TestedHandlers:
 
     def _refuse_unknown(self, argument: str, by_slug: Mapping[str, Any]) -> None:
         if not isinstance(by_slug, Mapping):
-            raise TypeError(f"{argument} is a dict by the slugs of steps, not {by_slug!r}")
+            raise TypeError(
+                f"{argument} must be a dict with slugs of steps as keys, not {by_slug!r}"
+            )
         for name in by_slug:
             if not isinstance(name, str):
                 raise TypeError(f"{argument} names {name!r}; write the slug of the step")

@@ -168,7 +168,7 @@ def go_the_same_way(suite, flow, choices):
         if tasks := both.tasks():
             act(both, tasks[which % len(tasks)], chance)
             both.compare()
-    while open_tasks := [t for t in both.tasks() if t.is_open and not t.message.archived]:
+    while open_tasks := [t for t in both.tasks() if t.is_open and not t.message.is_archived]:
         act(both, open_tasks[0], 0)
         both.compare()
 

@@ -180,7 +180,7 @@ def test_a_failed_run_leaves_its_siblings_as_they_are_and_archives_their_message
 
     tasks = run.states["m"].tasks
     assert [task.status for task in tasks] == ["failed", "started", "queued"]
-    assert all(task.message.archived for task in tasks)
+    assert all(task.message.is_archived for task in tasks)
     assert machine.claim() == []
 
 

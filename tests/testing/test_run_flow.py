@@ -252,8 +252,8 @@ def test_what_a_handler_does_to_its_arguments_nobody_else_sees():
     [
         ({"fail": {"summary": "TimeoutError"}}, "fail has 'TimeoutError' for step summary"),
         ({"fail": {"summary": [None, 3]}}, "fail has 3 for step summary; give exceptions"),
-        ({"fail": TimeoutError}, "fail is a dict by the slugs of steps"),
-        ({"mock": ["summary"]}, "mock is a dict by the slugs of steps"),
+        ({"fail": TimeoutError}, "fail must be a dict with slugs of steps as keys"),
+        ({"mock": ["summary"]}, "mock must be a dict with slugs of steps as keys"),
         ({"mock": {summary: "x"}}, "mock names <function summary .*>; write the slug"),
     ],
 )

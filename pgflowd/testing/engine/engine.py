@@ -105,7 +105,7 @@ class Engine:
             for run in self.runs.values()
             for state in run.states.values()
             for task in state.tasks
-            if self._may_start(task) and not task.message.archived
+            if self._may_start(task) and not task.message.is_archived
         ]
 
     def _reading_order(self, task: TaskRow) -> tuple[float, int, int]:

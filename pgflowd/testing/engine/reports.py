@@ -20,7 +20,7 @@ class TaskReports(RunProgress):
         if self.run.status is RunStatus.FAILED:
             return
         if state.status is not StepStatus.STARTED:
-            task.message.archived = True
+            task.message.is_archived = True
         elif not isinstance(output, list) and (waiting := self._waiting_map(state)) is not None:
             self._violate_type(state, task, output, waiting)
         elif task.status is TaskStatus.STARTED:
@@ -41,7 +41,7 @@ class TaskReports(RunProgress):
             task.become(TaskStatus.FAILED)
             task.error = message
         if is_over or state.status is not StepStatus.STARTED:
-            task.message.archived = True
+            task.message.is_archived = True
         elif task.status is TaskStatus.STARTED:
             if not retry:
                 most = self.plan.steps[state.slug].options["max_attempts"]
@@ -51,7 +51,7 @@ class TaskReports(RunProgress):
     def _complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         task.become(TaskStatus.COMPLETED)
         task.output = output
-        task.message.archived = True
+        task.message.is_archived = True
         state.remaining_tasks = (state.remaining_tasks or 0) - 1
         if state.remaining_tasks > 0:
             return
@@ -69,7 +69,7 @@ class TaskReports(RunProgress):
             task.message.visible_at = self.now + delay_s
             return
         task.become(TaskStatus.FAILED)
-        task.message.archived = True
+        task.message.is_archived = True
         self.exhaust_step(state, message)
 
     def _violate_type(self, state: EngineStep, task: TaskRow, output: Any, map_slug: str) -> None:
@@ -77,7 +77,7 @@ class TaskReports(RunProgress):
         if task.status is TaskStatus.QUEUED:  # SQL fails an unclaimed task, too
             task.become(TaskStatus.STARTED)
         task.become(TaskStatus.FAILED)
-        task.message.archived = True
+        task.message.is_archived = True
         task.output = output
         task.error = f"[TYPE_VIOLATION] Produced {word} instead of array"
         state.error = (

@@ -51,7 +51,7 @@ class QueueMessage:
     """The queue's envelope for a task; `visible_at` is virtual time."""
 
     visible_at: float
-    archived: bool = False
+    is_archived: bool = False
 
 
 @dataclass
@@ -96,7 +96,7 @@ class EngineStep:
     def archive_open_tasks(self) -> None:
         for task in self.tasks:
             if task.is_open:
-                task.message.archived = True
+                task.message.is_archived = True
 
 
 @dataclass
@@ -166,7 +166,7 @@ def _step_snapshot(state: EngineStep) -> dict[str, Any]:
                 "status": str(task.status),
                 "attempts_count": task.attempts,
                 "error_message": task.error,
-                "archived": task.message.archived,
+                "archived": task.message.is_archived,
                 **_output(task.output),
             }
             for task in state.tasks
