@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from chaos_world import LEASE_S, RUNS, World
 from psycopg import sql
-from support.invariants import OF_ALL, OF_EACH_FLOW, OF_ORACLE
+from support.invariants import OF_ALL, OF_EACH_FLOW, OF_LEASES, OF_ORACLE
 
 from pgflowd.testing.until import until
 
@@ -52,7 +52,7 @@ def at_any_time(conn: psycopg.Connection[Any]) -> list[str]:
     """The invariants that do not hold, of those that each snapshot must show."""
     return [
         found
-        for name, query in OF_ALL.items()
+        for name, query in {**OF_ALL, **OF_LEASES}.items()
         if name.split()[0] in AT_ANY_TIME and (found := _rows(conn, name, query))
     ]
 
@@ -68,7 +68,7 @@ def in_the_end(world: World) -> list[str]:
     except AssertionError:
         troubles += _of_queues(conn)
     asked = {name: OF_ORACLE[name] for name in OF_ORACLE if name.startswith(("I11", "I12"))}
-    for name, query in {**OF_ALL, **asked}.items():
+    for name, query in {**OF_ALL, **OF_LEASES, **asked}.items():
         troubles += filter(None, [_rows(conn, name, query)])
     violated = "select * from pgflowd.violations(since => '1 day')"
     troubles += filter(None, [_rows(conn, "pgflowd.violations", violated)])

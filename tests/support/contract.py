@@ -19,6 +19,8 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from support.invariants import broken
+
 PLATFORM = """
 create schema realtime;
 create table realtime.messages (
@@ -337,80 +339,6 @@ def while_open(world: World, runs: list[Any], within_s: float = 30) -> Iterator[
         yield
 
 
-INVARIANTS = {
-    "I2 a completed run is complete": """
-        select r.run_id, s.step_slug from pgflow.runs r join pgflow.step_states s using (run_id)
-         where r.status = 'completed' and (r.remaining_steps <> 0
-           or s.status not in ('completed', 'skipped') or coalesce(s.remaining_tasks, 0) <> 0)""",
-    "I3 a completed step has exactly its tasks, all completed": """
-        select s.run_id, s.step_slug from pgflow.step_states s
-          left join pgflow.step_tasks t using (run_id, step_slug)
-         where s.status = 'completed' group by s.run_id, s.step_slug, s.initial_tasks
-        having count(*) filter (where t.status = 'completed') <> s.initial_tasks
-            or count(t.task_index) <> s.initial_tasks
-            or coalesce(max(t.task_index), -1) <> s.initial_tasks - 1""",
-    "I4 a map's output is the array of its tasks' outputs": """
-        select s.run_id, s.step_slug from pgflow.step_states s
-          join pgflow.steps d using (flow_slug, step_slug)
-         where d.step_type = 'map' and s.status = 'completed' and s.output is distinct from (
-               select coalesce(jsonb_agg(t.output order by t.task_index), '[]')
-                 from pgflow.step_tasks t
-                where t.run_id = s.run_id and t.step_slug = s.step_slug)""",
-    "remaining_tasks counts the tasks left of a started step": """
-        select s.run_id, s.step_slug from pgflow.step_states s where s.status = 'started'
-           and s.remaining_tasks <> (select count(*) from pgflow.step_tasks t
-             where t.run_id = s.run_id and t.step_slug = s.step_slug
-               and t.status <> 'completed')""",
-    "remaining_steps counts the steps left of a run": """
-        select r.run_id from pgflow.runs r where r.remaining_steps <> (
-          select count(*) from pgflow.step_states s
-           where s.run_id = r.run_id and s.status not in ('completed', 'skipped'))""",
-    "a step that waits counts the deps it waits for": """
-        select s.run_id, s.step_slug from pgflow.step_states s where s.status = 'created'
-           and s.remaining_deps <> (select count(*) from pgflow.deps d
-             join pgflow.step_states p on p.run_id = s.run_id and p.step_slug = d.dep_slug
-            where (d.flow_slug, d.step_slug) = (s.flow_slug, s.step_slug)
-              and p.status not in ('completed', 'skipped'))""",
-    "no ready step is forgotten": """
-        select s.run_id, s.step_slug from pgflow.step_states s join pgflow.runs r using (run_id)
-         where r.status = 'started' and s.status = 'created' and s.remaining_deps = 0""",
-    "I8 nothing fails without a text": """
-        select t.run_id, t.step_slug from pgflow.step_tasks t
-         where t.status = 'failed' and coalesce(t.error_message, '') = ''""",
-    "I8 no step fails before its time": """
-        select s.run_id, s.step_slug from pgflow.step_states s
-          join pgflow.steps d using (flow_slug, step_slug) join pgflow.flows f using (flow_slug)
-         where s.status = 'failed'
-           and s.error_message !~ '^(Condition not met|cancelled by |\\[TYPE_VIOLATION\\])'
-           and not exists (select from pgflow.step_tasks t
-             where (t.run_id, t.step_slug, t.status) = (s.run_id, s.step_slug, 'failed')
-               and t.attempts_count >= coalesce(d.opt_max_attempts, f.opt_max_attempts))""",
-}
-QUEUE_INVARIANTS = {
-    "I5 a task that may run has its message": """
-        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
-          join pgflow.step_states s using (run_id, step_slug)
-         where t.flow_slug = %(flow)s and r.status = 'started' and s.status = 'started'
-           and t.status = 'queued'
-           and not exists (select from pgmq.q_{queue} m where m.msg_id = t.message_id)""",
-    "I6 a message has its task": """
-        select m.msg_id from pgmq.q_{queue} m where not exists (
-          select from pgflow.step_tasks t join pgflow.runs r using (run_id)
-           where t.flow_slug = %(flow)s and t.message_id = m.msg_id
-             and t.status in ('queued', 'started') and r.status = 'started')""",
-    "I7 the message of a completed task is archived once": """
-        select t.* from pgflow.step_tasks t where t.flow_slug = %(flow)s
-           and t.status = 'completed'
-           and (select count(*) from pgmq.a_{queue} a where a.msg_id = t.message_id) <> 1""",
-}
-
-
 def broken_invariants(world: World) -> list[str]:
-    """Names of the invariants of the design that do not hold; none after any test."""
-    broken = [name for name, query in INVARIANTS.items() if world.rows(query)]
-    for flow in world.column("select flow_slug from pgflow.flows"):
-        for name, query in QUEUE_INVARIANTS.items():
-            with world.conn.cursor() as cursor:
-                cursor.execute(query.format(queue=flow.lower()), {"flow": flow})
-                broken += [f"{name} ({flow})"] if cursor.fetchone() else []
-    return broken
+    """Return the invariants that do not hold; none after any test."""
+    return broken(world.conn, has_leases=False)

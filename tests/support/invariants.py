@@ -1,9 +1,11 @@
 """
-Invariants: queries that return no row after any test (docs/design/failures.md, section 3).
+The independent oracle of the invariants: queries that return no row after any test.
 
-Those from I11 on ask the oracle, too: a file of what handlers wrote down, see oracle.py. They
-look at the runs that appear in it. I1, that no run stays open, is for those who know when all
-should be settled: the chaos.
+They are those of docs/design/failures.md, section 3, written a second time, independently of
+`pgflowd.violations()`. `OF_ALL` holds in every database, `OF_LEASES` where each claim took a lease
+and the whole history is kept, `OF_EACH_FLOW` for the flows that have a queue. `OF_ORACLE` also
+reads the file that handlers write (oracle.py), and looks at the runs that appear in it. I1, that no
+run stays open, is checked by the chaos alone, which knows when everything has settled.
 """
 
 from __future__ import annotations
@@ -39,10 +41,32 @@ OF_ALL = {
              from pgflow.step_tasks t
             where t.run_id = s.run_id and t.step_slug = s.step_slug)
     """,
+    "a started step counts the tasks left": """
+        select s.run_id, s.step_slug from pgflow.step_states s join pgflow.runs r using (run_id)
+         where r.status = 'started' and s.status = 'started' and s.remaining_tasks <> (
+           select count(*) from pgflow.step_tasks t
+            where t.run_id = s.run_id and t.step_slug = s.step_slug and t.status <> 'completed')
+    """,
+    "a run counts the steps left": """
+        select r.run_id from pgflow.runs r where r.remaining_steps <> (
+          select count(*) from pgflow.step_states s
+           where s.run_id = r.run_id and s.status not in ('completed', 'skipped'))
+    """,
+    "a step that waits counts the deps it waits for": """
+        select s.run_id, s.step_slug from pgflow.step_states s
+         where s.status = 'created' and s.remaining_deps <> (
+           select count(*) from pgflow.deps d
+             join pgflow.step_states p on p.run_id = s.run_id and p.step_slug = d.dep_slug
+            where (d.flow_slug, d.step_slug) = (s.flow_slug, s.step_slug)
+              and p.status not in ('completed', 'skipped'))
+    """,
+    "no ready step is forgotten": """
+        select s.run_id, s.step_slug from pgflow.step_states s join pgflow.runs r using (run_id)
+         where r.status = 'started' and s.status = 'created' and s.remaining_deps = 0
+    """,
     "I8 nothing fails without a text": """
-        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
+        select t.* from pgflow.step_tasks t
          where t.status = 'failed' and coalesce(t.error_message, '') = ''
-            or t.permanently_stalled_at is not null and r.status = 'started'
     """,
     "I8 no step fails before its time": r"""
         select s.run_id, s.step_slug from pgflow.step_states s
@@ -57,6 +81,22 @@ OF_ALL = {
              select from pgflowd.attempts a
               where (a.run_id, a.step_slug) = (s.run_id, s.step_slug)
                 and a.outcome = 'stalled')
+    """,
+    "I9 a task has at most one live lease": """
+        select run_id from pgflowd.attempt_history where live
+         group by run_id, step_slug, task_index having count(*) > 1
+    """,
+    "I10 a task is completed at most once, and is completed then": """
+        select run_id from pgflowd.attempts a
+          left join pgflow.step_tasks t using (run_id, step_slug, task_index)
+         where a.outcome = 'completed' group by run_id, step_slug, task_index, t.status
+        having count(*) > 1 or t.status is distinct from 'completed'
+    """,
+}
+OF_LEASES = {
+    "I8 a task that is given up ends its run": """
+        select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
+         where t.permanently_stalled_at is not null and r.status = 'started'
     """,
     "I9 a started task of an open run has exactly one live lease": """
         select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
@@ -130,10 +170,14 @@ KILL_GRACE_S = 0.5  # of profile T
 
 
 def broken(
-    conn: psycopg.Connection[Any], oracle: Path | None = None, *, was_frozen: bool = False
+    conn: psycopg.Connection[Any],
+    oracle: Path | None = None,
+    *,
+    was_frozen: bool = False,
+    has_leases: bool = True,
 ) -> list[str]:
-    """The invariants that do not hold. Beyond a lease frozen executions may overlap (G3)."""
-    found = [_rows(conn, name, sql.SQL(query)) for name, query in OF_ALL.items()]
+    """Return the invariants that do not hold. Executions that froze may overlap (G3)."""
+    found = broken_of(conn, {**OF_ALL, **(OF_LEASES if has_leases else {})})
     for flow in _flows_with_queues(conn):
         found += [_rows(conn, name, _of(flow, query)) for name, query in OF_EACH_FLOW.items()]
     if oracle is not None and oracle.exists():
@@ -142,6 +186,12 @@ def broken(
             if not (was_frozen and name.startswith("I13")):
                 asking = sql.SQL(query).format(most_s=sql.Literal(KILL_GRACE_S + 1))
                 found.append(_rows(conn, name, asking))
+    return [text for text in found if text]
+
+
+def broken_of(conn: psycopg.Connection[Any], queries: dict[str, str]) -> list[str]:
+    """Return those of these invariants that do not hold."""
+    found = [_rows(conn, name, sql.SQL(query)) for name, query in queries.items()]
     return [text for text in found if text]
 
 
