@@ -38,7 +38,7 @@ from typing import (
 
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
-from pgflowd.core.definition.options import Owner, names_of
+from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import DecoratedHandler, FlowSpec, StepSpec
@@ -191,7 +191,7 @@ def job(slug: str, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R_co]
     """Make a function a flow with one step, named `perform`; the flow is its `.flow`."""
     if callable(slug):
         return cast("Callable[[Callable[P, R_co]], Job[P, R_co]]", _job_without_slug(slug, options))
-    of_step = names_of(Owner.JOB) - names_of(Owner.FLOW)
+    of_step = option_names(Owner.JOB) - option_names(Owner.FLOW)
     flow_options = {name: value for name, value in options.items() if name not in of_step}
     step_options = {name: value for name, value in options.items() if name in of_step}
     flow = Flow(slug, **cast(FlowOptions, flow_options))

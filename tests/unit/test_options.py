@@ -10,7 +10,14 @@ import pytest
 
 import pgflowd
 from pgflowd import Flow, flow
-from pgflowd.core.definition.options import MODES, OPTIONS, Column, Owner, cells, names_of
+from pgflowd.core.definition.options import (
+    MODES,
+    OPTIONS,
+    Column,
+    Owner,
+    option_cells,
+    option_names,
+)
 from pgflowd.core.definition.plan import plan_of
 
 PACKAGE = Path(pgflowd.__file__).parent
@@ -27,7 +34,7 @@ JSON_NAMES = {option.name: option.json_name for option in OPTIONS if option.json
 
 @pytest.mark.parametrize("owner", Owner)
 def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
-    assert SIGNATURES[owner].__annotations__.keys() == names_of(owner)
+    assert SIGNATURES[owner].__annotations__.keys() == option_names(owner)
 
 
 def test_the_typed_modes_are_those_of_the_registry():
@@ -80,7 +87,7 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
         slug="choosy", if_={"a": 1}, if_not={"b": 2}, when_unmet="fail", start_delay=7, base_delay=0
     )(lambda run: run)
 
-    plain, choosy = (cells(step.options) for step in plan_of(made.shape()).steps.values())
+    plain, choosy = (option_cells(step.options) for step in plan_of(made.shape()).steps.values())
 
     assert list(plain) == list(Column)
     assert list(plain.values()) == ["3", "5s", "60s", "", "fail", ""]

@@ -14,7 +14,7 @@ from pgflowd.core.definition.options import (
     Column,
     OptionKind,
     Owner,
-    cells,
+    option_cells,
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
@@ -92,6 +92,6 @@ def _step_row(app: App, step: StepPlan) -> list[str]:
         "map" if step.is_map else "single",
         *(
             app.out.sign(DASH) if not text and column in dashed else text
-            for column, text in cells(step.options).items()
+            for column, text in option_cells(step.options).items()
         ),
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from pgflowd.core.definition.options import Owner, names_of, option_problems
+from pgflowd.core.definition.options import Owner, option_names, option_problems
 from pgflowd.core.definition.order import cycles
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
 from pgflowd.core.suggest import did_you_mean
@@ -75,7 +75,7 @@ def _legal_slug(slug: str, kind: str) -> str:
 
 def _step_option_problems(step: StepSpec) -> Iterator[Problem]:
     owner, other = (Owner.MAP, Owner.STEP) if step.is_map else (Owner.STEP, Owner.MAP)
-    misplaced = names_of(other) - names_of(owner)
+    misplaced = option_names(other) - option_names(owner)
     options = {name: v for name, v in step.options.items() if name not in misplaced}
     yield from option_problems(options, owner, f"step {step.slug}", step.place)
     for name in sorted(misplaced & step.options.keys()):

@@ -117,11 +117,11 @@ def options_of(owner: Owner) -> list[Option]:
     return [option for option in OPTIONS if owner in option.owners]
 
 
-def names_of(owner: Owner) -> set[str]:
+def option_names(owner: Owner) -> set[str]:
     return {option.name for option in options_of(owner)}
 
 
-def cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
+def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
     """The row of a step in the table of steps; empty cells for options without effect."""
     has_condition = any(in_force[option.name] is not None for option in PATTERNS)
     words: dict[Column, list[str]] = {column: [] for column in Column}
