@@ -4,7 +4,7 @@
     client = Client("postgresql://…")   # or Client(conn), or Client() for the libpq environment
     run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
 
-`AsyncClient` has the same methods, awaited. Both only perform the operations of `db.client_steps`.
+`AsyncClient` has the same methods, awaited. Both only perform the operations of `db.operations`.
 A client with a URL keeps a few connections for the next call, and several threads may use it. A
 connection that was passed in stays the caller's: it is never committed, rolled back or closed, and
 no run can be waited for on it, since nothing happens before its commit.
@@ -24,10 +24,16 @@ import psycopg
 
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.ids import run_id_of, uuid7
-from pgflowd.db import client_steps
-from pgflowd.db.client_steps import Operations
+from pgflowd.db import operations
 from pgflowd.db.connection import connect, connect_async
-from pgflowd.db.operations import AnyConnection, Connections, Patience, run_async, run_sync
+from pgflowd.db.operations import (
+    AnyConnection,
+    Connections,
+    Operation,
+    PatientWait,
+    run_async,
+    run_sync,
+)
 from pgflowd.errors import RunError, Unreachable
 
 __all__ = ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"]
@@ -112,7 +118,7 @@ class Client(_BaseClient[Connection]):
         conn: Connection | None = None,
     ) -> Run:
         """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
-        return self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
+        return self._perform(operations.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     def start_flows(
         self,
@@ -123,9 +129,7 @@ class Client(_BaseClient[Connection]):
         conn: Connection | None = None,
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        return self._perform(
-            client_steps.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn
-        )
+        return self._perform(operations.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn)
 
     def start_flow_sync(
         self,
@@ -137,8 +141,10 @@ class Client(_BaseClient[Connection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)))
-        return run if run.has_ended else self._wait(Patience(run.run_id, timeout, has_reached=True))
+        run = self._perform(operations.start(flow_slug, input, _id_or_new(run_id)))
+        return (
+            run if run.has_ended else self._wait(PatientWait(run.run_id, timeout, was_reached=True))
+        )
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
@@ -147,17 +153,17 @@ class Client(_BaseClient[Connection]):
         If the database goes away meanwhile, the wait continues when it is back.
         """
         self._refuse_wait()
-        return self._wait(Patience(run_id_of(run_id), timeout))
+        return self._wait(PatientWait(run_id_of(run_id), timeout))
 
     def get_run(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
         """Read a run. Raises NotFound."""
-        return self._perform(client_steps.get(run_id_of(run_id)), conn)
+        return self._perform(operations.get(run_id_of(run_id)), conn)
 
     def get_run_with_states(
         self, run_id: RunId, *, conn: Connection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
-        return self._perform(client_steps.get_with_states(run_id_of(run_id)), conn)
+        return self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     def cancel(
         self,
@@ -168,7 +174,7 @@ class Client(_BaseClient[Connection]):
         conn: Connection | None = None,
     ) -> Run:
         """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
-        return self._perform(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
+        return self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
 
     def retry(
         self,
@@ -179,7 +185,7 @@ class Client(_BaseClient[Connection]):
         conn: Connection | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        return self._perform(client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
+        return self._perform(operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
@@ -191,18 +197,18 @@ class Client(_BaseClient[Connection]):
     def __exit__(self, *error: object) -> None:
         self._close()
 
-    def _wait(self, patience: Patience) -> Run:
+    def _wait(self, wait: PatientWait) -> Run:
         while True:
             try:
-                return self._perform(patience.script())
+                return self._perform(wait.operation())
             except Unreachable as error:
-                time.sleep(patience.nap_s(error))
+                time.sleep(wait.pause_s(error))
 
-    def _perform(self, operations: Operations[T], conn: Connection | None = None) -> T:
+    def _perform(self, operation: Operation[T], conn: Connection | None = None) -> T:
         if given := self._given_or(conn):
-            return run_sync(given, operations)
+            return run_sync(given, operation)
         with self._used(self._connections.take() or connect(self._url, name=NAME)) as own:
-            return run_sync(own, operations)
+            return run_sync(own, operation)
 
 
 class AsyncClient(_BaseClient[AsyncConnection]):
@@ -219,7 +225,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
-        return await self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)), conn)
+        return await self._perform(operations.start(flow_slug, input, _id_or_new(run_id)), conn)
 
     async def start_flows(
         self,
@@ -230,8 +236,8 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         conn: AsyncConnection | None = None,
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        operations = client_steps.start_many(flow_slug, inputs, _ids(run_ids, inputs))
-        return await self._perform(operations, conn)
+        operation = operations.start_many(flow_slug, inputs, _ids(run_ids, inputs))
+        return await self._perform(operation, conn)
 
     async def start_flow_sync(
         self,
@@ -243,9 +249,9 @@ class AsyncClient(_BaseClient[AsyncConnection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = await self._perform(client_steps.start(flow_slug, input, _id_or_new(run_id)))
-        patience = Patience(run.run_id, timeout, has_reached=True)
-        return run if run.has_ended else await self._wait(patience)
+        run = await self._perform(operations.start(flow_slug, input, _id_or_new(run_id)))
+        wait = PatientWait(run.run_id, timeout, was_reached=True)
+        return run if run.has_ended else await self._wait(wait)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
@@ -254,17 +260,17 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         If the database goes away meanwhile, the wait continues when it is back.
         """
         self._refuse_wait()
-        return await self._wait(Patience(run_id_of(run_id), timeout))
+        return await self._wait(PatientWait(run_id_of(run_id), timeout))
 
     async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
         """Read a run. Raises NotFound."""
-        return await self._perform(client_steps.get(run_id_of(run_id)), conn)
+        return await self._perform(operations.get(run_id_of(run_id)), conn)
 
     async def get_run_with_states(
         self, run_id: RunId, *, conn: AsyncConnection | None = None
     ) -> RunWithStates:
         """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
-        return await self._perform(client_steps.get_with_states(run_id_of(run_id)), conn)
+        return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
 
     async def cancel(
         self,
@@ -275,7 +281,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         conn: AsyncConnection | None = None,
     ) -> Run:
         """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
-        return await self._perform(client_steps.cancel(run_id_of(run_id), reason, actor), conn)
+        return await self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
 
     async def retry(
         self,
@@ -287,7 +293,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         return await self._perform(
-            client_steps.retry(run_id_of(run_id), actor, even_if_cancelled), conn
+            operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn
         )
 
     async def close(self) -> None:
@@ -300,19 +306,19 @@ class AsyncClient(_BaseClient[AsyncConnection]):
     async def __aexit__(self, *error: object) -> None:
         self._close()
 
-    async def _wait(self, patience: Patience) -> Run:
+    async def _wait(self, wait: PatientWait) -> Run:
         while True:
             try:
-                return await self._perform(patience.script())
+                return await self._perform(wait.operation())
             except Unreachable as error:
-                await asyncio.sleep(patience.nap_s(error))
+                await asyncio.sleep(wait.pause_s(error))
 
-    async def _perform(self, operations: Operations[T], conn: AsyncConnection | None = None) -> T:
+    async def _perform(self, operation: Operation[T], conn: AsyncConnection | None = None) -> T:
         if given := self._given_or(conn):
-            return await run_async(given, operations)
+            return await run_async(given, operation)
         own = self._connections.take() or await connect_async(self._url, name=NAME)
         with self._used(own):
-            return await run_async(own, operations)
+            return await run_async(own, operation)
 
 
 def _id_or_new(run_id: RunId | None) -> UUID:

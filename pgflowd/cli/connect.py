@@ -94,18 +94,18 @@ def check_task_word(text: str) -> None:
 
 def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     """The id of the run that a word names."""
-    from pgflowd.db import overview
     from pgflowd.db.query import execute
+    from pgflowd.db.runs import find_runs
 
     if whole := _uuid(text):
         return whole
     if text == LAST:
-        found = execute(conn, overview.find_runs("", 1))
+        found = execute(conn, find_runs("", 1))
         if not found:
             raise NotFound("there are no runs", next="start one with `pgflowd runs start FLOW`")
         return found[0][0]
     check_run_word(text)
-    found = execute(conn, overview.find_runs(_digits(text).replace("-", ""), 3))
+    found = execute(conn, find_runs(_digits(text).replace("-", ""), 3))
     if not found:
         raise NotFound(f"there is no run {text}", next="see `pgflowd runs list`")
     if len(found) > 1:
@@ -149,11 +149,11 @@ def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) 
 
 def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     """The slugs of all flows in the database; none if the role may not read them."""
-    from pgflowd.db import overview
+    from pgflowd.db.flows import list_flows
     from pgflowd.db.query import execute
 
     try:
-        return [flow.flow_slug for flow in execute(conn, overview.list_flows())]
+        return [flow.flow_slug for flow in execute(conn, list_flows())]
     except AccessDenied:
         return []
 

@@ -24,7 +24,7 @@ from pgflowd.cli.terminal.timeline import output_entry, timeline_of
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
 from pgflowd.core.output_stream import RENEW_S, output_line
-from pgflowd.db import client_steps, overview, runs
+from pgflowd.db import operations, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
@@ -74,7 +74,7 @@ class Follower:
     def skip_past(self) -> None:
         """Do not yield what has happened so far."""
         for run_id in self.open:
-            self._new(run_id, run_sync(self.connection, client_steps.get_with_states(run_id)))
+            self._new(run_id, run_sync(self.connection, operations.get_with_states(run_id)))
 
     def follow(self, timeout_s: float | None = None) -> Iterator[TimelineEntry]:
         """
@@ -131,7 +131,7 @@ class Follower:
         """The new entries of a run."""
         if run_id not in self.open:
             return []
-        run = run_sync(self.connection, client_steps.get_with_states(run_id))
+        run = run_sync(self.connection, operations.get_with_states(run_id))
         self._last_read[run_id] = run
         new = self._new(run_id, run)
         if run.has_ended:
@@ -151,7 +151,7 @@ class Follower:
         if not self._may_read_attempts:
             return []
         try:
-            return execute(self.connection, overview.run_troubles(run_id))
+            return execute(self.connection, runs.failed_attempts(run_id))
         except AccessDenied:
             self._may_read_attempts = False
             return []
@@ -191,7 +191,7 @@ class Follower:
         now = time.monotonic()
         if self._wants_output and self.open and now >= self._request_at:
             try:
-                execute(self.connection, runs.ask_for_output(self.open))
+                execute(self.connection, runs.request_output(self.open))
             except AccessDenied:  # the timeline is complete without
                 self._wants_output = False
             self._request_at = now + RENEW_S

@@ -181,17 +181,17 @@ def _with_help(word: str) -> CompletionItem:
 
 def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.core.text import short_id
-    from pgflowd.db import overview
     from pgflowd.db.query import execute
+    from pgflowd.db.runs import list_runs
 
-    found = execute(conn, overview.list_runs(most=50))
+    found = execute(conn, list_runs(most=50))
     return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
 
 
 def _stalled(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.cli.connect import task_name
-    from pgflowd.db import overview
     from pgflowd.db.query import execute
+    from pgflowd.db.stalled import stalled_tasks
 
-    found = execute(conn, overview.stalled_tasks(60.0))
+    found = execute(conn, stalled_tasks(60.0))
     return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]

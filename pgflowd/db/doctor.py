@@ -17,9 +17,11 @@ import psycopg
 
 from pgflowd.core.finding import Finding
 from pgflowd.core.text import counted, duration, short_id
-from pgflowd.db import overview, schema
+from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
-from pgflowd.db.query import execute
+from pgflowd.db.flows import list_flows
+from pgflowd.db.query import database_time, execute
+from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
 
 Connection = psycopg.Connection[Any]
@@ -81,7 +83,7 @@ def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _clock(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     before = time.time()
-    theirs = execute(conn, overview.now()).timestamp()
+    theirs = execute(conn, database_time()).timestamp()
     after = time.time()
     skew_s = theirs - (before + after) / 2
     if abs(skew_s) <= MAX_CLOCK_SKEW_S + (after - before):
@@ -173,8 +175,8 @@ def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    flows = execute(conn, overview.list_flows())
-    now = execute(conn, overview.now())
+    flows = execute(conn, list_flows())
+    now = execute(conn, database_time())
     fine = True
     for flow in flows:
         if not flow.is_watched:
@@ -197,7 +199,7 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    found = execute(conn, overview.stalled_tasks(request.stale_threshold_s))
+    found = execute(conn, stalled_tasks(request.stale_threshold_s))
     if not found:
         yield Finding("stalled", "ok", "no task is stalled")
         return

@@ -1,5 +1,5 @@
 """
-Compares, creates and deletes the flows of the database.
+Lists, compares, creates and deletes the flows of the database.
 
 `compare` reports how a flow differs from the code and changes nothing. `deploy` creates a missing
 flow, as the role that owns the schema. `delete` removes a flow with all its runs. `script` returns
@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from pgflowd.core.definition.shape import Shape, option_differences, shape_differences
+from pgflowd.core.documents.flows import ListedFlow
+from pgflowd.core.json.values import decode
 from pgflowd.core.redact import one_line
-from pgflowd.db import overview, workers
+from pgflowd.db import workers
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, execute, only
 
 Connection = psycopg.Connection[Any]
+MAX_COUNTED = 10_000  # messages of a queue: counting more takes too long
 OWNER = "pgflow_owner"
 
 
@@ -33,9 +38,34 @@ class Comparison:
     options: list[str] = field(default_factory=list)  # here the database's value holds
 
 
+def list_flows() -> Query[list[ListedFlow]]:
+    """Return all flows in the database."""
+    return Query(_LIST_FLOWS, (), lambda rows: list(starmap(ListedFlow, rows)))
+
+
+def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
+    """Return the shape of a flow, with the options in force; None for an unknown flow."""
+    return Query("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
+
+
+def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
+    """Return each flow with the number of its ready messages and the age of the oldest."""
+    flows = conn.execute(
+        "select flow_slug, to_regclass('pgmq.q_' || lower(flow_slug)) is not null"
+        "  from pgflow.flows order by flow_slug"
+    ).fetchall()
+    found = []
+    for slug in (slug for slug, has_queue in flows if has_queue):
+        table, most = sql.Identifier("pgmq", f"q_{slug.lower()}"), sql.Literal(MAX_COUNTED)
+        row = conn.execute(sql.SQL(_QUEUED).format(table=table, most=most)).fetchone()
+        assert row is not None
+        found.append((slug, int(row[0]), row[1]))
+    return found
+
+
 def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     """How the flow in the database differs from this shape."""
-    known = execute(conn, overview.flow_shape(slug))
+    known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
     return Comparison(True, shape_differences(shape, known), option_differences(shape, known))
@@ -77,6 +107,15 @@ def _value(conn: Connection, query: str, params: tuple[Any, ...] = ()) -> Any:
     return row[0] if row else None
 
 
+_LIST_FLOWS = """
+select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
+       workers, last_run_at, created_at
+  from pgflowd.list_flows()
+"""
+_QUEUED = """
+select (select count(*) from (select from {table} where vt <= now() limit {most}) as ready),
+       (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now())
+"""
 _MAY_BE_OWNER = f"""
 select exists (select from pg_catalog.pg_namespace as schema
                  join pg_catalog.pg_roles as role on role.oid = schema.nspowner

@@ -1,8 +1,9 @@
 """
-Play: performs scripts, on plain connections and on asyncio ones, and keeps connections.
+The operations of clients on runs, and their execution on plain and asyncio connections.
 
-What a script yields is done, and what comes of it, answer or error, goes back into it. Nothing
-is decided here.
+An operation is a generator. It yields steps (a `Query`, `Listen`, `Nap`, `Now`) and receives the
+result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and decide
+nothing, so the logic exists once. `Connections` keeps idle connections for the next operation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import selectors
 import time
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -17,27 +20,270 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.runs import Run
-from pgflowd.db import client_steps, runs
-from pgflowd.db.client_steps import Listen, Nap, Operation, Operations, Unlisten
+from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.json.values import encode
+from pgflowd.core.statuses import RunStatus
+from pgflowd.db import runs
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
-from pgflowd.errors import Unreachable
+from pgflowd.db.runs import Abilities
+from pgflowd.errors import NotFound, RunExists, UnknownFlow, Unreachable, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
 AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
+AnyRun = TypeVar("AnyRun", bound=Run)
 T = TypeVar("T")
 
-MOST_KEPT = 4
+MAX_IDLE = 4  # connections of a client that are kept
+# between two looks at a run: notifications are faster, but may be missed
+SHORTEST_NAP_S, LONGEST_NAP_S = 0.05, 1.0
+# between two attempts to connect again
+SHORTEST_RECONNECT_S, LONGEST_RECONNECT_S = 0.1, 5.0
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
-SHORTEST_NAP_S, LONGEST_NAP_S = 0.1, 5.0  # while the database is gone
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Listen for the events of a run from now on."""
+
+    channel: str
+
+
+@dataclass(frozen=True)
+class Unlisten:
+    """Stop listening, because the connection may be used again."""
+
+
+@dataclass(frozen=True)
+class Nap:
+    """Wait until a notification reports the end of the run, or until the time is over."""
+
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class Now:
+    """Return the seconds of a monotonic clock."""
+
+
+Step = Query[Any] | Listen | Unlisten | Nap | Now
+Operation = Generator[Step, Any, T]
+
+
+def start(flow_slug: str, input: Any, run_id: UUID) -> Operation[Run]:
+    _require_slug(flow_slug)
+    text = encode(input, what="input")
+    run: Run = yield from _started(runs.start(flow_slug, text, run_id), flow_slug, run_id)
+    return run
+
+
+def start_many(
+    flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[UUID]
+) -> Operation[list[Run]]:
+    _require_slug(flow_slug)
+    if isinstance(inputs, str | bytes | Mapping):  # these have elements as well
+        raise TypeError(f"start_flows takes a list of inputs, not one {type(inputs).__name__}")
+    if len(inputs) != len(run_ids):
+        raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
+    texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
+    if not texts:
+        return []
+    can: Abilities = yield runs.abilities()
+    query = runs.start_many(flow_slug, texts, run_ids, can)
+    started: list[Run] = yield from _started(query, flow_slug, None)
+    return started
+
+
+def get(run_id: UUID) -> Operation[Run]:
+    run: Run | None = yield runs.get(run_id)
+    return (yield from _with_cancellation(run, run_id))
+
+
+def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
+    run: RunWithStates | None = yield runs.get_with_states(run_id)
+    return (yield from _with_cancellation(run, run_id))
+
+
+def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
+    yield runs.cancel(run_id, reason, actor)
+    return (yield from get(run_id))
+
+
+def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Operation[Run]:
+    yield runs.retry(run_id, actor, even_if_cancelled)
+    return (yield from get(run_id))
+
+
+def wait(run_id: UUID, timeout_s: float | None, left_s: float | None = None) -> Operation[Run]:
+    """Wait for the end of a run. `left_s` is the rest of `timeout_s` after an earlier try."""
+    began: float = yield Now()
+    limit_s = timeout_s if left_s is None else left_s
+    yield Listen(runs.channel(run_id))
+    can: Abilities = yield runs.abilities()
+    nap_s = SHORTEST_NAP_S
+    while True:
+        run: Run | None = yield runs.get_row(run_id, can)
+        now: float = yield Now()
+        rest_s = float("inf") if limit_s is None else began + limit_s - now
+        if run is None or run.has_ended or rest_s <= 0:
+            yield Unlisten()
+            break
+        yield Nap(min(nap_s, rest_s))
+        nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
+    if run is not None and not run.has_ended:
+        raise _timeout(run_id, timeout_s)
+    return (yield from _with_cancellation(run, run_id))
+
+
+def _timeout(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
+    text = f"run {run_id} has not ended after {timeout_s:g} s; it continues"
+    error = WaitTimeout(text, next="wait again, or cancel it")
+    error.run_id = run_id
+    return error
+
+
+def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[T]:
+    """Execute a start; if the database refuses it, name the flow or the run in the error."""
+    try:
+        started: T = yield query
+    except UnknownFlow as error:
+        text = f"there is no flow '{flow_slug}' in the database"
+        raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error
+    except RunExists as error:
+        text = f"run {run_id} already exists" if run_id else "one of the runs already exists"
+        raise RunExists(text, next="leave run_id out to start another") from error
+    return started
+
+
+def _require_slug(flow_slug: Any) -> None:
+    """Raise TypeError for a flow, a job or None instead of a slug."""
+    if not isinstance(flow_slug, str):
+        flow = getattr(flow_slug, "flow", flow_slug)
+        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
+        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
+
+
+def _with_cancellation(run: AnyRun | None, run_id: UUID) -> Operation[AnyRun]:
+    """Return the run; if it failed, check whether it was cancelled, where that can be read."""
+    if run is None:
+        raise NotFound(f"there is no run {run_id}")
+    if run.status is not RunStatus.FAILED:
+        return run
+    can: Abilities = yield runs.abilities()
+    if not can.read_cancelled:
+        return run
+    found = yield runs.get_cancelled(run.run_id)
+    if found is None:
+        return run
+    at, by, reason = found
+    cancelled = RunStatus.CANCELLED
+    return replace(run, status=cancelled, cancelled_at=at, cancelled_by=by, cancel_reason=reason)
+
+
+class PatientWait:
+    """
+    A wait for the end of a run that continues after the connection was lost.
+
+    A database that was never reached is not waited for: its URL may be wrong.
+    """
+
+    def __init__(self, run_id: UUID, timeout_s: float | None, *, was_reached: bool = False) -> None:
+        self._run_id, self._timeout_s = run_id, timeout_s
+        self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._was_reached = was_reached
+        self._pause_s = SHORTEST_RECONNECT_S
+
+    def operation(self) -> Operation[Run]:
+        self._was_reached = True  # an operation begins when there is a connection for it
+        left_s = None if self._timeout_s is None else max(self._until - time.monotonic(), 0.0)
+        return (yield from wait(self._run_id, self._timeout_s, left_s))
+
+    def pause_s(self, error: Unreachable) -> float:
+        """Return how long to wait before the next try; raise if there is none."""
+        if not self._was_reached:
+            raise error
+        if time.monotonic() >= self._until:
+            raise _timeout(self._run_id, self._timeout_s) from error
+        pause_s = self._pause_s
+        self._pause_s = doubled_s(pause_s, SHORTEST_RECONNECT_S, LONGEST_RECONNECT_S)
+        return max(min(pause_s, self._until - time.monotonic()), 0.0)
+
+
+def run_sync(conn: Connection, operation: Operation[T]) -> T:
+    """Execute an operation on a plain connection."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = _execute(conn, step)
+            except Exception as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+def _execute(conn: Connection, step: Step) -> Any:
+    if isinstance(step, Query):
+        return execute(conn, step)
+    with translated(conn):
+        if command := _command(conn, step):
+            conn.execute(command)
+        elif isinstance(step, Nap):
+            until = time.monotonic() + step.longest_s
+            while (left_s := until - time.monotonic()) > 0:
+                for notice in conn.notifies(timeout=left_s, stop_after=1):
+                    if runs.is_end_event(notice.payload):
+                        return None
+    return time.monotonic()
+
+
+async def run_async(conn: AsyncConnection, operation: Operation[T]) -> T:
+    """Execute an operation on an asyncio connection."""
+    try:
+        step = next(operation)
+        while True:
+            try:
+                result = await _execute_async(conn, step)
+            except Exception as error:
+                step = operation.throw(error)
+            else:
+                step = operation.send(result)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def _execute_async(conn: AsyncConnection, step: Step) -> Any:
+    if isinstance(step, Query):
+        return await execute_async(conn, step)
+    with translated(conn):
+        if command := _command(conn, step):
+            await conn.execute(command)
+        elif isinstance(step, Nap):
+            until = time.monotonic() + step.longest_s
+            while (left_s := until - time.monotonic()) > 0:
+                async for notice in conn.notifies(timeout=left_s, stop_after=1):
+                    if runs.is_end_event(notice.payload):
+                        return None
+    return time.monotonic()
+
+
+def _command(conn: Connection | AsyncConnection, step: Step) -> sql.SQL | sql.Composed | None:
+    """Return the command of Listen and Unlisten, which do nothing through a pooler."""
+    if isinstance(step, Listen) and not is_pooled(conn):
+        return sql.SQL("listen {}").format(sql.Identifier(step.channel))
+    return sql.SQL("unlisten *") if isinstance(step, Unlisten) and not is_pooled(conn) else None
 
 
 class Connections(Generic[AnyConnection]):
-    """Connections that wait for the next call. List operations are atomic among threads.
+    """
+    Idle connections for the next operation. List operations are atomic among threads.
 
-    After a fork they are the parent's: the child forgets them, without a word to the server.
+    After a fork they belong to the parent: the child forgets them and sends the server nothing.
     """
 
     def __init__(self) -> None:
@@ -46,7 +292,7 @@ class Connections(Generic[AnyConnection]):
         self._process = os.getpid()
 
     def take(self) -> AnyConnection | None:
-        """A connection whose other end is still there, if one is idle."""
+        """Return an idle connection whose server is still there, or None."""
         if self._process != os.getpid():
             self.idle, self._process = [], os.getpid()
         while True:
@@ -54,124 +300,17 @@ class Connections(Generic[AnyConnection]):
                 conn = self.idle.pop()
             except IndexError:
                 return None
-            if _is_alive(conn):
-                return conn
+            if not conn.closed:
+                with _Selector() as selector:  # to an idle connection a server only sends its end
+                    selector.register(conn.pgconn.socket, selectors.EVENT_READ)
+                    if not selector.select(timeout=0):
+                        return conn
             conn.pgconn.finish()
 
     def keep(self, conn: AnyConnection) -> bool:
-        """Keep a connection for later, unless there is no use for it."""
-        is_fine = not self.closed and not conn.closed and not conn.broken
-        if is_fine and len(self.idle) < MOST_KEPT:
+        """Keep a connection for later; return False if it cannot or need not be kept."""
+        is_usable = not self.closed and not conn.closed and not conn.broken
+        if is_usable and len(self.idle) < MAX_IDLE:
             self.idle.append(conn)
             return True
         return False
-
-
-class Patience:
-    """
-    A wait for the end of a run, which outlives its connection: when to try again, until when.
-
-    A database that was never reached is not waited for: its URL may be wrong.
-    """
-
-    def __init__(self, run_id: UUID, timeout_s: float | None, *, has_reached: bool = False) -> None:
-        self._run_id, self._timeout_s = run_id, timeout_s
-        self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        self._has_reached = has_reached
-        self._nap_s = SHORTEST_NAP_S
-
-    def script(self) -> Operations[Run]:
-        self._has_reached = True  # a script begins when there is a connection for it
-        left_s = None if self._timeout_s is None else max(self._until - time.monotonic(), 0.0)
-        return (yield from client_steps.wait(self._run_id, self._timeout_s, left_s))
-
-    def nap_s(self, error: Unreachable) -> float:
-        """How long to wait before another try; raise where there is none."""
-        if not self._has_reached:
-            raise error
-        if time.monotonic() >= self._until:
-            raise client_steps.given_up(self._run_id, self._timeout_s) from error
-        nap_s = self._nap_s
-        self._nap_s = doubled_s(nap_s, SHORTEST_NAP_S, LONGEST_NAP_S)
-        return max(min(nap_s, self._until - time.monotonic()), 0.0)
-
-
-def run_sync(conn: Connection, script: Operations[T]) -> T:
-    """Perform a script on a plain connection."""
-    answer: Any = None
-    error: Exception | None = None
-    try:
-        while True:
-            step = script.send(answer) if error is None else script.throw(error)
-            answer, error = None, None
-            try:
-                answer = _perform(conn, step)
-            except Exception as trouble:
-                error = trouble
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-def _perform(conn: Connection, step: Operation) -> Any:
-    if isinstance(step, Query):
-        return execute(conn, step)
-    with translated(conn):
-        if isinstance(step, Listen) and not is_pooled(conn):
-            conn.execute(_listen(step))
-        elif isinstance(step, Unlisten) and not is_pooled(conn):
-            conn.execute("unlisten *")
-        elif isinstance(step, Nap):
-            until = time.monotonic() + step.longest_s
-            while (left_s := until - time.monotonic()) > 0:
-                for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if runs.tells_the_end(notice.payload):
-                        return None
-    return time.monotonic()
-
-
-async def run_async(conn: AsyncConnection, script: Operations[T]) -> T:
-    """Perform a script on an asyncio connection."""
-    answer: Any = None
-    error: Exception | None = None
-    try:
-        while True:
-            step = script.send(answer) if error is None else script.throw(error)
-            answer, error = None, None
-            try:
-                answer = await _perform_async(conn, step)
-            except Exception as trouble:
-                error = trouble
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def _perform_async(conn: AsyncConnection, step: Operation) -> Any:
-    if isinstance(step, Query):
-        return await execute_async(conn, step)
-    with translated(conn):
-        if isinstance(step, Listen) and not is_pooled(conn):
-            await conn.execute(_listen(step))
-        elif isinstance(step, Unlisten) and not is_pooled(conn):
-            await conn.execute("unlisten *")
-        elif isinstance(step, Nap):
-            until = time.monotonic() + step.longest_s
-            while (left_s := until - time.monotonic()) > 0:
-                async for notice in conn.notifies(timeout=left_s, stop_after=1):
-                    if runs.tells_the_end(notice.payload):
-                        return None
-    return time.monotonic()
-
-
-def _listen(step: Listen) -> sql.Composed:
-    return sql.SQL("listen {}").format(sql.Identifier(step.channel))
-
-
-def _is_alive(conn: Connection | AsyncConnection) -> bool:
-    """Whether the server still waits for us: to an idle connection it says nothing but goodbye."""
-    if conn.closed:
-        return False
-    with _Selector() as selector:
-        selector.register(conn.pgconn.socket, selectors.EVENT_READ)
-        return not selector.select(timeout=0)

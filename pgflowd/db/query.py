@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -83,6 +84,11 @@ async def execute_together_async(conn: AsyncConnection, queries: Sequence[Query[
 def only(rows: Rows) -> Any:
     """Read the only value of one row."""
     return rows[0][0]
+
+
+def database_time() -> Query[datetime]:
+    """Return the time of the database's clock, which its rows use."""
+    return Query("select clock_timestamp()", (), only)
 
 
 class _UnparsedJson(Loader):

@@ -1,24 +1,33 @@
 """
-Runs: starting, reading, cancelling and retrying them, as calls for `db.query`.
+The queries that start, read, cancel, retry and list runs.
 
-A run is read from the document of `get_run_with_states`, which a role that may read no table
-can call, too; so whatever columns a core has more or less do not matter. Cancelled runs are
-`failed` to other runtimes; who cancelled, when and why is read from schema `pgflowd` where it
-is there and may be read.
+Clients read a run from the document of `get_run_with_states`. A role that may not read tables can
+call that function too, and a core may have more or fewer columns. To other runtimes a cancelled run
+is `failed`; schema `pgflowd` has the time, actor and reason of a cancellation, where the role may
+read it. The queries that list runs, steps and attempts need the rights of a viewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import starmap
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.documents.runs import Run, RunWithStates, StepState
+from pgflowd.core.documents.runs import (
+    Attempt,
+    FailedAttempt,
+    ListedRun,
+    Run,
+    RunWithStates,
+    StepState,
+    StepTasks,
+)
 from pgflowd.core.json.values import decode
-from pgflowd.core.output_stream import request_output
-from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.output_stream import request_output as output_request
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
@@ -26,9 +35,9 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Abilities:
-    """What this role can do in this database, so that nothing is tried in vain."""
+    """What this role may do in this database, so that no query is refused."""
 
-    start_many: bool  # by `start_flows`; otherwise one by one, as a role that reads no table
+    start_many: bool  # by `start_flows`; without it one by one, as a role that reads no table
     read_runs: bool  # without their steps
     read_cancelled: bool
 
@@ -44,19 +53,21 @@ def start(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
 def start_many(
     flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID], can: Abilities
 ) -> Query[list[Run]]:
+    def read(rows: Rows) -> list[Run]:
+        by_id = {run.run_id: run for run in (run_of(decode(row[0])) for row in rows)}
+        return [by_id[run_id] for run_id in run_ids]
+
     sql = _START_MANY if can.start_many else _START_EACH
-    return Query(
-        sql, (flow_slug, list(inputs), list(run_ids)), lambda rows: _in_order(rows, run_ids)
-    )
+    return Query(sql, (flow_slug, list(inputs), list(run_ids)), read)
 
 
 def get(run_id: UUID) -> Query[Run | None]:
     return Query(_GET, (run_id,), _run_or_none)
 
 
-def glance(run_id: UUID, can: Abilities) -> Query[Run | None]:
-    """Read a run without making its steps' outputs into a document, if that is allowed."""
-    return Query(_GLANCE if can.read_runs else _GET, (run_id,), _run_or_none)
+def get_row(run_id: UUID, can: Abilities) -> Query[Run | None]:
+    """Read a run from its row if that is allowed, which is cheaper than the whole document."""
+    return Query(_GET_ROW if can.read_runs else _GET, (run_id,), _run_or_none)
 
 
 def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
@@ -76,33 +87,62 @@ def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Query[int
 
 
 def channel(run_id: UUID) -> str:
-    """The channel on which plain PostgreSQL tells the events of a run."""
+    """Return the channel on which pgflow notifies the events of a run."""
     return f"pgflow:run:{run_id}"
 
 
-def ask_for_output(run_ids: Sequence[UUID]) -> Query[None]:
-    """Have workers tell on these channels what handlers print, for a while."""
-    return Query(
-        _NOTIFY, (["pgflowd"] * len(run_ids), [request_output(each) for each in run_ids]), _nothing
-    )
+def request_output(run_ids: Sequence[UUID]) -> Query[None]:
+    """Request from all workers the output of these runs' handlers, for a while."""
+    return _notify([("pgflowd", output_request(run_id)) for run_id in run_ids])
 
 
-def tell(told: Sequence[tuple[str, str]]) -> Query[None]:
-    """Send payloads on the channels of their runs."""
-    channels = [f"pgflow:run:{run_id}" for run_id, _ in told]
-    return Query(_NOTIFY, (channels, [payload for _, payload in told]), _nothing)
+def publish_output(payloads: Sequence[tuple[str, str]]) -> Query[None]:
+    """Send payloads, each on the channel of its run."""
+    return _notify([(f"pgflow:run:{run_id}", payload) for run_id, payload in payloads])
 
 
-def tells_the_end(payload: str) -> bool:
-    """Whether a notification is, as far as text can tell, about the end of its run."""
+def is_end_event(payload: str) -> bool:
+    """Whether a notification is probably about the end of its run, judging by its text."""
     return '"run:completed"' in payload or '"run:failed"' in payload
 
 
-_NOTIFY = """
-select pg_notify(told.channel, told.payload)
-  from unnest(%s::text[], %s::text[]) as told (channel, payload)
-"""
+def find_runs(digits: str, most: int = 2) -> Query[list[tuple[UUID, str]]]:
+    """Return id and flow of the runs whose id ends with these digits, newest first."""
+    sql = "select run_id, flow_slug from pgflowd.find_runs(%s, %s)"
+    return Query(sql, (digits, most), lambda rows: [(row[0], row[1]) for row in rows])
 
+
+def list_runs(
+    flow_slug: str | None = None,
+    statuses: Sequence[str] = (),
+    since_s: float | None = None,
+    most: int = 20,
+) -> Query[list[ListedRun]]:
+    """Return the newest runs."""
+    since = None if since_s is None else timedelta(seconds=since_s)
+    params = (flow_slug, list(statuses) or None, since, most)
+    return Query(_LIST_RUNS, params, _read_listed_runs)
+
+
+def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
+    """Return the steps of a run in topological order."""
+    return Query(_RUN_STEPS, (run_id,), lambda rows: list(starmap(StepTasks, rows)))
+
+
+def failed_attempts(run_id: UUID, after: datetime | None = None) -> Query[list[FailedAttempt]]:
+    """Return the attempts of a run that ended without an output, oldest first."""
+    return Query(_FAILED_ATTEMPTS, (run_id, after), _read_failed_attempts)
+
+
+def attempts(run_id: UUID) -> Query[list[Attempt]]:
+    """Return all attempts of a run that are kept, oldest first."""
+    return Query(_ATTEMPTS, (run_id,), _read_attempts)
+
+
+_NOTIFY = """
+select pg_notify(message.channel, message.payload)
+  from unnest(%s::text[], %s::text[]) as message (channel, payload)
+"""
 _ABILITIES = """
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
          and has_table_privilege('pgflow.runs', 'insert'),
@@ -121,7 +161,7 @@ select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 
        unnest(given.inputs, given.run_ids) as one (input, run_id)
 """
 _GET = "select pgflow.get_run_with_states(%s) -> 'run'"
-_GLANCE = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
+_GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
 _GET_WITH_STATES = "select pgflow.get_run_with_states(%s)"
 _GET_CANCELLED = """
 select cancelled_at, cancelled_by, cancel_reason
@@ -129,44 +169,54 @@ select cancelled_at, cancelled_by, cancel_reason
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
+_LIST_RUNS = """
+select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message
+  from pgflowd.list_runs(%s, %s, %s, %s)
+"""
+_RUN_STEPS = """
+select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
+       max_attempts, timeout_s, running_since, next_at
+  from pgflowd.run_steps(%s)
+"""
+_FAILED_ATTEMPTS = """
+select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
+       traceback, started_at, ended_at, next_at
+  from pgflowd.run_troubles(%s, %s)
+"""
+_ATTEMPTS = """
+select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
+       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id
+  from pgflowd.attempt_history where run_id = %s order by token
+"""
 
 
 def run_of(row: Document) -> Run:
     """Read a run from its row as JSON."""
-    return Run(**_columns(row))
+    return Run(**_run_fields(row))
 
 
-def _columns(row: Document) -> dict[str, Any]:
-    return {
-        "run_id": UUID(row["run_id"]),
-        "flow_slug": row["flow_slug"],
-        "status": RunStatus(row["status"]),
-        "input": row["input"],
-        "output": row["output"],
-        "error": row.get("error_message"),
-        "remaining_steps": row["remaining_steps"],
-        "started_at": _time(row["started_at"]),
-        "completed_at": _time(row["completed_at"]),
-        "failed_at": _time(row["failed_at"]),
-    }
+def _run_fields(row: Document) -> Document:
+    named = _fields(_RUN_FIELDS, row)
+    return {**named, "run_id": UUID(row["run_id"]), "status": RunStatus(row["status"])}
 
 
 def _state_of(row: Document) -> StepState:
-    return StepState(
-        step_slug=row["step_slug"],
-        status=StepStatus(row["status"]),
-        output=row.get("output"),
-        error=row.get("error_message"),
-        skip_reason=row.get("skip_reason"),
-        initial_tasks=row.get("initial_tasks"),
-        remaining_tasks=row["remaining_tasks"],
-        remaining_deps=row["remaining_deps"],
-        created_at=_time(row["created_at"]),
-        started_at=_time(row["started_at"]),
-        completed_at=_time(row["completed_at"]),
-        failed_at=_time(row["failed_at"]),
-        skipped_at=_time(row.get("skipped_at")),
-    )
+    return StepState(**{**_fields(_STATE_FIELDS, row), "status": StepStatus(row["status"])})
+
+
+def _fields(names: Sequence[str], row: Document) -> Document:
+    """Return the fields from a row that may have other columns too, or fewer."""
+    found = {name: row.get(name) for name in names}
+    times = {name: _time(text) for name, text in found.items() if name.endswith("_at")}
+    return {**found, **times, "error": row.get("error_message")}
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+
+
+_RUN_FIELDS = tuple(field.name for field in fields(Run))
+_STATE_FIELDS = tuple(field.name for field in fields(StepState))
 
 
 def _run_or_none(rows: Rows) -> Run | None:
@@ -175,29 +225,35 @@ def _run_or_none(rows: Rows) -> Run | None:
 
 
 def _states_or_none(rows: Rows) -> RunWithStates | None:
+    """Read a run and its steps: in the order in which they started, then those that have not."""
     document = decode(only(rows))
     if document is None:
         return None
-    states = sorted(map(_state_of, document["steps"]), key=_first_moved)
-    return RunWithStates(
-        **_columns(document["run"]), steps={state.step_slug: state for state in states}
-    )
+
+    def order(state: StepState) -> tuple[bool, Any, str]:
+        moved = state.started_at or state.skipped_at or state.failed_at
+        return (moved is None, moved or 0, state.step_slug)
+
+    states = sorted(map(_state_of, document["steps"]), key=order)
+    steps = {state.step_slug: state for state in states}
+    return RunWithStates(**_run_fields(document["run"]), steps=steps)
 
 
-def _first_moved(state: StepState) -> tuple[bool, Any, str]:
-    """Those that moved first come first; those that have not moved last."""
-    moved = state.started_at or state.skipped_at or state.failed_at
-    return (moved is None, moved or 0, state.step_slug)
+def _read_listed_runs(rows: Rows) -> list[ListedRun]:
+    return [replace(run, status=RunStatus(run.status)) for run in starmap(ListedRun, rows)]
 
 
-def _in_order(rows: Rows, run_ids: Sequence[UUID]) -> list[Run]:
-    by_id = {run.run_id: run for run in (run_of(decode(row[0])) for row in rows)}
-    return [by_id[run_id] for run_id in run_ids]
+def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:
+    attempts = starmap(FailedAttempt, rows)
+    return [replace(attempt, outcome=Outcome(attempt.outcome)) for attempt in attempts]
 
 
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+def _read_attempts(rows: Rows) -> list[Attempt]:
+    attempts = starmap(Attempt, rows)
+    return [replace(each, outcome=each.outcome and Outcome(each.outcome)) for each in attempts]
 
 
-def _nothing(rows: Rows) -> None:
-    return None
+def _notify(messages: Sequence[tuple[str, str]]) -> Query[None]:
+    channels = [channel for channel, _ in messages]
+    payloads = [payload for _, payload in messages]
+    return Query(_NOTIFY, (channels, payloads), lambda rows: None)

@@ -1,26 +1,35 @@
 """
-Operate: what operators do by hand to single tasks that nobody works on any more.
+Lists stalled tasks, and requeues or fails them for an operator.
 
-Both return False, and have done nothing, if the task is not stalled; NotFound if there is none.
+`requeue_task` and `give_up_task` return False, and change nothing, if the task is not stalled. They
+raise NotFound if it does not exist.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import starmap
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
+from pgflowd.core.documents.flows import StalledTask
 from pgflowd.db.query import Query, execute, only
 
 Connection = psycopg.Connection[Any]
 
 
+def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
+    """Return the stalled tasks, oldest first."""
+    params = (timedelta(seconds=stale_threshold_s),)
+    return Query(_STALLED, params, lambda rows: list(starmap(StalledTask, rows)))
+
+
 def requeue_task(
     conn: Connection, run_id: UUID, step: str, index: int, stale_threshold_s: float
 ) -> bool:
-    """Hand a stalled task out again, without spending the attempt."""
+    """Put a stalled task back into its queue; this attempt does not count."""
     params = (run_id, step, index, timedelta(seconds=stale_threshold_s))
     sql = "select pgflowd.requeue_task(%s, %s, %s, %s, session_user)"
     return bool(execute(conn, Query(sql, params, only)))
@@ -38,3 +47,10 @@ def give_up_task(
     params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason)
     sql = "select pgflowd.give_up_task(%s, %s, %s, %s, %s, session_user)"
     return bool(execute(conn, Query(sql, params, only)))
+
+
+_STALLED = """
+select run_id, step_slug, task_index, flow_slug, worker_id, attempt, started_at, stalled_at,
+       times, reason
+  from pgflowd.stalled_tasks(%s)
+"""

@@ -20,10 +20,9 @@ from support.pooler import pooler
 
 from pgflowd import AsyncClient, Client, Flow
 from pgflowd.core.ids import uuid7
-from pgflowd.db import client_steps
-from pgflowd.db.client_steps import Listen
+from pgflowd.db import operations
 from pgflowd.db.connection import connect
-from pgflowd.db.operations import run_sync
+from pgflowd.db.operations import Listen, run_sync
 from pgflowd.errors import (
     DatabaseError,
     MapInput,
@@ -172,7 +171,7 @@ def test_wait_needs_no_notifications(client, conn):
 def test_waiting_ends_after_the_timeout_and_the_run_goes_on(client):
     began = time.monotonic()
 
-    with pytest.raises(WaitTimeout, match=r"has not ended after 0\.2 s; it goes on"):
+    with pytest.raises(WaitTimeout, match=r"has not ended after 0\.2 s; it continues"):
         client.start_flow_sync("greet", 1, timeout=0.2)
 
     assert time.monotonic() - began >= 0.2
@@ -256,7 +255,7 @@ def test_many_runs_start_at_once_in_their_order(client, conn):
     assert [run.input for run in client.start_flows("greet", inputs)] == inputs
     assert [run.run_id for run in client.start_flows("greet", inputs, run_ids=ids)] == ids
     assert client.start_flows("greet", []) == []
-    with pytest.raises(RunExists, match="one of the runs exists already"):
+    with pytest.raises(RunExists, match="one of the runs already exists"):
         client.start_flows("greet", [1, 2], run_ids=[uuid4(), ids[0]])
     with pytest.raises(OutputError, match=r"inputs\[1\]\.x is NaN"):
         client.start_flows("greet", [1, {"x": float("nan")}])
@@ -277,7 +276,7 @@ def test_what_cannot_be_started_is_told_with_its_name(client, conn):
     assert str(unknown.value) == (
         "E415 there is no flow 'gret' in the database; run `pgflowd flows deploy gret`"
     )
-    with pytest.raises(RunExists, match=f"E410 run {run_id} exists already"):
+    with pytest.raises(RunExists, match=f"E410 run {run_id} already exists"):
         client.start_flow("greet", 1, run_id=run_id)
     with pytest.raises(MapInput, match="E416"):
         client.start_flow("each_one", {"no": "array"})
@@ -605,7 +604,7 @@ def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
 
         with connect(dsn) as pooled:
             for _ in range(10):
-                run_sync(pooled, client_steps.get(run_id))
+                run_sync(pooled, operations.get(run_id))
             assert pooled.execute("select * from pg_prepared_statements").fetchall() == []
             run_sync(pooled, one(Listen("pgflow:run:1")))
             assert pooled.execute("select pg_listening_channels()").fetchall() == []

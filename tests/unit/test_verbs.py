@@ -21,7 +21,7 @@ MAX_FILES = 12
 def test_a_verb_on_runs_is_named_in_few_files(verb: str):
     places = [
         rf"def {verb}\(",  # the client, the operation, the query, the command
-        rf"\b(runs|operations|client_steps)\.{verb}\(",
+        rf"\b(runs|operations)\.{verb}\(",
         rf"\bpgflowd\.{verb}\b",  # in SQL: the function and its callers
         rf"\bruns {verb}\b",  # a command that a message names
         rf"\b{verb}\b.* runs\b",  # a help text

@@ -93,7 +93,8 @@ def _connections(settings: Settings, discovered: Discovered, found: Findings) ->
 
 def _database(app: App, discovered: Discovered, found: Findings) -> None:
     from pgflowd.cli.connect import database
-    from pgflowd.db import overview, schema
+    from pgflowd.db import schema
+    from pgflowd.db.flows import list_flows
     from pgflowd.db.query import execute
 
     try:
@@ -107,7 +108,7 @@ def _database(app: App, discovered: Discovered, found: Findings) -> None:
             for flow, entry in zip(discovered.flows, found.flows, strict=True):
                 if flow.shape is not None:
                     found.problems += _compared(app, conn, flow, entry)
-            for row in execute(conn, overview.list_flows()):
+            for row in execute(conn, list_flows()):
                 if discovered.flow(row.flow_slug) is not None and not row.is_watched:
                     found.problems.append(_unwatched(row.flow_slug))
     except PgflowdError as error:

@@ -46,11 +46,11 @@ def list_(app: App) -> None:
     """
     from pgflowd.cli.connect import database
     from pgflowd.cli.terminal.flow_view import print_flows
-    from pgflowd.db import overview
-    from pgflowd.db.query import execute
+    from pgflowd.db.flows import list_flows
+    from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
-        found, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
+        found, now = execute(conn, list_flows()), execute(conn, database_time())
     if app.json:
         app.print_json(versioned({"flows": [flow.to_json() for flow in found]}))
     else:
@@ -68,15 +68,15 @@ def show(app: App, flow: str) -> None:
     """
     from pgflowd.cli.connect import database, unknown_flow
     from pgflowd.cli.terminal.flow_view import print_flow
-    from pgflowd.db import overview
-    from pgflowd.db.query import execute
+    from pgflowd.db.flows import flow_shape, list_flows
+    from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
-        rows, now = execute(conn, overview.list_flows()), execute(conn, overview.now())
+        rows, now = execute(conn, list_flows()), execute(conn, database_time())
         row = next((row for row in rows if row.flow_slug == flow), None)
         if row is None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
-        shape = execute(conn, overview.flow_shape(flow)) or {"steps": []}
+        shape = execute(conn, flow_shape(flow)) or {"steps": []}
     if app.json:
         app.print_json(versioned({**row.to_json(), "shape": shape}))
     else:
@@ -200,11 +200,11 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
     Example: pgflowd flows delete analyze_website --yes
     """
     from pgflowd.cli.connect import database, flow_slugs, unknown_flow
-    from pgflowd.db import flows, overview
+    from pgflowd.db import flows
     from pgflowd.db.query import execute
 
     with database(app) as conn:
-        if execute(conn, overview.flow_shape(flow)) is None:
+        if execute(conn, flows.flow_shape(flow)) is None:
             raise unknown_flow(flow, flow_slugs(conn), "see `pgflowd flows list`")
         active = execute(conn, flows.active_runs(flow))
         if active and not force:
@@ -282,10 +282,10 @@ def _raise_errors(discovered: Discovered) -> None:
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
     """The shape of a flow in the database, else in the code."""
     from pgflowd.cli.connect import flow_slugs, unknown_flow
-    from pgflowd.db import overview
+    from pgflowd.db.flows import flow_shape
     from pgflowd.db.query import execute
 
-    shape = execute(conn, overview.flow_shape(slug))
+    shape = execute(conn, flow_shape(slug))
     if shape is not None:
         return shape
     if app.settings.pgflowd.flows:

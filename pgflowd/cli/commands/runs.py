@@ -75,7 +75,7 @@ def start(
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
     """
     from pgflowd.cli.connect import database, new_run_id, suggesting_flows
-    from pgflowd.db import client_steps
+    from pgflowd.db import operations
     from pgflowd.db.operations import run_sync
 
     if follow and wait:
@@ -88,7 +88,7 @@ def start(
             _follower(app, conn, [chosen]) if follow else None
         )  # it listens before the start, so it misses no event
         with suggesting_flows(conn, flow):
-            started = run_sync(conn, client_steps.start(flow, input, chosen))
+            started = run_sync(conn, operations.start(flow, input, chosen))
         if follower:
             _print_events(app, follower, timeout)
         elif wait:
@@ -129,14 +129,14 @@ def list_(
     """
     from pgflowd.cli.connect import database, flow_slugs, unknown_flow
     from pgflowd.cli.terminal.run_view import print_runs
-    from pgflowd.db import overview
-    from pgflowd.db.query import execute
+    from pgflowd.db.query import database_time, execute
+    from pgflowd.db.runs import list_runs
 
     with database(app) as conn:
-        found = execute(conn, overview.list_runs(flow, statuses, since, limit))
+        found = execute(conn, list_runs(flow, statuses, since, limit))
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
-        now = execute(conn, overview.now())
+        now = execute(conn, database_time())
     if app.json:
         app.print_json(versioned({"runs": [run.to_json() for run in found]}))
     elif not (found or flow or statuses or since):
@@ -220,9 +220,9 @@ def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
     \b
     Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
     """
-    from pgflowd.db import client_steps
+    from pgflowd.db import operations
 
-    _each(app, run, lambda run_id: client_steps.cancel(run_id, reason, None), "cancelled")
+    _each(app, run, lambda run_id: operations.cancel(run_id, reason, None), "cancelled")
 
 
 @runs.command()
@@ -239,11 +239,11 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     Example: pgflowd runs retry @last --follow
     """
     from pgflowd.cli.connect import database, find_runs
-    from pgflowd.db import client_steps
+    from pgflowd.db import operations
 
     def retry_one(run_id: UUID) -> Any:
         try:
-            return (yield from client_steps.retry(run_id, None, even_if_cancelled))
+            return (yield from operations.retry(run_id, None, even_if_cancelled))
         except NotRetryable as error:
             if RunStatus.CANCELLED in error.text:
                 error.next = "--even-if-cancelled retries it"

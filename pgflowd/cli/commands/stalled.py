@@ -48,11 +48,10 @@ def list_(app: App) -> None:
     """
     from pgflowd.cli.connect import database, task_name
     from pgflowd.core.text import ago
-    from pgflowd.db import overview
-    from pgflowd.db.query import execute
+    from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
-        found, now = _found(app, conn), execute(conn, overview.now())
+        found, now = _found(app, conn), execute(conn, database_time())
     if app.json:
         app.print_json(versioned({"tasks": [task.to_json() for task in found]}))
         return
@@ -144,7 +143,7 @@ def _each(app: App, words: Sequence[str], all_: bool, change: Any, done: str) ->
 
 
 def _found(app: App, conn: psycopg.Connection[Any]) -> list[StalledTask]:
-    from pgflowd.db import overview
     from pgflowd.db.query import execute
+    from pgflowd.db.stalled import stalled_tasks
 
-    return execute(conn, overview.stalled_tasks(app.settings.recovery.stale_threshold_s))
+    return execute(conn, stalled_tasks(app.settings.recovery.stale_threshold_s))

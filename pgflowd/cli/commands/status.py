@@ -154,14 +154,14 @@ def _without_daemon(app: App) -> dict[str, Any]:
 def _ask_database(app: App) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     from pgflowd.db import schema
     from pgflowd.db.connection import connect, translated
-    from pgflowd.db.queues import waiting
+    from pgflowd.db.flows import queued_messages
 
     with connect(app.database_url, name="pgflowd: status") as conn, translated(conn):
         schema.refuse_newer(conn)
         server = conn.info.parameter_status("server_version") or ""
         flows = [
             {"slug": slug, "state": "not_running", "queued": queued, "oldest_queued_s": oldest_s}
-            for slug, queued, oldest_s in waiting(conn)
+            for slug, queued, oldest_s in queued_messages(conn)
         ]
         place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
     return {"state": "up", "server": server.partition(" ")[0], "place": place}, flows

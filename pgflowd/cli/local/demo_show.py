@@ -19,8 +19,8 @@ from pgflowd.cli.app import App
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.statuses import Marks, RunStatus
-from pgflowd.db import overview
 from pgflowd.db.query import execute
+from pgflowd.db.runs import attempts, run_steps
 
 RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
 POLL_S = 0.1
@@ -89,7 +89,7 @@ class DemoRuns:
         attempts = [
             attempt
             for demo_run in self._runs
-            for attempt in execute(self._connection, overview.attempts(demo_run.run_id))
+            for attempt in execute(self._connection, attempts(demo_run.run_id))
         ]
         runs = [
             {
@@ -107,7 +107,7 @@ class DemoRuns:
     def _read(self, demo_run: _DemoRun) -> None:
         if not demo_run.run.has_ended:
             demo_run.run = self._client.get_run(demo_run.run_id)
-            steps = execute(self._connection, overview.run_steps(demo_run.run_id))
+            steps = execute(self._connection, run_steps(demo_run.run_id))
             demo_run.tasks = sum(max(step.tasks, 1) for step in steps)
             demo_run.done = sum(step.completed for step in steps)
 

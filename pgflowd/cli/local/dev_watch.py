@@ -22,9 +22,10 @@ from pgflowd.cli.local.local_daemon import wait_until_settled
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.db import overview
 from pgflowd.db.connection import connect
+from pgflowd.db.flows import flow_shape
 from pgflowd.db.query import execute
+from pgflowd.db.runs import list_runs
 from pgflowd.errors import ConfigError, PgflowdError, Problem
 
 RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
@@ -98,13 +99,13 @@ class Project:
 
     def _read_shapes(self, slugs: Iterable[str]) -> None:
         with connect(self.dsn, name="pgflowd dev") as connection:
-            shapes = {slug: execute(connection, overview.flow_shape(slug)) for slug in slugs}
+            shapes = {slug: execute(connection, flow_shape(slug)) for slug in slugs}
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
     def _count_runs(self) -> dict[str, int]:
         with connect(self.dsn, name="pgflowd dev") as connection:
-            rows = execute(connection, overview.list_runs(most=10_000))
+            rows = execute(connection, list_runs(most=10_000))
         counted: dict[str, int] = {}
         for row in rows:
             counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1

@@ -48,18 +48,18 @@ def read_details(
 ) -> RunDetails:
     """Read all that is shown of a run. NotFound."""
     from pgflowd.core.documents.runs import RunDetails
-    from pgflowd.db import client_steps, overview
+    from pgflowd.db import operations, runs
     from pgflowd.db.operations import run_sync
-    from pgflowd.db.query import Query, execute_together
+    from pgflowd.db.query import Query, database_time, execute_together
 
-    run = run_sync(connection, client_steps.get_with_states(run_id))
+    run = run_sync(connection, operations.get_with_states(run_id))
     queries: list[Query[Any]] = [
-        overview.run_steps(run_id),
-        overview.run_troubles(run_id),
-        overview.now(),
+        runs.run_steps(run_id),
+        runs.failed_attempts(run_id),
+        database_time(),
     ]
     if with_attempts:
-        queries.append(overview.attempts(run_id))
+        queries.append(runs.attempts(run_id))
     steps, failures, now, *attempts = execute_together(connection, queries)
     return RunDetails(run, steps, failures, attempts[0] if attempts else None, now)
 

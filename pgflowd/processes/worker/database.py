@@ -25,8 +25,8 @@ from pgflowd.core.worker import actions, events, state
 from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.db import runs, tasks, workers
 from pgflowd.db.connection import connect_async, limits_of
-from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
 from pgflowd.db.errors import failure_of
+from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
 
@@ -189,7 +189,7 @@ class DatabaseConnections:
         conn = self._conns[state.LEASES]
         try:
             if told := audience.take():
-                await execute_async(conn, runs.tell(told))
+                await execute_async(conn, runs.publish_output(told))
             audience.was_told()
         except Exception:
             if conn.closed:
