@@ -15,7 +15,7 @@ from support.trees import CANNOT, CRASH, running
 
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.main import run
-from pgflowd.core.documents.daemon import Facts, document
+from pgflowd.core.documents.daemon import DaemonFacts, status_of
 from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
@@ -118,7 +118,9 @@ def test_every_key_of_the_status_is_named():
     tree = on_exit(on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "worker b", CRASH, 2.0)[
         0
     ]
-    status = document(tree, Facts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, {}))
+    status = status_of(
+        tree, DaemonFacts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, {})
+    ).to_json()
 
     assert status["problems"] and status["flows"][0]["error"]
     for key in set(keys(status)) - {"schema_version"} | {"code", "flow", "text", "next"}:

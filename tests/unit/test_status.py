@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, starting
 
-from pgflowd.core.documents.daemon import Fact, Facts, document, state_of
+from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
 from pgflowd.core.messages import LARGEST, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
@@ -20,9 +21,13 @@ from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import Tree
 
 
-def facts(**children: Fact) -> Facts:
+def facts(**children: ChildFacts) -> DaemonFacts:
     by_id = {name.replace("__", " "): fact for name, fact in children.items()}
-    return Facts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
+    return DaemonFacts("shop", "0.1.0", 812, 1000.0, 0.0, 1060.0, 60.0, by_id)
+
+
+def document(tree: Tree, known: DaemonFacts) -> dict[str, Any]:
+    return status_of(tree, known).to_json()
 
 
 def broken_beside(tree: Tree) -> Tree:
@@ -47,8 +52,8 @@ def test_the_state_of_the_daemon_in_one_word(tree, state):
 
 
 def test_who_has_lost_the_database_is_not_healthy():
-    down = Fact(1, 1.0, numbers={"database": {"state": "down", "at": 5}})
-    up = Fact(1, 1.0, numbers={"database": {"state": "up", "at": 6}})
+    down = ChildFacts(1, 1.0, numbers={"database": {"state": "down", "at": 5}})
+    up = ChildFacts(1, 1.0, numbers={"database": {"state": "up", "at": 6}})
 
     assert document(running("a"), facts(listener=down, sweeper=up))["state"] == "degraded"
     assert document(running("a"), facts(listener=up, sweeper=up))["state"] == "healthy"
@@ -64,7 +69,7 @@ def test_what_has_ended_in_a_drain_does_not_look_like_starting():
 
 
 def test_a_flow_that_is_up():
-    worker = Fact(820, 30.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
+    worker = ChildFacts(820, 30.0, "7f3a", 10, {"running": 7, "queued": 42, "p95_s": 0.41})
 
     flow = document(running("order"), facts(worker__order=worker))["flows"][0]
 
@@ -76,7 +81,7 @@ def test_a_flow_that_is_up():
 
 
 def test_a_clock_that_is_set_makes_nobody_older():
-    known = facts(worker__a=Fact(820, 30.0))
+    known = facts(worker__a=ChildFacts(820, 30.0))
 
     said = document(running("a"), replace(known, now=known.now + 1e9))
 
@@ -113,7 +118,7 @@ def test_a_worker_that_restarted_is_worth_a_look():
     ],
 )
 def test_runners_that_cannot_be_killed_are_worth_a_look(count, text):
-    worker = Fact(820, 30.0, numbers={"stuck": count})
+    worker = ChildFacts(820, 30.0, numbers={"stuck": count})
 
     problem = document(running("a"), facts(worker__a=worker))["problems"][0]
 
@@ -133,7 +138,7 @@ def test_why_the_database_is_waited_for_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
     told = {"state": "down", "at": 5, "error": "password authentication failed", "next": "mend it"}
 
-    said = document(tree, facts(listener=Fact(1, 1.0, numbers={"database": told})))
+    said = document(tree, facts(listener=ChildFacts(1, 1.0, numbers={"database": told})))
 
     text = "listener waits for the database: password authentication failed"
     assert (said["problems"][0]["text"], said["problems"][0]["next"]) == (text, "mend it")
@@ -141,8 +146,8 @@ def test_why_the_database_is_waited_for_is_shown():
 
 
 def test_the_newest_word_on_the_database_counts():
-    listener = Fact(1, 1.0, numbers={"database": {"state": "up", "server": "18.4", "at": 5}})
-    sweeper = Fact(2, 1.0, numbers={"database": {"state": "down", "at": 9}})
+    listener = ChildFacts(1, 1.0, numbers={"database": {"state": "up", "server": "18.4", "at": 5}})
+    sweeper = ChildFacts(2, 1.0, numbers={"database": {"state": "down", "at": 9}})
 
     said = document(running("a"), facts(listener=listener, sweeper=sweeper))["database"]
 
@@ -151,7 +156,9 @@ def test_the_newest_word_on_the_database_counts():
 
 def test_rubbish_among_the_numbers_does_no_harm():
     rubbish = {"database": 3, "wakes_1m": [1], "problems": "x", "last_sweep_at": "soon"}
-    children = dict.fromkeys(("listener", "sweeper", "worker__a"), Fact(1, 1.0, numbers=rubbish))
+    children = dict.fromkeys(
+        ("listener", "sweeper", "worker__a"), ChildFacts(1, 1.0, numbers=rubbish)
+    )
 
     json.dumps(document(running("a"), facts(**children)))
 
@@ -160,7 +167,7 @@ def test_a_child_without_a_process_has_no_pid():
     tree, _ = on_exit(running("a"), "listener", CRASH, 1.0)
     tree, _ = ended(tree, "sweeper")
 
-    said = document(tree, facts(sweeper=Fact(5, 1.0)))
+    said = document(tree, facts(sweeper=ChildFacts(5, 1.0)))
 
     assert said["listener"]["state"] == "restarting"
     assert said["sweeper"]["pid"] is None
@@ -224,7 +231,7 @@ def test_metrics_are_openmetrics_text():
     }
     more = {"restarts": {("worker a", "killed by SIGKILL"): 1}, "reloads": {"done": 1}}
 
-    text = exposition(document(tree, facts(worker__a=Fact(1, 1.0, "x", 10))), counters, more)
+    text = exposition(document(tree, facts(worker__a=ChildFacts(1, 1.0, "x", 10))), counters, more)
 
     for line in (
         'pgflowd_tasks_total{flow="a",step="pay",outcome="completed"} 3',

@@ -17,8 +17,9 @@ from pgflowd.cli.daemon_client import NotRunning, ask, socket_path
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
+from pgflowd.core.documents.daemon import status_without_daemon
 from pgflowd.core.settings.values import parse_duration
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable
 
 DEFAULT_PAUSE = "2s"
@@ -129,29 +130,27 @@ def _show_database(app: App) -> None:
 
 
 def _without_daemon(app: App) -> dict[str, Any]:
-    database: dict[str, Any] = {"state": "down", "server": None, "place": None, "schema": None}
-    flows: list[dict[str, Any]] = []
+    database: dict[str, Any] = {
+        "state": DatabaseState.DOWN,
+        "server": None,
+        "place": None,
+        "schema": None,
+    }
+    queues: list[tuple[str, int, float | None]] = []
     problems: list[dict[str, Any]] = []
     try:
-        database, flows = _ask_database(app)
+        database, queues = _ask_database(app)
     except PgflowdError as error:
-        database["state"] = "down" if isinstance(error, Unreachable) else "up"
+        is_down = isinstance(error, Unreachable)
+        database["state"] = DatabaseState.DOWN if is_down else DatabaseState.UP
         problems = [
             {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
             for each in error.problems
         ]
-    return {
-        "schema_version": 1,
-        "name": app.settings.pgflowd.name,
-        "state": "not_running",
-        "pid": None,
-        "database": database,
-        "flows": flows,
-        "problems": problems,
-    }
+    return status_without_daemon(app.settings.pgflowd.name, database, queues, problems)
 
 
-def _ask_database(app: App) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _ask_database(app: App) -> tuple[dict[str, Any], list[tuple[str, int, float | None]]]:
     from pgflowd.db import schema
     from pgflowd.db.connection import connect, translated
     from pgflowd.db.flows import queued_messages
@@ -159,9 +158,6 @@ def _ask_database(app: App) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     with connect(app.database_url, name="pgflowd: status") as conn, translated(conn):
         schema.refuse_newer(conn)
         server = conn.info.parameter_status("server_version") or ""
-        flows = [
-            {"slug": slug, "state": "not_running", "queued": queued, "oldest_queued_s": oldest_s}
-            for slug, queued, oldest_s in queued_messages(conn)
-        ]
+        queues = queued_messages(conn)
         place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
-    return {"state": "up", "server": server.partition(" ")[0], "place": place}, flows
+    return {"state": DatabaseState.UP, "server": server.partition(" ")[0], "place": place}, queues

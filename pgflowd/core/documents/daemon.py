@@ -1,9 +1,9 @@
 """
-Status: what the daemon says of itself: one JSON document, made from the tree and a few facts.
+The status of the daemon as one document, made from the supervision tree and the facts of processes.
 
-`pgflowd status` draws it, `status --json` prints it as it is. Times are ISO 8601 in UTC,
-durations float seconds. Facts are what only processes can tell: pids, start times, and the
-numbers of their last Beat (`core.metrics.counters`). Pure.
+`pgflowd status` shows it, `status --json` prints it as it is. Times are ISO 8601 in UTC, durations
+are float seconds. Facts are what the tree does not have: pids, start times, and the numbers of each
+child's last heartbeat (`core.metrics.counters`). Pure.
 """
 
 from __future__ import annotations
@@ -13,48 +13,100 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pgflowd.core.statuses import DaemonState
+from pgflowd.core.documents import versioned
+from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.tree import ChildEntry, Tree
 
-SCHEMA_VERSION = 1
-_QUEUE = ("queued", "oldest_queued_s")
-_LAST_MINUTE = ("completed_1m", "failed_1m", "p50_s", "p95_s")
+NOT_RUNNING = "not_running"
+_NUMBERS = ("queued", "oldest_queued_s", "completed_1m", "failed_1m", "p50_s", "p95_s")
 
 
 @dataclass(frozen=True)
-class Fact:
-    """What is known of a child's process."""
+class ChildFacts:
+    """The facts of a child's process."""
 
     pid: int | None = None
-    since: float | None = None  # monotonic, as no correction of the clock makes it older
+    started_at: float | None = None  # monotonic, so no correction of the clock makes it older
     worker_id: str | None = None
     max_concurrency: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of the daemon."""
+class DaemonFacts:
+    """The facts of the daemon."""
 
     name: str
     version: str
     pid: int
-    started: float  # seconds since 1970
-    began: float  # the same on the monotonic clock
+    started_at: float  # seconds since 1970
+    monotonic_started_at: float
     now: float  # seconds since 1970
     monotonic: float
-    children: Mapping[str, Fact] = field(default_factory=dict)
+    children: Mapping[str, ChildFacts] = field(default_factory=dict)
     warnings: Sequence[Mapping[str, Any]] = ()
 
-    def of(self, child: ChildEntry | None) -> Fact:
-        return self.children.get(child.id, Fact()) if child else Fact()
+    def of(self, child: ChildEntry | None) -> ChildFacts:
+        return self.children.get(child.id, ChildFacts()) if child else ChildFacts()
 
 
-def is_cut_off(told: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a child, by its last numbers, has lost the database."""
-    return any(_mapping(numbers.get("database")).get("state") == "down" for numbers in told)
+@dataclass(frozen=True)
+class FlowStatus:
+    """A flow that the daemon serves, and its worker; the fields are the keys of the document."""
+
+    slug: str
+    state: str
+    pid: int | None
+    up_s: float | None
+    worker_id: str | None
+    running: Any  # numbers of the worker's heartbeat stand here as they came
+    max_concurrency: int | None
+    queued: Any
+    oldest_queued_s: Any
+    completed_1m: Any
+    failed_1m: Any
+    p50_s: Any
+    p95_s: Any
+    restarts: int
+    error: dict[str, Any] | None
+    zygote: Any
+    runners: Any
+    stuck: Any
+    exits: list[str]
+    parked_s: float | None
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True)
+class DaemonStatus:
+    """The whole status; `singles` has a part for each kind of child without a group."""
+
+    name: str
+    version: str
+    state: DaemonState
+    pid: int
+    started_at: str
+    up_s: float
+    supervisor: dict[str, Any]
+    database: dict[str, Any]
+    singles: dict[str, dict[str, Any]]
+    flows: list[FlowStatus]
+    problems: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        fields = dict(vars(self))
+        flows, found = fields.pop("flows"), fields.pop("problems")
+        singles = fields.pop("singles")
+        flows = [dict(vars(flow)) for flow in flows]
+        return versioned({**fields, **singles, "flows": flows, "problems": found})
+
+
+def is_cut_off(reports: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a child has lost the database, by its last numbers."""
+    states = [_mapping(numbers.get("database")).get("state") for numbers in reports]
+    return DatabaseState.DOWN in states
 
 
 def state_of(tree: Tree, *, cut_off: bool = False) -> DaemonState:
@@ -73,33 +125,47 @@ def state_of(tree: Tree, *, cut_off: bool = False) -> DaemonState:
     return DaemonState.HEALTHY if all_up and not cut_off else DaemonState.DEGRADED
 
 
-def document(tree: Tree, facts: Facts) -> dict[str, Any]:
-    """Return the whole status."""
-    database = _database(tree, facts)
-    idle = "stopping" if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED} else "starting"
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": facts.name,
-        "version": facts.version,
-        "state": state_of(tree, cut_off=is_cut_off(f.numbers for f in facts.children.values())),
-        "pid": facts.pid,
-        "started_at": iso(facts.started),
-        "up_s": facts.monotonic - facts.began,
-        "supervisor": {
+def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
+    """The whole status."""
+    is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
+    idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
+    return DaemonStatus(
+        name=facts.name,
+        version=facts.version,
+        state=state_of(tree, cut_off=is_cut_off(c.numbers for c in facts.children.values())),
+        pid=facts.pid,
+        started_at=iso(facts.started_at),
+        up_s=facts.monotonic - facts.monotonic_started_at,
+        supervisor={
             "strategy": tree.policy.strategy,
             "restarts": tree.budget.count(facts.monotonic),
             "max_restarts": tree.policy.max_restarts,
             "max_period_s": tree.policy.max_period_s,
         },
-        "database": database,
-        **{kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
-        "flows": [_flow(child, facts, idle) for child in tree.workers],
-        "problems": problems(tree, facts),
-    }
+        database=_database(tree, facts),
+        singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
+        flows=[_flow(child, facts, idle) for child in tree.workers],
+        problems=problems(tree, facts),
+    )
 
 
-def problems(tree: Tree, facts: Facts) -> list[dict[str, Any]]:
-    """What a person should look at, with the next step."""
+def status_without_daemon(
+    name: str,
+    database: Mapping[str, Any],
+    queues: Iterable[tuple[str, int, float | None]],
+    problems: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What the database alone knows: of each flow its queued messages and the age of the oldest."""
+    flows = [
+        {"slug": slug, "state": NOT_RUNNING, "queued": queued, "oldest_queued_s": oldest_s}
+        for slug, queued, oldest_s in queues
+    ]
+    fields = {"name": name, "state": NOT_RUNNING, "pid": None, "database": database}
+    return versioned({**fields, "flows": flows, "problems": list(problems)})
+
+
+def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
+    """What a person should look at, each with the next step."""
     found: list[dict[str, Any]] = []
     for child in tree.workers:
         if child.state is ChildState.PARKED and child.error is not None:
@@ -141,40 +207,42 @@ def _problem(code: Any, flow: str | None, text: Any, next: str | None) -> dict[s
     return {"code": code, "flow": flow, "text": text, "next": next}
 
 
-def _flow(child: ChildEntry, facts: Facts, idle: str) -> dict[str, Any]:
-    fact = facts.of(child)
-    numbers = fact.numbers
-    has_process = child.state.is_alive
-    return {
-        "slug": child.spec.name,
-        **_process(child, fact, facts, idle),
-        "worker_id": fact.worker_id,
-        "running": numbers.get("running", 0) if has_process else 0,
-        "max_concurrency": fact.max_concurrency,
-        **{key: numbers.get(key) for key in (*_QUEUE, *_LAST_MINUTE)},
-        "restarts": child.restarts,
-        "error": child.error.document() if child.error else None,
-        "zygote": numbers.get("zygote") if has_process else None,
-        "runners": numbers.get("runners", 0) if has_process else 0,
-        "stuck": numbers.get("stuck", 0),
-        "exits": list(child.exits),
-        "parked_s": _passed(child.parked_at, facts) if child.state is ChildState.PARKED else None,
-        "retry_in_s": _left(child.due_at, facts) if child.state is ChildState.PARKED else None,
-    }
+def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
+    own = facts.of(child)
+    numbers = own.numbers
+    has_process, is_parked = child.state.is_alive, child.state is ChildState.PARKED
+    reported: dict[str, Any] = {key: numbers.get(key) for key in _NUMBERS}
+    retry_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
+    return FlowStatus(
+        slug=child.spec.name,
+        **_process(child, own, facts, idle),
+        worker_id=own.worker_id,
+        running=numbers.get("running", 0) if has_process else 0,
+        max_concurrency=own.max_concurrency,
+        **reported,
+        restarts=child.restarts,
+        error=child.error.document() if child.error else None,
+        zygote=numbers.get("zygote") if has_process else None,
+        runners=numbers.get("runners", 0) if has_process else 0,
+        stuck=numbers.get("stuck", 0),
+        exits=list(child.exits),
+        parked_s=_since(child.parked_at, facts) if is_parked else None,
+        retry_in_s=retry_in_s if is_parked else None,
+    )
 
 
-def _single(kind: ChildKind, tree: Tree, facts: Facts, idle: str) -> dict[str, Any]:
+def _single(kind: ChildKind, tree: Tree, facts: DaemonFacts, idle: str) -> dict[str, Any]:
     """The part of a child that is not in a group, such as the listener."""
     child = tree.child(kind.child_id())
-    fact = facts.of(child)
+    own = facts.of(child)
     return {
-        **_process(child, fact, facts, idle),
+        **_process(child, own, facts, idle),
         "restarts": child.restarts if child else 0,
-        **{field.name: _status_field(field, fact, facts) for field in kind.status},
+        **{field.name: _status_field(field, own, facts) for field in kind.status},
     }
 
 
-def _status_field(field: StatusField, fact: Fact, facts: Facts) -> Any:
+def _status_field(field: StatusField, own: ChildFacts, facts: DaemonFacts) -> Any:
     if field.source is FieldSource.TOTAL:
         total = dict(field.default)
         for each in facts.children.values():
@@ -182,45 +250,40 @@ def _status_field(field: StatusField, fact: Fact, facts: Facts) -> Any:
                 if _is_number(count):
                     total[key] = total.get(key, 0) + int(count)
         return total
-    number = fact.numbers.get(field.key, field.default)
-    return _ago(number, facts) if field.source is FieldSource.AGE else number
+    number = own.numbers.get(field.key, field.default)
+    if field.source is FieldSource.NUMBER:
+        return number
+    return max(0.0, facts.now - number) if _is_number(number) else None
 
 
-def _process(child: ChildEntry | None, fact: Fact, facts: Facts, idle: str) -> dict[str, Any]:
-    """What is known of a child's process; `idle` says what one without a process is about to do."""
+def _process(
+    child: ChildEntry | None, own: ChildFacts, facts: DaemonFacts, idle: str
+) -> dict[str, Any]:
+    """A child's state and process; `idle` is the state shown for a child without a process."""
     state = child.state if child else ChildState.IDLE
-    shown = idle if state is ChildState.IDLE else state.value
     return {
-        "state": shown,
-        "pid": fact.pid if state.is_alive else None,
-        "up_s": _passed(fact.since, facts) if state.is_alive else None,
+        "state": idle if state is ChildState.IDLE else state.value,
+        "pid": own.pid if state.is_alive else None,
+        "up_s": _since(own.started_at, facts) if state.is_alive else None,
     }
 
 
-def _database(tree: Tree, facts: Facts) -> dict[str, Any]:
-    """The newest that any child has said of the database."""
-    told = [_mapping(fact.numbers.get("database")) for fact in facts.children.values()]
+def _database(tree: Tree, facts: DaemonFacts) -> dict[str, Any]:
+    """The newest facts about the database that any child has reported."""
+    reports = [_mapping(child.numbers.get("database")) for child in facts.children.values()]
     newest: dict[str, Any] = {}
-    for each in sorted(told, key=lambda said: said.get("at") or 0):
-        newest.update(each)
+    for report in sorted(reports, key=lambda report: report.get("at") or 0):
+        newest.update(report)
     for name in ("at", "error", "next"):
         newest.pop(name, None)
-    waiting = any(child.waiting_for == "database" for child in tree.children)
-    state = "down" if waiting else newest.pop("state", "unknown")
+    is_waiting = any(child.waiting_for == "database" for child in tree.children)
+    state = newest.pop("state", DatabaseState.UNKNOWN)
     blank = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
-    return {"state": state, **blank, **{k: v for k, v in newest.items() if k != "state"}}
+    return {"state": DatabaseState.DOWN if is_waiting else state, **blank, **newest}
 
 
-def _ago(moment: Any, facts: Facts) -> float | None:
-    return max(0.0, facts.now - moment) if _is_number(moment) else None
-
-
-def _passed(since: float | None, facts: Facts) -> float | None:
-    return None if since is None else max(0.0, facts.monotonic - since)
-
-
-def _left(due: float | None, facts: Facts) -> float | None:
-    return None if due is None else max(0.0, due - facts.monotonic)
+def _since(moment: float | None, facts: DaemonFacts) -> float | None:
+    return None if moment is None else max(0.0, facts.monotonic - moment)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

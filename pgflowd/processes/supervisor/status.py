@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pgflowd import __version__
-from pgflowd.core.documents.daemon import Fact, Facts, document
+from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, status_of
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.openmetrics import exposition
 from pgflowd.errors import Problem
@@ -39,7 +39,7 @@ class StatusReporter:
         return time.monotonic() - self._began
 
     def document(self) -> dict[str, Any]:
-        return document(self._supervisor.tree, self._facts())
+        return status_of(self._supervisor.tree, self._facts()).to_json()
 
     def metrics(self) -> str:
         counters = {id: dict(kept) for id, kept in self._counters.items()}
@@ -55,16 +55,16 @@ class StatusReporter:
         counted = counters_of(process.numbers)
         self._counters[process.id] = added(self._counters.get(process.id, {}), counted)
 
-    def _facts(self) -> Facts:
+    def _facts(self) -> DaemonFacts:
         settings = self._supervisor.settings
         children = {}
         for id, process in self._supervisor.children.alive.items():
             slug = process.served.slug if process.served else None
             most = settings.worker_for(slug).max_concurrency if slug else None
-            children[id] = Fact(
+            children[id] = ChildFacts(
                 process.pid, process.started_at, process.worker_id, most, process.numbers
             )
-        return Facts(
+        return DaemonFacts(
             settings.pgflowd.name,
             __version__,
             os.getpid(),
