@@ -19,7 +19,8 @@ WITHOUT_A_NET = """
     returns table (token bigint, verdict text, sqlstate text, message text)
     language sql set search_path = '' as $$
       select token, verdict, sqlstate, message
-        from pgflowd._report_all(report.reports, report.outputs::jsonb[]) order by ord
+        from unnest(pgflowd._report_all(pgflowd._parse_reports(report.reports),
+                                        report.outputs::jsonb[])) order by ord
     $$
 """
 WORLDS = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]

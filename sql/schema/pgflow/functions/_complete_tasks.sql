@@ -1,7 +1,7 @@
 -- _complete_tasks(run_ids, step_slugs, task_indexes, outputs): records the results of distinct
 -- tasks, of any runs and flows, in a fixed number of statements. Returns each task's status by
 -- position.
--- Called by: complete_task, pgflowd._report_all.
+-- Called by: complete_task, pgflowd._pass_to_core.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._complete_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[], outputs jsonb[])

@@ -3,7 +3,7 @@
 -- number of statements; each step that has a task without one ends by itself. A task that
 -- recovery gave up has no attempt left, and no message by which it could be claimed. Returns
 -- each task's status by position.
--- Called by: fail_task, pgflowd._fail_all.
+-- Called by: fail_task, pgflowd._fail_reported.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._fail_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[], error_messages text[])

@@ -1,6 +1,6 @@
--- _fail_type_violation(run_id, step_slug, task_index, output): fails the run of a task whose output is
--- not an array, which a dependent map needs, whatever attempts are left and whatever the step
--- allows.
+-- _fail_type_violation(run_id, step_slug, task_index, output): fails the run of a task whose
+-- output is not an array, which a dependent map needs, whatever attempts are left and whatever
+-- the step allows.
 -- Called by: _complete_tasks.   Locks: task, state, messages (the run is locked already).
 create or replace function pgflow._fail_type_violation(
   run_id uuid, step_slug text, task_index int, output jsonb)

@@ -1,6 +1,6 @@
 -- complete_task(run_id, step_slug, task_index, output): records a result. Returns the task as it
 -- is afterwards; no row when there is no such task.
--- Called by: pgflowd._become; workers of other runtimes.   Locks: run, states, tasks, messages.
+-- Called by: workers of other runtimes.   Locks: run, states, tasks, messages.
 create or replace function pgflow.complete_task(
   run_id uuid, step_slug text, task_index int, output jsonb)
 returns setof pgflow.step_tasks language plpgsql set search_path = '', pg_temp as $$

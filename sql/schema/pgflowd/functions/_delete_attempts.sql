@@ -1,6 +1,6 @@
--- _delete_attempts(run_id, step_slug, task_index): with history `off`, deletes the attempts of a task
--- that has ended, except late results. The caller holds the lock of the task.
--- Called by: _give_up, _report_one.   Locks: attempts.
+-- _delete_attempts(run_id, step_slug, task_index): with history `off`, deletes the attempts of a
+-- task that has ended, except late results. The caller holds the lock of the task.
+-- Called by: _give_up.   Locks: attempts.
 create or replace function pgflowd._delete_attempts(run_id uuid, step_slug text, task_index int)
 returns void language plpgsql set search_path = '' as $$
 begin

@@ -1,5 +1,5 @@
--- _handle_unstarted(flow_slug, queue_name, msg_ids): deals with messages that were read but whose tasks
--- did not start, so that none is in the way of the next claim.
+-- _handle_unstarted(flow_slug, queue_name, msg_ids): deals with messages that were read but whose
+-- tasks did not start, so that none is in the way of the next claim.
 --   lease lapsed                      the task is queued again; the claim may start it now
 --   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
 --                                     PF010, has their number as its detail

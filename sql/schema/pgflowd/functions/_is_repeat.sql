@@ -1,6 +1,6 @@
 -- _is_repeat(attempt, outcome): whether this is the report that closed the attempt.
 -- A completion may have become late, or failed by its type; any other report late.
--- Called by: _report_one, _with_standings.   Locks: nothing.
+-- Called by: _with_standings.   Locks: nothing.
 create or replace function pgflowd._is_repeat(attempt pgflowd.attempts, outcome text)
 returns boolean language sql immutable as $$
   select coalesce((attempt).outcome = outcome

@@ -1,4 +1,4 @@
--- _lease_standing(task, attempt, run_status, step_status, cancelled): returns what a report with this
+-- _lease_standing(task, attempt, run_status, step_status): returns what a report with this
 -- attempt's token may do.
 --   live   it may report: the row is open and the task still names it
 --   late   its run or step ended before the report; the result is kept, nothing else changes
@@ -7,11 +7,10 @@
 -- its row is open was not ended by its report: if it failed in a cancelled run, by the cancel.
 -- The caller holds the locks of run and task, and read the attempt after it had them. It has no
 -- query of its own, so that the callers' queries inline it.
--- Called by: heartbeat, _report_one, _with_standings, view attempt_history.   Locks: nothing.
+-- Called by: heartbeat, _with_standings, view attempt_history.   Locks: nothing.
 create or replace function pgflowd._lease_standing(
-  task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
-  cancelled boolean)
-returns text language sql immutable as $$
+  task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text)
+returns text language sql stable as $$
   select case
     when (attempt).ended_at is not null then 'closed'
     when (task).attempts_count is distinct from (attempt).attempt
@@ -20,7 +19,7 @@ returns text language sql immutable as $$
     when run_status = 'started' and step_status = 'started' then
       case when (task).status in ('queued', 'started') then 'live' else 'lost' end
     when (task).status = 'completed' then 'lost'
-    when (task).status = 'failed' and not cancelled then 'lost'
+    when (task).status = 'failed' and not pgflowd._is_cancelled((task).run_id) then 'lost'
     else 'late'
   end;
 $$;

@@ -6,12 +6,13 @@
 -- Called by: report.   Locks: as report.
 create or replace function pgflowd._report_singly(
   reports jsonb, outputs text[], patient_until timestamptz)
-returns setof pgflowd.answer language plpgsql set search_path = '' as $$
+returns pgflowd.answer[] language plpgsql set search_path = '' as $$
 declare
   busy text[] := '{}';
   run record;
   element record;
   answer pgflowd.answer;
+  answers pgflowd.answer[];
 begin
   for run in
     select distinct lower(report ->> 'run_id') as id
@@ -40,13 +41,19 @@ begin
         raise exception 'run % is locked by another transaction', element.report ->> 'run_id'
           using errcode = 'lock_not_available';
       end if;
-      answer := pgflowd._report_element(element.report, element.output, element.ord);
+      answer := (pgflowd._report_all(pgflowd._parse_reports(jsonb_build_array(element.report)),
+                                     array[element.output::jsonb]))[1];
+      answer.ord := element.ord;
     exception when others then
       if sqlstate in ('40001', '40P01') then
         raise;
       end if;
-      answer := (element.ord, pgflowd._token(element.report), 'error', sqlstate, sqlerrm);
+      answer := (element.ord, null, 'error', sqlstate, sqlerrm);
+      if element.report ->> 'token' ~ '^\d{1,18}$' then
+        answer.token := element.report ->> 'token';
+      end if;
     end;
-    return next answer;
+    answers := answers || answer;
   end loop;
+  return answers;
 end $$;

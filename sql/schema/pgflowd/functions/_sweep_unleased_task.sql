@@ -1,6 +1,6 @@
--- _sweep_unleased_task(run_id, step_slug, task_index, started_at, run_failed): queues a task again that no
--- lease holds, started at that time and not since. Returns `recovered`, `given_up`, or null when
--- it was neither.
+-- _sweep_unleased_task(run_id, step_slug, task_index, started_at, run_failed): queues a task
+-- again that no lease holds, started at that time and not since. Returns `recovered`, `given_up`,
+-- or null when it was neither.
 -- It inserts a stalled attempt. A task that was queued again three times, by us or by upstream's
 -- own recovery, is failed instead: upstream's recovery would leave it started for ever. For a
 -- task of a failed run it calls fail_task.

@@ -1,6 +1,6 @@
 -- _wake(queue_name): notifies the listeners of this queue.
 -- For functions that make work visible without an insert, which no trigger sees.
--- Called by: _cancel_tasks, claim, _fail, _fail_all, _put_back, _requeue_stalled,
+-- Called by: _cancel_tasks, claim, _fail_reported, _requeue_released, _requeue_stalled,
 -- _sweep_unleased_task.
 -- Locks: nothing.
 create or replace function pgflowd._wake(queue_name text)

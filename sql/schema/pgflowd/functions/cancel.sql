@@ -16,8 +16,7 @@ begin
   select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
   if run.run_id is null then
     raise exception 'there is no run %', cancel.run_id using errcode = 'PF002';
-  elsif exists (select from pgflowd.runs as known
-                 where known.run_id = cancel.run_id and known.cancelled_at is not null) then
+  elsif pgflowd._is_cancelled(cancel.run_id) then
     return 'repeated';
   elsif run.status <> 'started' then
     raise exception 'run % has ended already: it is %', cancel.run_id, run.status

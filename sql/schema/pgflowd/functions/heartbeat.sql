@@ -38,11 +38,8 @@ begin
          array_agg(judged.token) filter (where judged.standing = 'lost')
     into live, ended, lost
     from (select attempt.token,
-                 pgflowd._lease_standing(
-                   task.*::pgflow.step_tasks, attempt.*, run.status, state.status,
-                   exists (select from pgflowd.runs as cancelled
-                    where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
-                 as standing
+                 pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
+                                         state.status) as standing
             from pgflowd.attempts as attempt
            cross join lateral (
              select one.* from pgflow.step_tasks as one

@@ -29,14 +29,12 @@ begin
     return;
   end if;
   begin
-    select array_agg(answer order by answer.ord) into answers
-      from pgflowd._report_all(report.reports, report.outputs) as answer;
+    answers := pgflowd._report_all(pgflowd._parse_reports(report.reports), report.outputs::jsonb[]);
   exception when others then
     if sqlstate in ('40001', '40P01') then
       raise;
     end if;
-    select array_agg(answer order by answer.ord) into answers
-      from pgflowd._report_singly(report.reports, report.outputs, patient_until) as answer;
+    answers := pgflowd._report_singly(report.reports, report.outputs, patient_until);
   end;
   return query
     select answer.token, answer.verdict, answer.sqlstate, answer.message

@@ -12,7 +12,6 @@ create or replace function pgflowd.retry(
 returns int language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
-  cancelled boolean;
   queued int := 0;
   step record;
 begin
@@ -20,12 +19,10 @@ begin
   if run.run_id is null then
     raise exception 'there is no run %', retry.run_id using errcode = 'PF002';
   end if;
-  cancelled := exists (select from pgflowd.runs as known
-                        where known.run_id = retry.run_id and known.cancelled_at is not null);
   if run.status <> 'failed' then
     raise exception 'run % has not failed: it is %', retry.run_id, run.status
       using errcode = 'PF004';
-  elsif cancelled and not retry.even_if_cancelled then
+  elsif pgflowd._is_cancelled(retry.run_id) and not retry.even_if_cancelled then
     raise exception 'run % was cancelled', retry.run_id
       using errcode = 'PF004', hint = 'set even_if_cancelled to retry it all the same';
   end if;

@@ -12,10 +12,7 @@ create or replace view pgflowd.attempt_history as
          attempt.exit_signal, attempt.cpu_s, attempt.peak_kb, attempt.output
     from pgflowd.attempts as attempt
     left join lateral (
-      select pgflowd._lease_standing(task, attempt.*, run.status, state.status, exists (
-               select from pgflowd.runs as cancelled
-                where cancelled.run_id = run.run_id and cancelled.cancelled_at is not null))
-             as standing
+      select pgflowd._lease_standing(task, attempt.*, run.status, state.status) as standing
         from pgflow.step_tasks as task
         join pgflow.runs as run on run.run_id = task.run_id
         join pgflow.step_states as state

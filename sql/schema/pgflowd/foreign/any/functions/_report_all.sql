@@ -1,23 +1,31 @@
--- _report_all(reports, outputs): records all elements of a report through the foreign core's
--- functions, in order of run, step and index. It catches no error.
--- Called by: report.   Locks: all runs ascending, then as _report_one.
-create or replace function pgflowd._report_all(reports jsonb, outputs text[])
-returns setof pgflowd.answer language plpgsql set search_path = ''
+-- _report_all(elements, outputs): records elements of distinct tasks on a foreign core, one by one, in
+-- order of run, step and index. It catches no error. Returns an answer for each.
+-- Called by: report, _report_alone, _report_singly.
+-- Locks: all runs ascending; then for each element its step state, its task, and as _pass_to_core
+-- and _close_attempts.
+create or replace function pgflowd._report_all(elements pgflowd.element[], outputs jsonb[])
+returns pgflowd.answer[] language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 declare
-  element record;
+  element pgflowd.element;
+  judged pgflowd.element[];
+  answers pgflowd.answer[];
 begin
   perform from pgflow.runs as run
-   where run.run_id in (select (report ->> 'run_id')::uuid
-                          from jsonb_array_elements(_report_all.reports) as report)
+   where run.run_id in (select one.run_id from unnest(elements) as one)
    order by run.run_id for update;
   for element in
-    select given.report, given.ord::int as ord, _report_all.outputs[given.ord] as output
-      from jsonb_array_elements(_report_all.reports)
-           with ordinality as given (report, ord)
-     order by (report ->> 'run_id')::uuid, report ->> 'step_slug',
-              (report ->> 'task_index')::int, given.ord
+    select * from unnest(elements) as one order by one.run_id, one.step_slug, one.task_index
   loop
-    return next pgflowd._report_element(element.report, element.output, element.ord);
+    perform from pgflow.step_states as state
+       join pgflow.step_tasks as task
+         on task.run_id = state.run_id and task.step_slug = state.step_slug
+      where state.run_id = element.run_id and state.step_slug = element.step_slug
+        and task.task_index = element.task_index
+        for update of state for no key update of task;
+    judged := pgflowd._with_standings(array[element]);
+    answers := answers || pgflowd._close_attempts(
+      judged, pgflowd._pass_to_core(judged, outputs), outputs);
   end loop;
+  return answers;
 end $$;

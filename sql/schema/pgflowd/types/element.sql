@@ -1,5 +1,6 @@
--- element: one element of a report, on its way through _report_all: what the worker reports, and
--- what was found: `standing` (see _lease_standing), and whether the task must be restored (`hold`).
+-- element: one element of a report: what the worker reports, and what _with_standings adds:
+-- `standing`, and `is_moved`, whether its task no longer looks as its attempt left it. `ord` is its
+-- place in the report, from 1.
 do $$
 begin
   if to_regtype('pgflowd.element') is null then
@@ -17,7 +18,7 @@ begin
       delay interval,
       usage jsonb,
       standing text,
-      hold boolean
+      is_moved boolean
     );
   end if;
 end $$;

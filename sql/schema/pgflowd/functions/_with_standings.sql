@@ -1,7 +1,7 @@
--- _with_standings(elements): returns the elements with their standings. The caller holds the locks of all
--- runs and tasks, taken in statements before this one: so it sees attempts as they are.
--- Standings are those of _lease_standing, and `nothing` (no such task), `unknown` (no such token),
--- `repeated` (this report was recorded before).
+-- _with_standings(elements): returns the elements with their standings. The caller holds the
+-- locks of all runs and tasks, taken in statements before this one: so it sees attempts as they
+-- are. Standings are those of _lease_standing, and `nothing` (no such task), `unknown` (no such
+-- token), `repeated` (this report was recorded before).
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._with_standings(elements pgflowd.element[])
 returns pgflowd.element[] language plpgsql set search_path = ''
@@ -13,20 +13,18 @@ begin
              found.ord, found.run_id, found.step_slug, found.task_index, found.token,
              found.outcome, found.error_message, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
-             found.standing = 'live' and found.moved)::pgflowd.element order by found.ord)
+             found.standing = 'live' and found.is_moved)::pgflowd.element)
       from (select element.ord, element.run_id, element.step_slug, element.task_index,
                    element.token, element.outcome, element.error_message, element.error_type,
                    element.traceback, element.retry, element.delay, element.usage,
                    task.status = 'queued' or attempt.started_at > now()
-                     or task.started_at is distinct from attempt.started_at as moved,
+                     or task.started_at is distinct from attempt.started_at as is_moved,
                    case when task.run_id is null then 'nothing'
                         when attempt.run_id is null then 'unknown'
                         when attempt.ended_at is not null
                              and pgflowd._is_repeat(attempt.*, element.outcome) then 'repeated'
-                        else pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
-                          state.status, exists (select from pgflowd.runs as cancelled
-                           where cancelled.run_id = run.run_id
-                             and cancelled.cancelled_at is not null))
+                        else pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*,
+                                                     run.status, state.status)
                    end as standing
               from unnest(_with_standings.elements) as element
               left join lateral (

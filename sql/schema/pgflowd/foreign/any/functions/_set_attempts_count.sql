@@ -1,5 +1,5 @@
 -- _set_attempts_count(task, attempts): sets a task's number of attempts.
--- Called by: _fail.   Locks: nothing new; the caller holds the task.
+-- Called by: _fail_reported.   Locks: nothing new; the caller holds the task.
 create or replace function pgflowd._set_attempts_count(task pgflow.step_tasks, attempts int)
 returns void language plpgsql set search_path = '' as $$
 begin

@@ -1,11 +1,12 @@
 -- _parse_reports(reports): returns the elements of a report as rows; texts are cut to what we keep.
 -- Raises for an unknown outcome, and when two elements are about one task.
--- Called by: _report_all.   Locks: nothing.
+-- Called by: report, _report_singly.   Locks: nothing.
 create or replace function pgflowd._parse_reports(reports jsonb)
 returns pgflowd.element[] language plpgsql immutable set search_path = '' as $$
 declare
   elements pgflowd.element[];
   tasks int;
+  unknown text;
 begin
   select array_agg((
            given.ord, given.run_id, given.step_slug, given.task_index, given.token, given.outcome,
@@ -14,24 +15,23 @@ begin
              case when given.outcome in ('failed', 'timed_out', 'crashed')
                   then coalesce(nullif(given.error_type, ''), given.outcome) end), 4000),
            left(given.error_type, 200), left(given.traceback, 16000),
-           coalesce(given.retry, true), given.delay, given.usage, null, false)::pgflowd.element
-           order by given.ord),
-         count(distinct (given.run_id, given.step_slug, given.task_index))
-    into elements, tasks
+           coalesce(given.retry, true), given.delay, given.usage, null, false)::pgflowd.element),
+         count(distinct (given.run_id, given.step_slug, given.task_index)),
+         min(coalesce(given.outcome, 'null')) filter (
+           where given.outcome is null or given.outcome not in
+                 ('completed', 'failed', 'timed_out', 'crashed', 'released'))
+    into elements, tasks, unknown
     from rows from (jsonb_to_recordset(_parse_reports.reports) as (
            run_id uuid, step_slug text, task_index int, token bigint, outcome text,
            error_message text, reason text, error_type text, traceback text, retry boolean,
            delay interval, usage jsonb)) with ordinality as given (
            run_id, step_slug, task_index, token, outcome, error_message, reason, error_type,
            traceback, retry, delay, usage, ord);
-  if tasks < cardinality(elements) then
-    raise exception 'a task is reported twice in one call' using errcode = 'cardinality_violation';
-  end if;
-  if exists (select from unnest(elements) as element
-              where element.outcome is null or element.outcome not in
-                    ('completed', 'failed', 'timed_out', 'crashed', 'released')) then
-    raise exception 'a report has an unknown outcome' using errcode = '22023',
+  if unknown is not null then
+    raise exception 'a report cannot have outcome %', unknown using errcode = '22023',
       hint = 'outcomes are completed, failed, timed_out, crashed, released';
+  elsif tasks < cardinality(elements) then
+    raise exception 'a task is reported twice in one call' using errcode = 'cardinality_violation';
   end if;
   return elements;
 end $$;

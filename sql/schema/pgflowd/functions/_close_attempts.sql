@@ -1,0 +1,71 @@
+-- _close_attempts(elements, became, outputs): closes the attempts of a report according to what
+-- their tasks became, one HOT update for all, and returns an answer for each element. What history
+-- does not keep is deleted instead: completed attempts (`failures`), or all of a task that has
+-- ended, except late results (`off`).
+-- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
+create or replace function pgflowd._close_attempts(
+  elements pgflowd.element[], became text[], outputs jsonb[])
+returns pgflowd.answer[] language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+declare
+  history constant text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
+                                      where setting.name = 'history'), 'all');
+  answers pgflowd.answer[];
+begin
+  with found as materialized (
+    select element.*, judged.verdict,
+           case history when 'off' then judged.verdict not in ('completed', 'failed')
+                        when 'failures' then judged.verdict <> 'completed'
+                        else true end as is_kept
+      from unnest(_close_attempts.elements) as element
+     cross join lateral (
+       select case when element.standing in ('repeated', 'late') then element.standing
+                   when element.standing <> 'live' then 'lost'
+                   when became[element.ord] in ('completed', 'queued', 'failed')
+                     then became[element.ord]
+                   else 'late' end as verdict) as judged
+  ), closed as (
+    update pgflowd.attempts as attempt
+       set ended_at = now(),
+           outcome = case when found.verdict in ('late', 'lost') or found.outcome = 'completed'
+                          then found.verdict else found.outcome end,
+           error_type = found.error_type,
+           error_message = case when found.outcome = 'completed' and found.verdict = 'failed'
+             then (select task.error_message from pgflow.step_tasks as task
+                    where task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
+                      and task.task_index = attempt.task_index)
+             else found.error_message end,
+           traceback = found.traceback,
+           cpu_s = (found.usage ->> 'cpu_s')::real,
+           peak_kb = (found.usage ->> 'peak_kb')::bigint,
+           exit_code = (found.usage ->> 'exit_code')::int,
+           exit_signal = (found.usage ->> 'exit_signal')::int,
+           output = case when found.verdict = 'late' then outputs[found.ord] end
+      from found
+     where found.standing in ('live', 'late', 'lost') and found.is_kept
+       and attempt.run_id = found.run_id and attempt.step_slug = found.step_slug
+       and attempt.task_index = found.task_index and attempt.token = found.token
+  ), deleted as (
+    delete from pgflowd.attempts as attempt
+     using found
+     where history <> 'all'
+       and attempt.run_id = found.run_id and attempt.step_slug = found.step_slug
+       and attempt.task_index = found.task_index
+       and case when attempt.token = found.token then not found.is_kept
+                else history = 'off' and found.verdict in ('completed', 'failed', 'late')
+                     and attempt.outcome is distinct from 'late' end
+  )
+  select array_agg((
+           found.ord, found.token, found.verdict,
+           case when found.verdict <> 'lost' then null
+                when found.standing = 'nothing' then 'PF002' else 'PF001' end,
+           case when found.verdict <> 'lost' then null
+                when found.standing = 'nothing' then 'there is no '
+                  || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
+                else 'token ' || coalesce(found.token::text, 'null') || ' holds no live lease on '
+                  || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
+           end)::pgflowd.answer)
+    into answers from found;
+  return answers;
+end $$;

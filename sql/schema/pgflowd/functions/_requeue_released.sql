@@ -1,0 +1,34 @@
+-- _requeue_released(elements, became): queues the released tasks among them again as if they had
+-- not been claimed: visible after their delay, the attempt not spent. Returns `became`, what
+-- tasks became by their elements' places, with these added.
+-- Called by: _pass_to_core.   Locks: messages; the caller holds the tasks.
+create or replace function pgflowd._requeue_released(elements pgflowd.element[], became text[])
+returns text[] language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+declare
+  released record;
+begin
+  for released in
+    with requeued as (
+      update pgflow.step_tasks as task
+         set status = 'queued', started_at = null, last_worker_id = null,
+             attempts_count = greatest(task.attempts_count - 1, 0)
+        from unnest(elements) as element
+       where element.outcome = 'released' and element.standing = 'live'
+         and task.run_id = element.run_id and task.step_slug = element.step_slug
+         and task.task_index = element.task_index
+      returning element.ord, coalesce(element.delay, interval '0') as delay, task.message_id,
+                pgflowd._task_queue(task) as queue
+    )
+    select * from requeued order by requeued.queue, requeued.message_id
+  loop
+    perform pgmq.set_vt(released.queue, released.message_id,
+                        ceil(extract(epoch from released.delay))::int);
+    if released.delay <= interval '0' then
+      perform pgflowd._wake(released.queue);
+    end if;
+    became[released.ord] := 'queued';
+  end loop;
+  return became;
+end $$;

@@ -1,0 +1,63 @@
+-- _fail_reported(elements, became): reports the failures among them to the core; returns
+-- `became`, what tasks became by their elements' places, with these added.
+-- Without `retry` the attempts are spent first; `delay` moves the message afterwards.
+-- Called by: _pass_to_core.   Locks: see _fail_tasks; messages with a delay.
+create or replace function pgflowd._fail_reported(elements pgflowd.element[], became text[])
+returns text[] language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+declare
+  given record;
+  ended record;
+  moved record;
+begin
+  select array_agg(element.run_id) as run_ids,
+         array_agg(element.step_slug) as step_slugs,
+         array_agg(element.task_index) as task_indexes,
+         array_agg(element.error_message) as error_messages,
+         array_agg(element.ord) as ords,
+         bool_or(element.standing = 'live' and not element.retry) as any_final,
+         bool_or(element.standing = 'live' and element.delay is not null) as any_delayed
+    into given
+    from unnest(_fail_reported.elements) as element
+   where element.outcome in ('failed', 'timed_out', 'crashed')
+     and element.standing in ('live', 'late');
+  if given.any_final then
+    update pgflow.step_tasks as task
+       set attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
+         case when step.opt_max_attempts is null then flow.opt_max_attempts end)
+      from unnest(_fail_reported.elements) as element, pgflow.steps as step, pgflow.flows as flow
+     where element.ord = any(given.ords) and element.standing = 'live' and not element.retry
+       and task.run_id = element.run_id and task.step_slug = element.step_slug
+       and task.task_index = element.task_index
+       and step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
+       and flow.flow_slug = task.flow_slug;
+  end if;
+  for ended in
+    select reported.ord, reported.status
+      from pgflow._fail_tasks(given.run_ids, given.step_slugs, given.task_indexes,
+                              given.error_messages) as reported
+  loop
+    became[given.ords[ended.ord]] := ended.status;
+  end loop;
+  if not given.any_delayed then
+    return became;
+  end if;
+  for moved in
+    select pgflowd._task_queue(task) as queue, task.message_id, element.delay
+      from unnest(_fail_reported.elements) as element
+      join pgflow.step_tasks as task
+        on task.run_id = element.run_id and task.step_slug = element.step_slug
+       and task.task_index = element.task_index
+     where element.ord = any(given.ords) and element.standing = 'live'
+       and element.delay is not null and task.status = 'queued'
+     order by 1, 2
+  loop
+    perform pgmq.set_vt(moved.queue, moved.message_id,
+                        ceil(extract(epoch from moved.delay))::int);
+    if moved.delay <= interval '0' then
+      perform pgflowd._wake(moved.queue);
+    end if;
+  end loop;
+  return became;
+end $$;

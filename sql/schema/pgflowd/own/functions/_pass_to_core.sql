@@ -1,0 +1,41 @@
+-- _pass_to_core(elements, outputs): lets the core do what the elements report; returns what the
+-- tasks became, by their elements' places.
+-- Called by: _report_all.
+-- Locks: see _complete_tasks and _fail_tasks; messages. The caller holds runs and tasks.
+create or replace function pgflowd._pass_to_core(elements pgflowd.element[], outputs jsonb[])
+returns text[] language plpgsql set search_path = ''
+set plan_cache_mode = force_generic_plan as $$
+declare
+  became text[] := array_fill(null::text, array[cardinality(outputs)]);
+  done record;
+  statuses text[];
+begin
+  select array_agg(element.run_id) filter (where element.outcome = 'completed') as run_ids,
+         array_agg(element.step_slug) filter (where element.outcome = 'completed') as step_slugs,
+         array_agg(element.task_index) filter (where element.outcome = 'completed') as task_indexes,
+         array_agg(outputs[element.ord]) filter (where element.outcome = 'completed') as outputs,
+         array_agg(element.ord) filter (where element.outcome = 'completed') as ords,
+         bool_or(element.is_moved) as any_moved,
+         bool_or(element.outcome in ('failed', 'timed_out', 'crashed')) as any_failed,
+         bool_or(element.outcome = 'released') as any_released
+    into done
+    from unnest(elements) as element where element.standing in ('live', 'late');
+  if done.any_moved then
+    perform pgflowd._restore_tasks(elements);
+  end if;
+  if done.ords is not null then
+    select array_agg(reported.status order by reported.ord) into statuses
+      from pgflow._complete_tasks(done.run_ids, done.step_slugs, done.task_indexes,
+                                  done.outputs) as reported;
+    for i in 1 .. cardinality(done.ords) loop
+      became[done.ords[i]] := statuses[i];
+    end loop;
+  end if;
+  if done.any_failed then
+    became := pgflowd._fail_reported(elements, became);
+  end if;
+  if done.any_released then
+    became := pgflowd._requeue_released(elements, became);
+  end if;
+  return became;
+end $$;
