@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import psycopg
 
-from pgflowd.core.finding import Finding
+from pgflowd.core.finding import Finding, error, ok, warning
 from pgflowd.core.text import counted, duration, short_id
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
@@ -44,22 +43,22 @@ Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
 
 def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Perform all examinations, or only those of the server if the schema cannot be used."""
-    usable = True
+    is_usable = True
     for name, examination in EXAMINATIONS.items():
-        if not usable and name not in _OF_THE_SERVER:
+        if not is_usable and name not in _OF_THE_SERVER:
             continue
         try:
             with translated(conn):
                 for finding in examination(conn, request):
-                    usable = usable and finding.code not in _UNUSABLE
+                    is_usable = is_usable and finding.code not in _UNUSABLE
                     yield finding
-        except (PgflowdError, psycopg.Error) as error:
-            code = error.code if isinstance(error, PgflowdError) else None
-            text = error.text if isinstance(error, PgflowdError) else _first_line(error)
-            remedy = error.next if isinstance(error, PgflowdError) else None
-            yield Finding(name, "error", f"could not be examined: {text}", code, remedy)
-            if conn.closed:
-                return
+        except PgflowdError as problem:
+            yield error(name, f"could not be examined: {problem.text}", problem.next, problem.code)
+        except psycopg.Error as problem:
+            text = next(iter(str(problem).splitlines()), type(problem).__name__)
+            yield error(name, f"could not be examined: {text}")
+        if conn.closed:
+            return
 
 
 def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -67,178 +66,159 @@ def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     conn.execute("select 1")
     rtt_s = time.perf_counter() - began
     status = schema.status(conn)
-    yield Finding("server", "ok", f"PostgreSQL {status.state.server}, {rtt_s * 1000:.1f} ms away")
+    yield ok("server", f"PostgreSQL {status.state.server}, {rtt_s * 1000:.1f} ms away")
     if is_exposed(conn):
-        yield Finding("encryption", "warning", EXPOSED, "W316", EXPOSED_NEXT)
+        yield warning("encryption", EXPOSED, EXPOSED_NEXT, "W316")
     state, problem = status.state, status.problem
     if problem:
-        yield Finding("schema", "error", problem.text, problem.code, problem.next)
+        yield error("schema", problem.text, problem.next, problem.code)
         return
     core = "own core" if state.core == "own" else f"core of pgflow {state.core}"
-    yield Finding("schema", "ok", f"version {state.version}, {core}, pgmq {state.pgmq}")
+    yield ok("schema", f"version {state.version}, {core}, pgmq {state.pgmq}")
     if status.functions_differ:
         text = "the functions are from another release of pgflowd"
-        yield Finding("schema", "warning", text, None, "run `pgflowd db migrate`")
+        yield warning("schema", text, "run `pgflowd db migrate`")
 
 
-def _clock(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+def _clocks(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     before = time.time()
     theirs = execute(conn, database_time()).timestamp()
     after = time.time()
     skew_s = theirs - (before + after) / 2
     if abs(skew_s) <= MAX_CLOCK_SKEW_S + (after - before):
-        yield Finding(
-            "clocks",
-            "ok",
-            f"this machine's and the database's differ by {round(skew_s * 1000):+} ms",
-        )
+        skew = f"{round(skew_s * 1000):+} ms"
+        yield ok("clocks", f"this machine's and the database's differ by {skew}")
         return
-    side = "ahead of" if skew_s > 0 else "behind"
-    text = f"the database's clock is {duration(abs(skew_s))} {side}"
-    yield Finding(
-        "clocks",
-        "warning",
-        f"{text} this machine's",
-        "W312",
-        "check that both machines use a time server",
-    )
+    skew = f"{duration(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'}"
+    text = f"the database's clock is {skew} this machine's"
+    yield warning("clocks", text, "check that both machines use a time server", "W312")
 
 
 def _pooler(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """A pooler gives its clients another process id than the server has."""
     real = {_one(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
     if real == {conn.info.backend_pid}:
-        yield Finding("pooler", "ok", "none in between")
+        yield ok("pooler", "none in between")
     elif request.has_listen_url:
-        yield Finding("pooler", "ok", "one in between; listen_url bypasses it")
+        yield ok("pooler", "one in between; listen_url bypasses it")
     else:
         text = "a pooler is in between, so notifications may not arrive"
-        yield Finding(
-            "pooler", "warning", text, "W314", "set [database] listen_url to bypass the pooler"
-        )
+        yield warning("pooler", text, "set [database] listen_url to bypass the pooler", "W314")
 
 
 def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     row = conn.execute(_RIGHTS).fetchone()
     assert row is not None
     role, *rights = row
-    names = ("view", "start", "serve", "deploy")
-    can = [name for name, right in zip(names, rights, strict=True) if right]
-    cannot = [name for name in names if name not in can]
-    text = f"{role} may {', '.join(can) or 'do nothing'}"
-    text += f"; not {', '.join(cannot)}" if cannot else ""
-    state = "ok" if can else "error"
-    remedy = None if can else f"give {role} a role of `pgflowd db sql roles`"
-    yield Finding("rights", state, text, None if can else "E305", remedy)
+    may = dict(zip(("view", "start", "serve", "deploy"), rights, strict=True))
+    if not any(rights):
+        text = f"{role} may not {', '.join(may)}"
+        yield error("rights", text, f"give {role} a role of `pgflowd db sql roles`", "E305")
+        return
+    text = f"{role} may {', '.join(name for name, right in may.items() if right)}"
+    missing = [name for name, right in may.items() if not right]
+    yield ok("rights", f"{text}; not {', '.join(missing)}" if missing else text)
 
 
 def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     if _one(conn, "select current_setting('synchronous_commit')") != "off":
-        yield Finding("durability", "ok", "commits survive a crash of the server")
+        yield ok("durability", "commits survive a crash of the server")
         return
     text = "synchronous_commit is off: a crash of the server loses the last commits"
-    remedy = "set it to on for this database or role"
-    yield Finding("durability", "warning", text, "W315", remedy)
+    yield warning("durability", text, "set it to on for this database or role", "W315")
 
 
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MAX_ROWS}).fetchall()
     if not rows:
-        yield Finding("transactions", "ok", f"none is older than {duration(OLD_TRANSACTION_S)}")
+        yield ok("transactions", f"none is older than {duration(OLD_TRANSACTION_S)}")
     for client, state, age_s in rows:
         text = f"{client} {state} for {duration(age_s)}: dead rows stay, and claims slow down"
-        yield Finding(
-            "transactions", "warning", text, None, "end it: `select pg_terminate_backend(PID)`"
-        )
+        yield warning("transactions", text, "end it: `select pg_terminate_backend(PID)`")
 
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
     if _one(conn, "select pg_catalog.to_regclass('cron.job')") is None:
-        yield Finding("recovery", "ok", "by the daemon's sweeper alone")
+        yield ok("recovery", "by the sweeper")
         return
-    own = schema.status(conn).state.core == "own"
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
-    known = "pgflow_requeue_stalled_tasks"
-    for job in jobs:
-        if own and job == known:
-            continue
+    ours = {"pgflow_requeue_stalled_tasks"} if schema.status(conn).state.core == "own" else set()
+    others = [job for job in jobs if job not in ours]
+    for job in others:
         text = f"pg_cron job {job} recovers tasks, as the sweeper does"
-        yield Finding("recovery", "warning", text, "W313", "unschedule one of them")
-    if all(own and job == known for job in jobs):
-        text = (
-            "by the sweeper, and by pg_cron while no daemon runs"
-            if jobs
-            else "by the sweeper alone"
-        )
-        yield Finding("recovery", "ok", text)
+        yield warning("recovery", text, "unschedule one of them", "W313")
+    if not others:
+        text = "by the sweeper, and by pg_cron while no daemon runs" if jobs else "by the sweeper"
+        yield ok("recovery", text)
 
 
 def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    flows = execute(conn, list_flows())
-    now = execute(conn, database_time())
-    fine = True
+    flows, now = execute(conn, list_flows()), execute(conn, database_time())
+    is_fine = True
     for flow in flows:
         if not flow.is_watched:
+            is_fine = False
             text = f"{flow.flow_slug}: its queue has no notification trigger, so workers poll"
-            remedy = f"run `pgflowd flows deploy {flow.flow_slug}`"
-            yield Finding("flows", "warning", text, "W311", remedy)
-            fine = False
+            yield warning("flows", text, f"run `pgflowd flows deploy {flow.flow_slug}`", "W311")
         if flow.workers == 0 and flow.active_runs:
-            waits = _waits(flow.oldest_queued_at, now)
-            work = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}{waits}"
-            text = f"{work}, but no worker serves it"
-            yield Finding("flows", "warning", text, None, "run `pgflowd serve`")
-            fine = False
-    if fine:
-        yield Finding(
-            "flows",
-            "ok",
-            f"{len(flows)} in the database, all with triggers and workers where needed",
-        )
+            is_fine = False
+            text = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}"
+            if flow.oldest_queued_at is not None:
+                waits_s = (now - flow.oldest_queued_at).total_seconds()
+                text += f", the oldest task waits for {duration(waits_s)}"
+            yield warning("flows", f"{text}, but no worker serves it", "run `pgflowd serve`")
+    if is_fine:
+        text = f"{len(flows)} in the database, all with triggers and workers where needed"
+        yield ok("flows", text)
 
 
 def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     found = execute(conn, stalled_tasks(request.stale_threshold_s))
     if not found:
-        yield Finding("stalled", "ok", "no task is stalled")
+        yield ok("stalled", "no task is stalled")
         return
     oldest = found[0]
     task = f"{short_id(oldest.run_id)}/{oldest.step_slug}#{oldest.task_index}"
     text = f"{counted(len(found), 'task')}, the oldest {task}"
-    yield Finding("stalled", "warning", text, None, "see `pgflowd stalled list`")
+    yield warning("stalled", text, "see `pgflowd stalled list`")
 
 
 def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     queues = [name for (name,) in conn.execute(_UNKNOWN_QUEUES, (MAX_ROWS,)).fetchall()]
     lost = _one(conn, _LOST_WORKERS)
-    parts = []
-    if queues:
-        parts.append(f"queues without a flow: {', '.join(queues)}")
+    parts = [f"queues without a flow: {', '.join(queues)}"] if queues else []
     if lost:
-        parts.append(
-            f"{counted(lost, 'worker')} without a heartbeat for 5 min, never marked stopped"
-        )
-    yield Finding("orphans", "ok", "; ".join(parts) or "none")
+        workers = counted(lost, "worker")
+        parts.append(f"{workers} without a heartbeat for 5 min, never marked stopped")
+    yield ok("orphans", "; ".join(parts) or "none")
 
 
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_VIOLATIONS, (MAX_ROWS,)).fetchall()
     if not rows:
-        yield Finding("invariants", "ok", "I2 to I10 hold for the runs of the last day")
+        yield ok("invariants", "I2 to I10 hold for the runs of the last day")
     for number, flow, run_id, step, index, detail in rows:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
         remedy = "if no table was changed by hand, please report this"
-        yield Finding("invariants", "error", f"{number} {where}: {detail}", None, remedy)
+        yield error("invariants", f"{number} {where}: {detail}", remedy)
 
 
-EXAMINATIONS: dict[str, Examination] = {
+def _one(conn: Connection, query: str) -> Any:
+    row = conn.execute(query.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+_OF_THE_SERVER: dict[str, Examination] = {
     "server": _server,
-    "clocks": _clock,
+    "clocks": _clocks,
     "pooler": _pooler,
     "durability": _durability,
     "transactions": _transactions,
+}
+EXAMINATIONS = {
+    **_OF_THE_SERVER,
     "rights": _rights,
     "recovery": _recovery,
     "flows": _flows,
@@ -246,7 +226,6 @@ EXAMINATIONS: dict[str, Examination] = {
     "orphans": _orphans,
     "invariants": _invariants,
 }
-_OF_THE_SERVER = {"server", "clocks", "pooler", "durability", "transactions"}
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 
 _RIGHTS = """
@@ -295,20 +274,3 @@ _VIOLATIONS = """
 select invariant, flow_slug, run_id, step_slug, task_index, detail
   from pgflowd.violations(max_rows => %s)
 """
-
-
-def _waits(since: datetime | None, now: datetime) -> str:
-    return (
-        ""
-        if since is None
-        else f", the oldest task waits for {duration((now - since).total_seconds())}"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _one(conn: Connection, query: str) -> Any:
-    row = conn.execute(query.encode()).fetchone()
-    return None if row is None else row[0]
