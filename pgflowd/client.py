@@ -43,7 +43,7 @@ AsyncConnection = psycopg.AsyncConnection[Any]
 T = TypeVar("T")
 RunId = UUID | str
 
-NAME = "pgflowd client"
+NAME = "pgflowd client"  # in pg_stat_activity
 
 
 class _BaseClient(Generic[AnyConnection]):
@@ -64,7 +64,7 @@ class _BaseClient(Generic[AnyConnection]):
         return given
 
     @contextmanager
-    def _used(self, own: AnyConnection) -> Iterator[AnyConnection]:
+    def _kept_after(self, own: AnyConnection) -> Iterator[AnyConnection]:
         """Keep a connection of ours after its use; close it if its state is unknown."""
         try:
             yield own
@@ -142,9 +142,8 @@ class Client(_BaseClient[Connection]):
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
         run = self._perform(operations.start(flow_slug, input, _id_or_new(run_id)))
-        return (
-            run if run.has_ended else self._wait(PatientWait(run.run_id, timeout, was_reached=True))
-        )
+        wait = PatientWait(run.run_id, timeout, was_reached=True)
+        return run if run.has_ended else self._wait(wait)
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
         """
@@ -207,7 +206,7 @@ class Client(_BaseClient[Connection]):
     def _perform(self, operation: Operation[T], conn: Connection | None = None) -> T:
         if given := self._given_or(conn):
             return run_sync(given, operation)
-        with self._used(self._connections.take() or connect(self._url, name=NAME)) as own:
+        with self._kept_after(self._connections.take() or connect(self._url, name=NAME)) as own:
             return run_sync(own, operation)
 
 
@@ -317,7 +316,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         if given := self._given_or(conn):
             return await run_async(given, operation)
         own = self._connections.take() or await connect_async(self._url, name=NAME)
-        with self._used(own):
+        with self._kept_after(own):
             return await run_async(own, operation)
 
 
