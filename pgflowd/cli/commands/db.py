@@ -16,7 +16,7 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.params import NumberParam
 
 if TYPE_CHECKING:
-    from pgflowd.db.schema import Migrated, Status
+    from pgflowd.db.schema import Migrated, SchemaStatus
 
 
 @click.group(cls=Group)
@@ -131,7 +131,7 @@ def verify(app: App) -> None:
         app.exit(ExitCode.NO)
 
 
-def _status_json(found: Status) -> dict[str, Any]:
+def _status_json(found: SchemaStatus) -> dict[str, Any]:
     from pgflowd.cli.problems import problem_json
 
     record = found.state.record
@@ -150,7 +150,7 @@ def _status_json(found: Status) -> dict[str, Any]:
     }
 
 
-def _status_lines(found: Status) -> list[tuple[str, str]]:
+def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
     state, record = found.state, found.state.record
     owners = {"own": "of pgflowd", "none": "none", "unknown": "unknown"}
     lines = [

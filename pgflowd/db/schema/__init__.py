@@ -11,13 +11,13 @@ another tool installed is never changed; only schema `pgflowd` is added.
     compatibility  states that pgflowd refuses       pgmq    the SQL of the queues
 """
 
-from pgflowd.db.schema.compatibility import Status, refuse_newer, require, status
+from pgflowd.db.schema.compatibility import SchemaStatus, refuse_newer, require, status
 from pgflowd.db.schema.migrate import Migrated, install, migrate, roles_sql, sql
 from pgflowd.db.schema.verify import verify
 
 __all__ = [
     "Migrated",
-    "Status",
+    "SchemaStatus",
     "install",
     "migrate",
     "refuse_newer",

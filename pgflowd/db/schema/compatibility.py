@@ -17,7 +17,7 @@ import psycopg
 
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.files import OWN, SERVERS, checksum, newest_version, read, schema_files
-from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, DatabaseState, read_state
+from pgflowd.db.schema.state import NO_CORE, UNKNOWN_CORE, Connection, SchemaState, read_state
 from pgflowd.errors import DatabaseError, Problem
 
 _VERSION_UNREADABLE = (
@@ -31,26 +31,26 @@ MIGRATE = "run `pgflowd db migrate`"
 
 
 @dataclass(frozen=True)
-class Status:
+class SchemaStatus:
     """The state of a database, and what prevents pgflowd from working with it."""
 
-    state: DatabaseState
+    state: SchemaState
     needed: int
     problem: Problem | None
     functions_differ: bool  # the version is right, but the functions are from another release
 
 
-def status(conn: Connection) -> Status:
+def status(conn: Connection) -> SchemaStatus:
     """Read the state of the database and check it."""
     with translated(conn), conn.transaction():
         conn.execute(read("install/printing.sql").text.encode())
         state = read_state(conn)
     problem = next(_unsolvable(state), None) or next(_solvable(state), None)
     differ = problem is None and state.record.checksum != checksum(schema_files(state.core))
-    return Status(state, newest_version(), problem, differ)
+    return SchemaStatus(state, newest_version(), problem, differ)
 
 
-def require(conn: Connection) -> DatabaseState:
+def require(conn: Connection) -> SchemaState:
     """Return the state of the database; raise DatabaseError if pgflowd cannot work with it."""
     found = status(conn)
     _raise(found.problem)
@@ -64,7 +64,7 @@ def refuse_newer(conn: Connection) -> None:
         _raise(_newer(row[0]) if row else None)
 
 
-def refuse_to_migrate(state: DatabaseState) -> None:
+def refuse_to_migrate(state: SchemaState) -> None:
     """Raise if a migrate cannot start from this state."""
     _raise(next(_unsolvable(state), None))
 
@@ -81,7 +81,7 @@ def _newer(version: int | None) -> Problem | None:
     return Problem("E303", text, next="upgrade pgflowd")
 
 
-def _unsolvable(state: DatabaseState) -> Iterator[Problem]:
+def _unsolvable(state: SchemaState) -> Iterator[Problem]:
     """Yield the problems that no migrate solves."""
     if state.server_major not in SERVERS:
         needed = f"pgflowd needs {SERVERS[0]} to {SERVERS[-1]}"
@@ -108,7 +108,7 @@ def _unsolvable(state: DatabaseState) -> Iterator[Problem]:
         yield Problem("E302", text, next=remedy)
 
 
-def _solvable(state: DatabaseState) -> Iterator[Problem]:
+def _solvable(state: SchemaState) -> Iterator[Problem]:
     """Yield the problems that a migrate solves, or an update of pgmq."""
     if state.version is None:
         yield Problem("E302", "the database has no schema of pgflowd", next=MIGRATE)

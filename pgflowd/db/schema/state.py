@@ -36,7 +36,7 @@ class MigrationRecord:
 
 
 @dataclass(frozen=True)
-class DatabaseState:
+class SchemaState:
     """The state of a database: the core found in it, and the record of the last migrate."""
 
     core: str
@@ -62,7 +62,7 @@ class DatabaseState:
         return OWN if self.core == NO_CORE else self.core
 
 
-def read_state(conn: Connection) -> DatabaseState:
+def read_state(conn: Connection) -> SchemaState:
     """Read the state. Raises errors of psycopg, for example without permission."""
     with conn.cursor(row_factory=dict_row) as cursor:
         core = _row(cursor.execute(read("install/core.sql").text.encode()))
@@ -73,7 +73,7 @@ def read_state(conn: Connection) -> DatabaseState:
             record = MigrationRecord(
                 **{field.name: row[field.name] for field in fields(MigrationRecord)}
             )
-    return DatabaseState(
+    return SchemaState(
         core=core["core"],
         missing=core["missing"],
         has_strays=about["has_strays"],

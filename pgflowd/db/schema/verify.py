@@ -12,7 +12,7 @@ from psycopg.rows import TupleRow, tuple_row
 from pgflowd.db.connection import translated
 from pgflowd.db.schema.compatibility import MIGRATE, require
 from pgflowd.db.schema.files import migrations, read
-from pgflowd.db.schema.state import Connection, DatabaseState
+from pgflowd.db.schema.state import Connection, SchemaState
 from pgflowd.errors import Problem
 
 REPLACED_BY_MIGRATE = ("function", "view", "trigger")  # the other kinds hold data
@@ -35,7 +35,7 @@ def verify(conn: Connection) -> list[Problem]:
     return [*found, *_changed_migrations(applied)]
 
 
-def _problem(state: DatabaseState, name: str, verb: str) -> Problem:
+def _problem(state: SchemaState, name: str, verb: str) -> Problem:
     kind, _, rest = name.partition(" ")
     text = f"{name} {verb} the last migrate"
     if state.core != "own" and rest.startswith("pgflow."):

@@ -1,0 +1,35 @@
+"""Names say one thing: a class exists once, and tests share by tests/support alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pgflowd
+
+PACKAGE = Path(pgflowd.__file__).parent
+TESTS = Path(__file__).parents[1]
+
+
+def test_a_class_name_exists_once_in_the_package():
+    places = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(str(path.relative_to(PACKAGE)))
+
+    assert {name: sorted(paths) for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_test_imports_a_test():
+    found = []
+    for path in sorted(TESTS.rglob("*.py")):
+        if "node_modules" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            found += [(path.name, name) for name in names if name.startswith("test_")]
+
+    assert found == []
