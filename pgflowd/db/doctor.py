@@ -66,7 +66,7 @@ def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     conn.execute("select 1")
     rtt_s = time.perf_counter() - began
     status = schema.status(conn)
-    yield ok("server", f"PostgreSQL {status.state.server}, {rtt_s * 1000:.1f} ms away")
+    yield ok("server", f"PostgreSQL {status.state.server}, {duration(rtt_s)} away")
     if is_exposed(conn):
         yield warning("encryption", EXPOSED, EXPOSED_NEXT, "W316")
     state, problem = status.state, status.problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +67,25 @@ def test_what_has_ended_in_a_drain_does_not_look_like_starting():
     states = [flow["state"] for flow in document(tree, facts())["flows"]]
 
     assert states == ["stopping", "draining"]
+
+
+def test_the_document_is_as_it_was():
+    tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 1.0)
+    tree, _ = on_exit(tree, "listener", CRASH, 2.0)
+    database = {"state": "up", "server": "18.4", "place": "db1:5432/shop", "pgmq": "1.13.0",
+                "schema": 2, "rtt_s": 0.001, "clock_skew_s": 0.0, "at": 5}  # fmt: skip
+    numbers = {
+        "running": 7, "queued": 42, "oldest_queued_s": 1.5, "completed_1m": 3, "failed_1m": 0,
+        "p50_s": 0.1, "p95_s": 0.41, "zygote": 822, "runners": 8, "stuck": 1, "database": database,
+        "wakes_1m": {"notification": 3, "due": 1},
+    }  # fmt: skip
+    sweeps = {"interval_s": 15.0, "last_sweep_at": 1050.0, "recovered_24h": 1, "given_up_24h": 0}
+    worker, sweeper = ChildFacts(821, 31.0, "7f3a", 10, numbers), ChildFacts(5, 1.0, numbers=sweeps)
+
+    shown = document(tree, facts(worker__b=worker, sweeper=sweeper))
+
+    kept = Path(__file__).with_name("status_document.json")
+    assert f"{json.dumps(shown, indent=1)}\n" == kept.read_text("utf-8")
 
 
 def test_a_flow_that_is_up():

@@ -28,6 +28,7 @@ from pgflowd.cli.local.local_daemon import (
     interrupted_by_term,
     wait_until_settled,
 )
+from pgflowd.core.text import duration
 
 if TYPE_CHECKING:
     from pgflowd.embedded import EmbeddedPostgres
@@ -97,7 +98,7 @@ def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_
     if not app.json:
         text = (
             f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
-            f"   schema installed in {schema_s:.1f} s   3 example flows"
+            f"   schema installed in {duration(schema_s)}   3 example flows"
         )
         app.print(app.out.folded(text))
         sys.stdout.flush()

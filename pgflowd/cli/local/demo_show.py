@@ -19,6 +19,7 @@ from pgflowd.cli.app import App
 from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.statuses import Marks, RunStatus
+from pgflowd.core.text import duration
 from pgflowd.db.query import execute
 from pgflowd.db.runs import attempts, run_steps
 
@@ -86,11 +87,11 @@ class DemoRuns:
 
     def summary(self) -> dict[str, Any]:
         """The results for `--json`: runs, tasks, retries."""
-        attempts = [
-            attempt
+        retries = sum(
+            bool(attempt.outcome and attempt.outcome.is_failure)
             for demo_run in self._runs
             for attempt in execute(self._connection, attempts(demo_run.run_id))
-        ]
+        )
         runs = [
             {
                 "flow": demo_run.example.flow,
@@ -101,7 +102,6 @@ class DemoRuns:
             }
             for demo_run in self._runs
         ]
-        retries = sum(bool(each.outcome and each.outcome.is_failure) for each in attempts)
         return {"runs": runs, "tasks": sum(s.done for s in self._runs), "retries": retries}
 
     def _read(self, demo_run: _DemoRun) -> None:
@@ -155,6 +155,6 @@ class DemoRuns:
             if is_completed
             else self._app.hide(demo_run.run.error or demo_run.run.status)
         )
-        ended = f"{demo_run.run.status} in {demo_run.took_s:.1f} s"
+        ended = f"{demo_run.run.status} in {duration(demo_run.took_s)}"
         room = (screen.width or 1_000) - 4
         return f"  {sign} {f'{demo_run.example.flow:17} {ended}     {about}'[:room]}"

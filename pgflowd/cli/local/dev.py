@@ -33,6 +33,7 @@ from pgflowd.cli.local.local_daemon import (
 )
 from pgflowd.cli.local.new import TEMPLATES
 from pgflowd.cli.params import NumberParam
+from pgflowd.core.text import duration
 
 if TYPE_CHECKING:
     from pgflowd.cli.local.dev_watch import Changes, Project
@@ -164,7 +165,6 @@ def _print_ready(app: App, project: Project, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
     command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
-    app.print(
-        f"{time.strftime('%H:%M:%S')} ready in {took_s:.1f} s.{f'  Try:  {command}' * bool(flow)}"
-    )
+    hint = f"  Try:  {command}" if flow else ""
+    app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}.{hint}")
     sys.stdout.flush()

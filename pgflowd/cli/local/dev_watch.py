@@ -22,6 +22,7 @@ from pgflowd.cli.local.local_daemon import wait_until_settled
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.text import duration
 from pgflowd.db.connection import connect
 from pgflowd.db.flows import flow_shape
 from pgflowd.db.query import execute
@@ -69,7 +70,7 @@ class Project:
         results += [f"{name} is no longer broken" for name in repaired]
         self._broken = answer["broken"]
         results = results or ["nothing to do"]
-        self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({took_s:.1f} s)")
+        self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})")
         for slug in self.slugs:
             if slug in before and before[slug] != self._shapes[slug]:
                 self._print_recreated(slug, before[slug], runs.get(slug, 0))
