@@ -17,9 +17,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pgflowd.core.redact import one_line, secrets_in
-from pgflowd.core.settings.given import NAME, GivenValue, from_document
+from pgflowd.core.settings.given import NAME, GivenValue, Lines, from_document
 from pgflowd.core.settings.toml_lines import lines_of
 from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
@@ -29,10 +30,6 @@ MAX_BYTES = 1024 * 1024
 _IN_PYPROJECT = ("tool", "pgflowd")
 _KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
 _SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
-
-
-class NotATable(Exception):
-    """[tool.pgflowd] is not a table; the text is its place."""
 
 
 @dataclass
@@ -53,39 +50,29 @@ def read_config(
     etc: Path = ETC,
 ) -> FileContent:
     """Find the config file and read it."""
-    chosen = _chosen(config, instance, environ, cwd, etc)
-    if isinstance(chosen, Problem):
-        return FileContent(problems=[chosen])
-    if chosen is not None:
-        return _read(chosen, cwd, prefix=())
-    if os.path.lexists(cwd / "pgflowd.toml"):
-        return _read(cwd / "pgflowd.toml", cwd, prefix=())
-    pyproject = _read(cwd / "pyproject.toml", cwd, _IN_PYPROJECT)
-    if pyproject.path is not None:
-        return pyproject
-    if os.path.lexists(etc / "pgflowd.toml"):
-        return _read(etc / "pgflowd.toml", cwd, prefix=())
-    return FileContent()
-
-
-def _chosen(
-    config: str | None, instance: str | None, environ: Mapping[str, str], cwd: Path, etc: Path
-) -> Path | Problem | None:
-    """Return the file that was asked for by name."""
     if instance is not None and not NAME.match(instance):
         text = f"'{one_line(instance, 60)}' is not a valid name of an instance"
-        return Problem("E105", text, "--instance", "use 1 to 32 letters, digits, '_' or '-'")
-    if config is not None:
-        return cwd / config
-    if instance is not None:
-        return etc / f"{instance}.toml"
+        remedy = "use 1 to 32 letters, digits, '_' or '-'"
+        return FileContent(problems=[Problem("E105", text, "--instance", remedy)])
     named = environ.get("PGFLOWD_CONFIG")
-    return cwd / named if named else None
+    if config is not None:
+        return _read(cwd / config, cwd)
+    if instance is not None:
+        return _read(etc / f"{instance}.toml", cwd)
+    if named:
+        return _read(cwd / named, cwd)
+    if os.path.lexists(cwd / "pgflowd.toml"):
+        return _read(cwd / "pgflowd.toml", cwd)
+    pyproject = _read(cwd / "pyproject.toml", cwd, _IN_PYPROJECT)
+    if pyproject.path is None and os.path.lexists(etc / "pgflowd.toml"):
+        return _read(etc / "pgflowd.toml", cwd)
+    return pyproject
 
 
-def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
+def _read(path: Path, cwd: Path, prefix: tuple[str, ...] = ()) -> FileContent:
     """Read one file. A pyproject.toml without our table counts as no file (no path)."""
-    shown = one_line(_shown(path, cwd), 200)
+    relative = path.relative_to(cwd) if path.is_relative_to(cwd) else path
+    shown = one_line(str(relative), 200)
     try:
         mode, content = _content(path)
     except (OSError, ValueError) as error:
@@ -96,14 +83,18 @@ def _read(path: Path, cwd: Path, prefix: tuple[str, ...]) -> FileContent:
     if prefix and b"pgflowd" not in content:
         return FileContent()
     try:
-        given = _parsed(content, shown, path, prefix)
-    except NotATable as error:
-        text, remedy = "tool.pgflowd is not a table", "write [tool.pgflowd] on a line of its own"
-        return FileContent(path, shown, problems=[Problem("E103", text, str(error), remedy)])
+        document, lines = _parsed(content)
     except ValueError as error:
         return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
-    if given is None:
+    for name in prefix:
+        document = document.get(name, {}) if isinstance(document, dict) else {}
+    if prefix and not document:
         return FileContent()
+    if not isinstance(document, dict):
+        place = f"{shown}:{lines[prefix]}" if prefix in lines else shown
+        text, remedy = "tool.pgflowd is not a table", "write [tool.pgflowd] on a line of its own"
+        return FileContent(path, shown, problems=[Problem("E103", text, place, remedy)])
+    given = from_document(document, lines, shown, str(path.parent.absolute()), prefix)
     return FileContent(path, shown, given, _exposed(given, mode, shown))
 
 
@@ -119,25 +110,14 @@ def _content(path: Path) -> tuple[int, bytes]:
     return mode, content
 
 
-def _parsed(
-    content: bytes, shown: str, path: Path, prefix: tuple[str, ...]
-) -> list[GivenValue] | None:
+def _parsed(content: bytes) -> tuple[Any, Lines]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES // 1024} KiB")
     text = content.decode("utf-8-sig")
     try:
-        document = tomllib.loads(text)
-        lines = lines_of(text)
+        return tomllib.loads(text), lines_of(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    for name in prefix:
-        document = document.get(name, {}) if isinstance(document, dict) else {}
-    if prefix and not document:
-        return None
-    if not isinstance(document, dict):
-        at = lines.get(prefix)
-        raise NotATable(f"{shown}:{at}" if at else shown)
-    return from_document(document, lines, shown, str(path.parent.absolute()), prefix)
 
 
 def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
@@ -190,7 +170,3 @@ def _mode(path: Path) -> int:
         return path.stat().st_mode
     except (OSError, ValueError):
         return 0
-
-
-def _shown(path: Path, cwd: Path) -> str:
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.keys import Key, KeyKind, keys_of
+from pgflowd.core.settings.keys import Key, KeyKind, KeyPath, keys_of
 from pgflowd.core.settings.sections import SECTIONS, DaemonSettings, FlowSettings, Origin
 from pgflowd.core.settings.values import (
     NotPositive,
@@ -59,7 +59,7 @@ class InvalidValue(Exception):
 class GivenValue:
     """One value as it was written. `path` is, for example, ("worker", "poll_min")."""
 
-    path: tuple[str, ...]
+    path: KeyPath
     raw: Any
     origin: Origin
     base: str = "."  # the directory of relative paths
@@ -72,31 +72,34 @@ def variable(*path: str) -> str:
 
 
 def from_document(
-    document: Mapping[str, Any], lines: Lines, file: str, base: str, prefix: tuple[str, ...] = ()
+    document: Mapping[str, Any], lines: Lines, file: str, base: str, prefix: KeyPath = ()
 ) -> list[GivenValue]:
     """
     Flatten a document. In a pyproject.toml `prefix` is ("tool", "pgflowd"), and the keys of
     [pgflowd] may be in [tool.pgflowd] itself.
     """
 
-    def given(path: tuple[str, ...], raw: Any, at: tuple[str, ...]) -> GivenValue:
-        line = lines.get((*prefix, *at))
-        return GivenValue(path, raw, Origin("file", f"{file}:{line}" if line else file), base)
+    found: list[GivenValue] = []
 
-    found = []
+    def add(path: KeyPath, raw: Any, at: KeyPath | None = None) -> None:
+        line = lines.get((*prefix, *(at or path)))
+        place = f"{file}:{line}" if line else file
+        found.append(GivenValue(path, raw, Origin("file", place), base))
+
     for section, content in document.items():
         if not isinstance(content, dict):
-            inside = prefix and section in keys_of(DaemonSettings)
-            found.append(given(("pgflowd", section) if inside else (section,), content, (section,)))
+            is_inside = bool(prefix) and section in keys_of(DaemonSettings)
+            add(("pgflowd", section) if is_inside else (section,), content, at=(section,))
         elif section == "flows":
             for slug, keys in content.items():
-                found.append(given((section, slug), keys, (section, slug)))
+                add((section, slug), keys)
                 for key, raw in keys.items() if isinstance(keys, dict) else ():
-                    found.append(given((section, slug, key), raw, (section, slug, key)))
-        elif section not in SECTIONS:
-            found.append(given((section,), content, (section,)))
+                    add((section, slug, key), raw)
+        elif section in SECTIONS:
+            for key, raw in content.items():
+                add((section, key), raw)
         else:
-            found += [given((section, k), raw, (section, k)) for k, raw in content.items()]
+            add((section,), content)
     return found
 
 
@@ -107,7 +110,9 @@ def from_environ(
     Read the PGFLOWD__ variables. `slugs` are those of [flows.x] in the file: if one is `sendEmail`,
     then SEND_EMAIL means that.
     """
-    known = _known_variables(slugs)
+    paths: list[KeyPath] = [(name, key) for name, keys in SECTIONS.items() for key in keys_of(keys)]
+    paths += [("flows", slug, key) for slug in slugs for key in keys_of(FlowSettings)]
+    known = {variable(*path): path for path in paths}
     found, problems = [], []
     for name in sorted(name for name in environ if name.startswith(PREFIX)):
         path, raw = _path_of(name, known), environ[name]
@@ -123,9 +128,7 @@ def from_environ(
     return found, problems
 
 
-def from_flags(
-    flags: Mapping[str, tuple[tuple[str, ...], str | None]], cwd: str
-) -> list[GivenValue]:
+def from_flags(flags: Mapping[str, tuple[KeyPath, str | None]], cwd: str) -> list[GivenValue]:
     """Read the flags: {"--database-url": (("database", "url"), "postgresql://…")}."""
     return [
         GivenValue(path, raw, Origin("flag", name), cwd, is_text=True)
@@ -134,15 +137,7 @@ def from_flags(
     ]
 
 
-def _known_variables(slugs: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    paths: list[tuple[str, ...]] = [
-        (section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)
-    ]
-    paths += [("flows", slug, key) for slug in slugs for key in keys_of(FlowSettings)]
-    return {variable(*path): path for path in paths}
-
-
-def _path_of(name: str, known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _path_of(name: str, known: Mapping[str, KeyPath]) -> KeyPath:
     if name in known:
         return known[name]
     rest = name.removeprefix(PREFIX).lower()
@@ -152,7 +147,7 @@ def _path_of(name: str, known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]
     return tuple(rest.split("__", 1))
 
 
-def _takes_file(path: tuple[str, ...]) -> bool:
+def _takes_file(path: KeyPath) -> bool:
     section = FlowSettings if path[0] == "flows" else SECTIONS.get(path[0])
     keys = keys_of(section) if section else {}
     return path[-1] in keys and keys[path[-1]][1].kind.is_text

@@ -15,6 +15,8 @@ from typing import Any
 
 from pgflowd.core.settings.values import Ref, parse_duration, parse_size
 
+KeyPath = tuple[str, ...]  # ("worker", "poll_min"), ("flows", "send_email", "poll_min")
+
 MAX_WHOLE = 1_000_000
 MAX_DURATION = "365d"
 MAX_SIZE = "1GiB"  # the largest value that PostgreSQL stores
@@ -85,14 +87,9 @@ def whole(default: int, doc: str, low: int = 1, high: int = MAX_WHOLE) -> Any:
 
 
 def duration(default: str, doc: str, *, zero: bool = False, high: str = MAX_DURATION) -> Any:
-    key = Key(
-        KeyKind.DURATION,
-        default,
-        doc,
-        0 if zero else 0.001,
-        parse_duration(high),
-        limits=("0s" if zero else "1ms", high),
-    )
+    low = "0s" if zero else "1ms"
+    seconds = (parse_duration(low), parse_duration(high))
+    key = Key(KeyKind.DURATION, default, doc, *seconds, limits=(low, high))
     return _field(key, parse_duration(default))
 
 

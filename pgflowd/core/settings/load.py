@@ -15,13 +15,12 @@ from typing import Any
 
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.given import GivenValue, InvalidValue, LookUp, parse, variable
-from pgflowd.core.settings.keys import Key, keys_of
+from pgflowd.core.settings.keys import Key, KeyPath, keys_of
 from pgflowd.core.settings.rules import contradictions
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
 
-Path = tuple[str, ...]
 MAX_HINTS = 100  # "did you mean": each costs time, so only the first mistakes get one
 
 
@@ -31,7 +30,7 @@ class LoadedSettings:
 
     settings: Settings
     problems: list[Problem]
-    invalid: frozenset[Path]
+    invalid: frozenset[KeyPath]
 
 
 def build(
@@ -53,7 +52,7 @@ def build(
     return LoadedSettings(settings, problems, frozenset(values.invalid))
 
 
-def label(path: Path) -> str:
+def label(path: KeyPath) -> str:
     """Name a key for people: [worker] poll_min."""
     if len(path) == 1:
         return one_line(path[0], 60)
@@ -65,10 +64,10 @@ class _Values:
 
     def __init__(self, look_up: LookUp) -> None:
         self.look_up = look_up
-        self.parsed: dict[Path, Any] = {}
-        self.origins: dict[Path, Origin] = {}
+        self.parsed: dict[KeyPath, Any] = {}
+        self.origins: dict[KeyPath, Origin] = {}
         self.slugs: dict[str, str] = {}  # in lower case: as written
-        self.invalid: set[Path] = set()
+        self.invalid: set[KeyPath] = set()
         self.problems: dict[Problem, None] = {}  # each once, in their order
         self._hints = MAX_HINTS
 
@@ -97,13 +96,13 @@ class _Values:
         flows = {lower: self._overrides(lower, slug) for lower, slug in self.slugs.items()}
         return Settings(**sections, flows=flows, file=file, origins=dict(self.origins))
 
-    def _refuse_duplicate(self, path: Path, given: GivenValue) -> None:
+    def _refuse_duplicate(self, path: KeyPath, given: GivenValue) -> None:
         """Refuse a key that a pyproject.toml has in [tool.pgflowd] and one level deeper too."""
         before = self.origins.get(path)
         if before and path in self.parsed and before.kind == given.origin.kind == "file":
             raise InvalidValue("E106", f"is set twice, also at {before}", "remove one of them")
 
-    def _locate(self, given: GivenValue) -> tuple[Path, tuple[str, Key] | None]:
+    def _locate(self, given: GivenValue) -> tuple[KeyPath, tuple[str, Key] | None]:
         """Find the key of a path; None means the table of a flow itself."""
         path, raw = given.path, given.raw
         prefix, section = path[:1], SECTIONS.get(path[0])
@@ -135,7 +134,7 @@ class _Values:
         self._hints -= 1
         return self._hints >= 0
 
-    def _fields_of(self, prefix: Path, section: type) -> dict[str, Any]:
+    def _fields_of(self, prefix: KeyPath, section: type) -> dict[str, Any]:
         return {
             name: self.parsed[(*prefix, key)]
             for key, (name, _) in keys_of(section).items()
@@ -156,7 +155,7 @@ class _Values:
         self.invalid.add(("flows", lowered, *given.path[2:]) if lowered else given.path)
 
 
-def _unknown_section(path: Path, known: list[str]) -> InvalidValue:
+def _unknown_section(path: KeyPath, known: list[str]) -> InvalidValue:
     name = one_line(path[0], 60)
     if len(path) == 1:
         homes = [section for section, keys in SECTIONS.items() if path[0] in keys_of(keys)]
@@ -168,7 +167,7 @@ def _unknown_section(path: Path, known: list[str]) -> InvalidValue:
     return InvalidValue("E102", text, _did_you_mean(path[0], known, "[{}]"))
 
 
-def _unknown_key(path: Path, keys: Mapping[str, Any], raw: object) -> InvalidValue:
+def _unknown_key(path: KeyPath, keys: Mapping[str, Any], raw: object) -> InvalidValue:
     name = one_line(path[-1], 60)
     section = ".".join(one_line(part, 60) for part in path[:-1])
     text = f"[{section}] has no key '{name}'"

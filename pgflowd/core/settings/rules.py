@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from pgflowd.core.redact import one_line
+from pgflowd.core.settings.keys import KeyPath
 from pgflowd.core.settings.sections import Settings, WorkerSettings
 from pgflowd.core.settings.values import format_duration
 from pgflowd.core.suggest import nearest
@@ -19,7 +20,6 @@ from pgflowd.errors import Problem
 
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
 
-Path = tuple[str, ...]
 
 _ORDERED = {  # section: the stems of its …_min and …_max
     "database": ("reconnect",),
@@ -31,16 +31,16 @@ _ORDERED = {  # section: the stems of its …_min and …_max
 class _Contradiction(NamedTuple):
     """`own` are keys of the section, `others` further keys that have a part in it."""
 
-    prefix: Path
+    prefix: KeyPath
     text: str
-    own: Sequence[Path]
-    others: Sequence[Path]
+    own: Sequence[KeyPath]
+    others: Sequence[KeyPath]
 
-    def has_any(self, paths: Collection[Path]) -> bool:
+    def has_any(self, paths: Collection[KeyPath]) -> bool:
         return any(path in paths for path in [*self.own, *self.others])
 
 
-def contradictions(settings: Settings, invalid: Collection[Path] = ()) -> list[Problem]:
+def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> list[Problem]:
     """Return the contradictions between keys, except those of keys whose own value is invalid."""
     found = [_hang_timeout(settings)]
     for section, stems in _ORDERED.items():
@@ -94,7 +94,7 @@ def socket_too_long(settings: Settings, path: str) -> list[Problem]:
     return [Problem("E112", text, place, "set control in [supervisor] to a shorter path")]
 
 
-def _ordered(prefix: Path, values: object, stem: str) -> _Contradiction | None:
+def _ordered(prefix: KeyPath, values: object, stem: str) -> _Contradiction | None:
     low, high = (getattr(values, f"{stem}_{end}_s") for end in ("min", "max"))
     if low <= high:
         return None
@@ -104,7 +104,7 @@ def _ordered(prefix: Path, values: object, stem: str) -> _Contradiction | None:
     return _Contradiction(prefix, text, own, inherited)
 
 
-def _lease(settings: Settings, prefix: Path, worker: WorkerSettings) -> _Contradiction | None:
+def _lease(settings: Settings, prefix: KeyPath, worker: WorkerSettings) -> _Contradiction | None:
     lease_s, interval_s = settings.recovery.lease_s, worker.heartbeat_interval_s
     if lease_s >= 3 * interval_s:
         return None

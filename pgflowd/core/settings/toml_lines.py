@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-Path = tuple[str | int, ...]
+TomlPath = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
@@ -26,7 +26,7 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
-def lines_of(text: str) -> dict[Path, int]:
+def lines_of(text: str) -> dict[TomlPath, int]:
     """Return the line of each key and table of a valid TOML text, counted from 1."""
     return _Walk(text.replace("\r\n", "\n")).run()
 
@@ -35,12 +35,12 @@ class _Walk:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.lines: dict[Path, int] = {}
-        self.arrays: dict[Path, int] = {}  # arrays of tables: the last index
+        self.lines: dict[TomlPath, int] = {}
+        self.arrays: dict[TomlPath, int] = {}  # arrays of tables: the last index
         self.line, self.counted = 1, 0
 
-    def run(self) -> dict[Path, int]:
-        table: Path = ()
+    def run(self) -> dict[TomlPath, int]:
+        table: TomlPath = ()
         while self._skip(_BLANK) < len(self.text):
             if self.text[self.at] == "[":
                 table = self._header()
@@ -48,14 +48,14 @@ class _Walk:
                 self._pair(table)
         return self.lines
 
-    def _header(self) -> Path:
+    def _header(self) -> TomlPath:
         """Read a [table] or an [[array of tables]]."""
         many = self.text.startswith("[[", self.at)
         line = self._line()
         self.at += 2 if many else 1
         names = self._names()
         self.at += 2 if many else 1
-        path: Path = ()
+        path: TomlPath = ()
         for name in names[:-1]:
             self._note((*path, name), line)
             path = self._inside((*path, name))
@@ -67,10 +67,10 @@ class _Walk:
         self._note(path, line)
         return path
 
-    def _inside(self, path: Path) -> Path:
+    def _inside(self, path: TomlPath) -> TomlPath:
         return (*path, self.arrays[path]) if path in self.arrays else path
 
-    def _pair(self, table: Path) -> None:
+    def _pair(self, table: TomlPath) -> None:
         line = self._line()
         path = table
         for name in self._names():
@@ -92,7 +92,7 @@ class _Walk:
                 return names
             self.at += 1
 
-    def _value(self, path: Path) -> None:
+    def _value(self, path: TomlPath) -> None:
         self._skip(_SPACE)
         first = self.text[self.at]
         if first == "[":
@@ -102,7 +102,7 @@ class _Walk:
         else:
             self._take(_STRING if first in "\"'" else _SCALAR)
 
-    def _array(self, path: Path) -> None:
+    def _array(self, path: TomlPath) -> None:
         self.at += 1
         index = 0
         while self._skip(_BLANK) < len(self.text) and self.text[self.at] != "]":
@@ -113,7 +113,7 @@ class _Walk:
             self.at += self.text.startswith(",", self.at)
         self.at += 1
 
-    def _inline(self, path: Path) -> None:
+    def _inline(self, path: TomlPath) -> None:
         self.at += 1
         while self._skip(_BLANK) < len(self.text) and self.text[self.at] != "}":
             self._pair(path)
@@ -121,7 +121,7 @@ class _Walk:
             self.at += self.text.startswith(",", self.at)
         self.at += 1
 
-    def _note(self, path: Path, line: int) -> None:
+    def _note(self, path: TomlPath, line: int) -> None:
         self.lines.setdefault(path, line)
 
     def _skip(self, pattern: re.Pattern[str]) -> int:
