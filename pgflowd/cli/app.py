@@ -26,6 +26,7 @@ import click
 
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.terminal.screen import Screen, TableCell, emit, screen_for
+from pgflowd.core.documents import versioned
 from pgflowd.core.redact import one_line, redact, secrets_in
 
 if TYPE_CHECKING:
@@ -115,6 +116,17 @@ class App:
     def print_json(self, value: Any) -> None:
         """Print one JSON document, indented."""
         emit(json.dumps(value, indent=2, default=_as_json), sys.stdout)
+
+    def print_document(self, /, **fields: Any) -> None:
+        """Print these fields as a JSON document, after the version of its format."""
+        self.print_json(versioned(fields))
+
+    def print_result(self, text: str, /, **fields: Any) -> None:
+        """Print the result of a command: the text, or with `--json` the fields as a document."""
+        if self.json:
+            self.print_document(**fields)
+        else:
+            self.print(text)
 
     def print_json_line(self, value: Any) -> None:
         """Print one JSON object on one line, and flush it."""

@@ -26,10 +26,10 @@ HINTS = {
 
 
 class Entry(NamedTuple):
-    """A command that is imported when it runs: `target` is "module:attribute"."""
+    """A command that is imported when it runs, and its line in the help of all commands."""
 
-    name: str
-    target: str
+    name: str  # also of its function
+    module: str  # below pgflowd.cli
     help: str
 
 
@@ -113,20 +113,25 @@ class Command(click.Command):
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _format_own_options(self, ctx, formatter)
+        """Write the command's own options; the global ones in full only in the root's help."""
+        params = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        own = [param for param in params if param not in self.global_options]
+        if ctx.parent is None:
+            own += self.global_options
+        records = [record for record in (param.get_help_record(ctx) for param in own) if record]
+        with formatter.section("Options" if ctx.parent else "Options, before or after a command"):
+            formatter.write_dl(records)
+        if ctx.parent is not None:
+            names = "-c, --database-url, -i, --json, --color, -q, -v"
+            formatter.write_paragraph()
+            formatter.write_text(f"Everywhere: {names}; see {ctx.find_root().info_name} --help.")
 
 
-class Group(click.Group):
+class Group(Command, click.Group):
     """A group with the global flags; its commands and groups are of these classes, too."""
 
     command_class = Command
-    context_class = CommandContext
     group_class = type
-
-    def __init__(self, *args: Any, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
-        self.global_options = global_options()
-        self.params.extend(self.global_options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and self.no_args_is_help and not ctx.resilient_parsing:
@@ -138,14 +143,13 @@ class Group(click.Group):
         return list(self.commands)  # in the order of the source
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _format_own_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, each.get_short_help_str(200)) for name, each in commands if each]
+                [(name, each.get_short_help_str(200)) for name, each in self.commands.items()]
             )
 
     def resolve_command(
@@ -179,8 +183,7 @@ class LazyGroup(Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
-        module, _, attribute = entry.target.partition(":")
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"pgflowd.cli.{entry.module}"), entry.name)
         assert isinstance(command, click.Command)
         return command
 
@@ -193,22 +196,3 @@ class LazyGroup(Group):
             return click.Command.shell_complete(self, ctx, incomplete)
         matching = [entry for entry in self.entries.values() if entry.name.startswith(incomplete)]
         return [CompletionItem(entry.name, help=entry.help) for entry in matching]
-
-
-def _format_own_options(
-    command: Command | Group, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    """Write the command's own options; the global ones in full only in the root's help."""
-    shared = list(command.global_options)
-    params = [param for param in command.get_params(ctx) if isinstance(param, click.Option)]
-    own = [param for param in params if param not in shared]
-    if ctx.parent is None:
-        own += shared
-    records = [record for record in (param.get_help_record(ctx) for param in own) if record]
-    if records:
-        with formatter.section("Options" if ctx.parent else "Options, before or after a command"):
-            formatter.write_dl(records)
-    if ctx.parent is not None:
-        names = "-c, --database-url, -i, --json, --color, -q, -v"
-        formatter.write_paragraph()
-        formatter.write_text(f"Everywhere: {names}; see {ctx.find_root().info_name} --help.")

@@ -48,59 +48,25 @@ _PATH_ERRORS = {
 _MAX_ERROR_CHARS = 500  # of an exception in a message; the bug report has the rest
 
 COMMANDS = (
-    Entry("serve", "pgflowd.cli.commands.serve:serve", "Run the daemon in the foreground."),
-    Entry(
-        "status",
-        "pgflowd.cli.commands.status:status",
-        "Show the state of the daemon and its flows.",
-    ),
-    Entry("tree", "pgflowd.cli.commands.status:tree", "Show the daemon's processes."),
-    Entry(
-        "drain", "pgflowd.cli.commands.stop:drain", "Let running tasks finish, then end the daemon."
-    ),
-    Entry(
-        "stop",
-        "pgflowd.cli.commands.stop:stop",
-        "Stop the daemon; --now gives running tasks less time.",
-    ),
-    Entry("reload", "pgflowd.cli.commands.stop:reload", "Reload config and flows."),
-    Entry("new", "pgflowd.cli.local.new:new", "Create a project: a flow, its tests, a config."),
-    Entry("dev", "pgflowd.cli.local.dev:dev", "Serve a project while you change it."),
-    Entry("demo", "pgflowd.cli.local.demo:demo", "Run example flows on a database of their own."),
-    Entry(
-        "runs",
-        "pgflowd.cli.commands.runs:runs",
-        "Start, list, show, follow, cancel and retry runs.",
-    ),
-    Entry("flows", "pgflowd.cli.commands.flows:flows", "Show, compare, deploy and delete flows."),
-    Entry("check", "pgflowd.cli.commands.check:check", "Check config, flows and database."),
-    Entry(
-        "stalled",
-        "pgflowd.cli.commands.stalled:stalled",
-        "List, requeue and fail stalled tasks.",
-    ),
-    Entry(
-        "doctor",
-        "pgflowd.cli.commands.doctor:doctor",
-        "Examine the database: versions, permissions, clocks.",
-    ),
-    Entry("db", "pgflowd.cli.commands.db:db", "Install, upgrade and verify the schema."),
-    Entry(
-        "systemd",
-        "pgflowd.cli.commands.systemd:systemd",
-        "Install and examine the units for systemd.",
-    ),
-    Entry(
-        "config",
-        "pgflowd.cli.commands.config:config",
-        "Show the settings, their schema and variables.",
-    ),
-    Entry(
-        "version",
-        "pgflowd.cli.commands.version:version",
-        "Print the versions of pgflowd and its dependencies.",
-    ),
-    Entry("completion", "pgflowd.cli.commands.completion:completion", "Print a completion script."),
+    Entry("serve", "commands.serve", "Run the daemon in the foreground."),
+    Entry("status", "commands.status", "Show the state of the daemon and its flows."),
+    Entry("tree", "commands.status", "Show the daemon's processes."),
+    Entry("drain", "commands.stop", "Let running tasks finish, then end the daemon."),
+    Entry("stop", "commands.stop", "Stop the daemon; --now gives running tasks less time."),
+    Entry("reload", "commands.stop", "Reload config and flows."),
+    Entry("new", "local.new", "Create a project: a flow, its tests, a config."),
+    Entry("dev", "local.dev", "Serve a project while you change it."),
+    Entry("demo", "local.demo", "Run example flows on a database of their own."),
+    Entry("runs", "commands.runs", "Start, show, follow and change runs."),
+    Entry("flows", "commands.flows", "Show, compare, deploy and delete flows."),
+    Entry("check", "commands.check", "Check config, flows and database."),
+    Entry("stalled", "commands.stalled", "List, requeue and fail stalled tasks."),
+    Entry("doctor", "commands.doctor", "Examine the database: versions, permissions, clocks."),
+    Entry("db", "commands.db", "Install, upgrade and verify the schema."),
+    Entry("systemd", "commands.systemd", "Install and examine the units for systemd."),
+    Entry("config", "commands.config", "Show the settings, their schema and variables."),
+    Entry("version", "commands.version", "Print the versions of pgflowd and its dependencies."),
+    Entry("completion", "commands.completion", "Print a completion script."),
 )
 
 
@@ -218,23 +184,20 @@ def _environment_error(error: OSError) -> str | None:
 
 def _report_bug(app: App, error: Exception, args: Sequence[str]) -> Problem:
     """Write a bug report, and return the problem to print."""
+    from traceback import format_exception_only
+
     from pgflowd.host.bug_report import write_report
 
-    code, text = "E901", f"unexpected exception: {_error_text(error)}"
     if isinstance(error, PgflowdError):
         code, text = error.code, error.text
+    else:  # an exception may be endless, or fail to format itself
+        shown = "".join(format_exception_only(error)).strip()[:_MAX_ERROR_CHARS]
+        code, text = "E901", f"unexpected exception: {shown}"
     try:
         path = write_report(error, args, app.secrets)
     except OSError as refusal:
         return Problem(code, text, next=f"its report could not be written: {refusal}")
     return Problem(code, text, next=f"this is a bug in pgflowd; please send us {path}")
-
-
-def _error_text(error: Exception) -> str:
-    """The text of an exception, even if it is endless or cannot be formatted."""
-    from traceback import format_exception_only
-
-    return "".join(format_exception_only(error)).strip()[:_MAX_ERROR_CHARS]
 
 
 def _discard_output() -> None:

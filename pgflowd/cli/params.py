@@ -2,20 +2,24 @@
 The types of the arguments and options of commands: runs, flows, tasks, durations, JSON.
 
 Each type explains what is wrong with a word, and completes words from the database. Whether a
-run or flow exists is checked when the command runs (`cli.connect`).
+run or flow exists is checked when the command runs (`cli.lookup`).
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
+from pgflowd.cli.connect import suggestions
+from pgflowd.cli.lookup import LAST, check_run_word, check_task_word, flow_slugs, task_name
 from pgflowd.core.redact import one_line
+from pgflowd.core.text import short_id
 
 if TYPE_CHECKING:
     import psycopg
@@ -28,59 +32,33 @@ else:
 MAX_INPUT_CHARS = 64 * 1024 * 1024  # far above any real input; an endless stream ends here
 
 
-class RunParam(ParamType):
-    """A run: an id, its last digits, or `@last`."""
+class WordParam(ParamType):
+    """A word that names something in the database, from where shells can complete it."""
 
-    name = "run"
+    def __init__(
+        self,
+        name: str,
+        suggest: Callable[[psycopg.Connection[Any]], list[str]],
+        check: Callable[[str], object] | None = None,
+        constants: Sequence[str] = (),
+    ) -> None:
+        self.name, self._suggest = name, suggest
+        self._check, self._constants = check, constants
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.connect import check_run_word
-
-        check_run_word(value)  # before the command connects
+        if self._check is not None:
+            self._check(value)  # before the command connects
         return value
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import LAST, suggestions
-
-        found = suggestions(_recent_runs, ctx)
-        words = [CompletionItem(LAST, help="the newest run"), *map(_with_help, found)]
-        return [word for word in words if word.value.startswith(incomplete)]
-
-
-class FlowParam(ParamType):
-    """A flow's slug."""
-
-    name = "flow"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import flow_slugs, suggestions
-
-        slugs = suggestions(flow_slugs, ctx)
-        return [CompletionItem(slug) for slug in slugs if slug.startswith(incomplete)]
-
-
-class TaskParam(ParamType):
-    """A stalled task: RUN/STEP#INDEX."""
-
-    name = "task"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from pgflowd.cli.connect import check_task_word
-
-        check_task_word(value)
-        return value
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from pgflowd.cli.connect import suggestions
-
-        found = suggestions(_stalled, ctx)
-        return [CompletionItem(task) for task in found if task.startswith(incomplete)]
+        items = []
+        for line in [*self._constants, *suggestions(self._suggest, ctx)]:
+            word, _, help = line.partition(" ")
+            if word.startswith(incomplete):
+                items.append(CompletionItem(word, help=help or None))
+        return items
 
 
 class DurationParam(ParamType):
@@ -150,10 +128,6 @@ class JsonParam(ParamType):
         return value, ""
 
 
-RUN, FLOW, TASK = RunParam(), FlowParam(), TaskParam()
-DURATION, JSON = DurationParam(), JsonParam()
-
-
 def _bounded(stream: IO[str] | None) -> str:
     """The whole text of a stream, unless it is too long."""
     if stream is None:
@@ -174,13 +148,7 @@ def _quoting_hint(value: str) -> str:
     return "; in a shell, put it in single quotes: '{\"key\": 1}'" if looks_bare else ""
 
 
-def _with_help(word: str) -> CompletionItem:
-    digits, _, rest = word.partition(" ")
-    return CompletionItem(digits, help=rest)
-
-
 def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.core.text import short_id
     from pgflowd.db.query import execute
     from pgflowd.db.runs import list_runs
 
@@ -188,10 +156,15 @@ def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
     return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
 
 
-def _stalled(conn: psycopg.Connection[Any]) -> list[str]:
-    from pgflowd.cli.connect import task_name
+def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
     from pgflowd.db.stalled import stalled_tasks
 
     found = execute(conn, stalled_tasks(60.0))
     return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]
+
+
+RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
+FLOW = WordParam("flow", flow_slugs)
+TASK = WordParam("task", _stalled_tasks, check_task_word)
+DURATION, JSON = DurationParam(), JsonParam()

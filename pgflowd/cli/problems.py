@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pgflowd.cli.exits import exit_for
 from pgflowd.cli.terminal.screen import emit
 from pgflowd.core.redact import one_line
-from pgflowd.errors import Problem
+from pgflowd.errors import PgflowdError, Problem
 
 if TYPE_CHECKING:
     from pgflowd.cli.app import App
@@ -27,15 +28,46 @@ _MIN_TEXT_WIDTH = 30  # with fewer columns beside its code, a text gets lines of
 _PLACE_WIDTH = 21  # so that the columns of most outputs are the same
 
 
+T = TypeVar("T")
+
+
 def print_problems(app: App, problems: Sequence[Problem]) -> None:
     """Print problems on standard error."""
-    shown = [_cleaned(app, problem) for problem in problems]
     if app.json:
-        listed = [problem_json(problem) for problem in shown]
-        emit(json.dumps(listed, indent=2), sys.stderr)
+        _print_json(problem_json(app, problem) for problem in problems)
         return
-    for line in _columns(shown, app.err):
+    for line in problem_columns(app, problems, app.err):
         emit(line, sys.stderr)
+
+
+def for_each(
+    app: App,
+    key: str,
+    items: Iterable[T],
+    act: Callable[[T], tuple[str, Mapping[str, Any]]],
+) -> None:
+    """Act on each item; an error of one item does not stop the others.
+
+    `act` returns a line and its document. Lines are printed as they come; with `--json` the
+    documents are printed as a list under `key`. The first error decides the exit code.
+    """
+    documents: list[Mapping[str, Any]] = []
+    errors: list[PgflowdError] = []
+    for item in items:
+        try:
+            line, document = act(item)
+        except PgflowdError as error:
+            errors.append(error)
+            continue
+        documents.append(document)
+        if not app.json:
+            app.print(line)
+    if app.json:
+        app.print_document(**{key: documents})
+    if errors:
+        problems = [problem for error in errors for problem in error.problems]
+        print_problems(app, list(dict.fromkeys(problems)))  # each problem once
+        app.exit(exit_for(errors[0]))
 
 
 def print_usage_error(app: App, error: click.ClickException) -> None:
@@ -45,8 +77,7 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
     command = ctx.command_path if ctx is not None else "pgflowd"
     help_ = f"{command} --help" if isinstance(error, click.UsageError) else None
     if app.json:
-        listed = [{"code": None, "place": None, "text": text, "next": help_}]
-        emit(json.dumps(listed, indent=2), sys.stderr)
+        _print_json([{"code": None, "place": None, "text": text, "next": help_}])
         return
     emit(f"{app.err.paint(command, 'red')}: {text}", sys.stderr)
     if help_:
@@ -54,32 +85,22 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
 
 
 def problem_columns(app: App, problems: Sequence[Problem], screen: Screen) -> list[str]:
-    """Return problems as lines, for a command that prints them as its result."""
-    return _columns([_cleaned(app, problem) for problem in problems], screen)
-
-
-def problem_json(problem: Problem, app: App | None = None) -> dict[str, str | None]:
-    """Return a problem as the object that `--json` prints; with `app`, without secrets."""
-    if app is not None:
-        problem = _cleaned(app, problem)
-    return {
-        "code": problem.code,
-        "place": problem.place,
-        "text": problem.text,
-        "next": problem.next,
-    }
-
-
-def _columns(problems: Sequence[Problem], screen: Screen) -> list[str]:
-    """Return the lines of problems, in columns, with a count at the end."""
-    places = [len(problem.place) for problem in problems if problem.place]
+    """Return problems as lines in columns, with a count at the end."""
+    shown = [_cleaned(app, problem) for problem in problems]
+    places = [len(problem.place) for problem in shown if problem.place]
     width = max([_PLACE_WIDTH, *places]) if places else 0
-    lines: list[str] = []
-    for problem in problems:
-        lines += _lines(problem, width, screen)
-    if len(problems) > 1:
-        lines.append(_count(problems))
-    return lines
+    lines = [line for problem in shown for line in _lines(problem, width, screen)]
+    return [*lines, _count(problems)] if len(problems) > 1 else lines
+
+
+def problem_json(app: App, problem: Problem) -> dict[str, str | None]:
+    """Return a problem as the object that `--json` prints, without secrets."""
+    shown = _cleaned(app, problem)
+    return {"code": shown.code, "place": shown.place, "text": shown.text, "next": shown.next}
+
+
+def _print_json(documents: Iterable[Mapping[str, Any]]) -> None:
+    emit(json.dumps(list(documents), indent=2), sys.stderr)
 
 
 def _lines(problem: Problem, place_width: int, screen: Screen) -> list[str]:

@@ -97,7 +97,7 @@ def test_help_imports_no_driver_and_no_processes(words: str, elsewhere: Path) ->
 def test_the_help_of_all_imports_no_command() -> None:
     loaded = set(listing_modules("run(['--help'])").stderr.split())
 
-    assert not {entry.target.partition(":")[0] for entry in COMMANDS} & loaded
+    assert not {f"pgflowd.cli.{entry.module}" for entry in COMMANDS} & loaded
     assert "tomllib" not in loaded
 
 
@@ -284,11 +284,11 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail() -> None:
         raise error
 
-    entry = Entry("version", "conftest_failing:fail", "Fail.")
+    entry = Entry("version", "failing", "Fail.")
     monkeypatch.setitem(cli.entries, "version", entry)  # type: ignore[attr-defined]
-    module = type(sys)("conftest_failing")
-    module.fail = fail  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "conftest_failing", module)
+    module = type(sys)("failing")
+    module.version = fail  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pgflowd.cli.failing", module)
 
 
 def test_an_error_of_ours_is_printed_without_a_traceback(

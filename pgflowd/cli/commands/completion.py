@@ -27,7 +27,4 @@ def completion(app: App, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = ShellComplete.source(kind(click.Command(None), {}, "pgflowd", COMPLETE_VARIABLE))
-    if app.json:
-        app.print_json({"schema_version": 1, "shell": shell, "script": script})
-        return
-    app.print(script)
+    app.print_result(script, shell=shell, script=script)

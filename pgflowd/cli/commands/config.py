@@ -8,15 +8,13 @@ The output of `config show` is a valid config file.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.groups import Group
-
-if TYPE_CHECKING:
-    from pgflowd.core.settings.show import Row
+from pgflowd.core.settings.show import Row, json_schema, rows, toml_key, toml_value, variables
 
 
 @click.group(cls=Group)
@@ -29,7 +27,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Add where each value comes from.")
+@click.option("--origin", is_flag=True, help="Add the origin of each value.")
 @pass_app
 def show(app: App, origin: bool) -> None:
     """Print the settings in force, as a config file without secrets.
@@ -37,17 +35,10 @@ def show(app: App, origin: bool) -> None:
     \b
     Example: pgflowd config show --origin
     """
-    from pgflowd.core.settings.show import rows
-
     found = list(rows(app.settings))
-    if app.json:
-        shown = {"schema_version": 1, "file": app.settings.file}
-        app.print_json({**shown, "settings": _nested(found, origin)})
-        return
-    if app.settings.file:
-        app.print(f"# {app.settings.file}")
-    for line in _toml(found, origin):
-        app.print(line)
+    file = app.settings.file
+    lines = [*([f"# {file}"] if file else []), *_toml(found, origin)]
+    app.print_result("\n".join(lines), file=file, settings=_nested(found, origin))
 
 
 @config.command()
@@ -58,8 +49,6 @@ def schema(app: App) -> None:
     \b
     Example: pgflowd config schema > pgflowd.schema.json
     """
-    from pgflowd.core.settings.show import json_schema
-
     app.print_json(json_schema())
 
 
@@ -75,18 +64,13 @@ def env(app: App) -> None:
     Example: pgflowd config env | grep TIMEOUT
              PGFLOWD__WORKER__MAX_CONCURRENCY=4 pgflowd config show --origin
     """
-    from pgflowd.core.settings.show import toml_value, variables
-
     listed = list(variables())
-    if app.json:
-        app.print_json({"schema_version": 1, "variables": [each._asdict() for each in listed]})
-        return
-    lines = [(each.name, f"{each.section}.{each.key}", toml_value(each.default)) for each in listed]
-    app.print_table(("VARIABLE", "KEY", "DEFAULT"), lines, losing=("DEFAULT", "KEY"))
+    rows = [(each.name, f"{each.section}.{each.key}", toml_value(each.default)) for each in listed]
+    table = app.out.table(("VARIABLE", "KEY", "DEFAULT"), rows, losing=("DEFAULT", "KEY"))
+    app.print_result(table, variables=[each._asdict() for each in listed])
 
 
 def _toml(found: list[Row], origin: bool) -> list[str]:
-    from pgflowd.core.settings.show import toml_key, toml_value
 
     keys = max(len(row.key) for row in found)
     texts = [f"{row.key:<{keys}} = {toml_value(row.value)}" for row in found]

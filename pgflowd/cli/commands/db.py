@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import open_connection
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.params import NumberParam
+from pgflowd.cli.problems import print_problems, problem_json
 
 if TYPE_CHECKING:
     from pgflowd.db.schema import Migrated, SchemaStatus
@@ -36,17 +38,12 @@ def status(app: App) -> None:
     \b
     Example: pgflowd db status --json
     """
-    from pgflowd.cli.connect import open_connection
-    from pgflowd.cli.problems import print_problems
     from pgflowd.db import schema
 
     with open_connection(app) as conn:
         found = schema.status(conn)
-    if app.json:
-        app.print_json(_status_json(found))
-    else:
-        for name, value in _status_lines(found):
-            app.print(f"{name:<10}{value}")
+    lines = [f"{name:<10}{value}" for name, value in _status_lines(found)]
+    app.print_result("\n".join(lines), **_status_fields(app, found))
     if found.problem:
         if not app.json:
             print_problems(app, [found.problem])
@@ -63,17 +60,16 @@ def migrate(app: App, to: int | None, dry_run: bool) -> None:
     \b
     Example: pgflowd db migrate --dry-run
     """
-    from pgflowd.cli.connect import open_connection
     from pgflowd.db import schema
 
     with open_connection(app) as conn:
         conn.add_notice_handler(lambda notice: app.note(f"note: {notice.message_primary}"))
         done = schema.migrate(conn, to, dry_run)
-    if app.json:
-        app.print_json({"schema_version": 1, **_migrated_json(done)})
-        return
-    for line in _migrated_lines(done):
-        app.print(line)
+    app.print_result(
+        "\n".join(_migrated_lines(done)),
+        before=done.before, after=done.after, core=done.core, migrations=done.migrations,
+        dry_run=done.dry_run,
+    )  # fmt: skip
 
 
 @db.command()
@@ -101,10 +97,7 @@ def sql(app: App, what: str | None, from_: int | None) -> None:
     if what and from_ is not None:
         raise click.UsageError("--from cannot be used with roles")
     text = schema.roles_sql() if what else schema.sql(from_)
-    if app.json:
-        app.print_json({"schema_version": 1, "sql": text})
-    else:
-        app.print(text.rstrip("\n"))
+    app.print_result(text.rstrip("\n"), sql=text)
 
 
 @db.command()
@@ -115,14 +108,12 @@ def verify(app: App) -> None:
     \b
     Example: pgflowd db verify
     """
-    from pgflowd.cli.connect import open_connection
-    from pgflowd.cli.problems import print_problems, problem_json
     from pgflowd.db import schema
 
     with open_connection(app) as conn:
         problems = schema.verify(conn)
     if app.json:
-        app.print_json({"schema_version": 1, "problems": [problem_json(one) for one in problems]})
+        app.print_document(problems=[problem_json(app, one) for one in problems])
     elif problems:
         print_problems(app, problems)
     else:
@@ -131,12 +122,9 @@ def verify(app: App) -> None:
         app.exit(ExitCode.NO)
 
 
-def _status_json(found: SchemaStatus) -> dict[str, Any]:
-    from pgflowd.cli.problems import problem_json
-
+def _status_fields(app: App, found: SchemaStatus) -> dict[str, Any]:
     record = found.state.record
     return {
-        "schema_version": 1,
         "server": found.state.server,
         "pgmq": found.state.pgmq,
         "core": found.state.core,
@@ -146,7 +134,7 @@ def _status_json(found: SchemaStatus) -> dict[str, Any]:
         "applied_at": record.applied_at,
         "applied_by": record.applied_by,
         "functions_differ": found.functions_differ,
-        "problem": problem_json(found.problem) if found.problem else None,
+        "problem": problem_json(app, found.problem) if found.problem else None,
     }
 
 
@@ -170,16 +158,6 @@ def _status_lines(found: SchemaStatus) -> list[tuple[str, str]]:
     if found.functions_differ:
         lines.append(("functions", "of another pgflowd; `pgflowd db migrate` replaces them"))
     return lines
-
-
-def _migrated_json(done: Migrated) -> dict[str, Any]:
-    return {
-        "before": done.before,
-        "after": done.after,
-        "core": done.core,
-        "migrations": done.migrations,
-        "dry_run": done.dry_run,
-    }
 
 
 def _migrated_lines(done: Migrated) -> list[str]:

@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from itertools import chain
 
 import click
 
 from pgflowd import __version__
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
-from pgflowd.cli.terminal.findings import print_finding
+from pgflowd.cli.terminal.findings import print_findings
+from pgflowd.core.finding import Finding
 from pgflowd.errors import AccessDenied
-
-SCHEMA_VERSION = 1
 
 
 @click.command(cls=Command)
@@ -30,32 +30,17 @@ def doctor(app: App) -> None:
     \b
     Example: pgflowd doctor
     """
-    from pgflowd.cli.connect import database
-    from pgflowd.core.finding import Finding
+    import psycopg
+
     from pgflowd.db.doctor import DoctorRequest, examine
 
     settings = app.settings
     asked = DoctorRequest(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
-    ours = Finding("pgflowd", "ok", _versions())
-    findings = [ours]
-    with database(app, any_schema=True) as conn:
-        if not app.json:
-            print_finding(app, ours)
-        for finding in examine(conn, asked):
-            findings.append(finding)
-            if not app.json:
-                print_finding(app, finding)
-    wrong = [finding.code for finding in findings if finding.state == "error"]
-    if app.json:
-        listed = [{**asdict(one), "text": app.hide(one.text)} for one in findings]
-        app.print_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
-    if wrong:
-        app.exit(ExitCode.DENIED if set(wrong) == {AccessDenied.default_code} else ExitCode.NO)
-
-
-def _versions() -> str:
-    import psycopg
-
     libpq = psycopg.pq.version_pretty(psycopg.pq.version())
     python = platform.python_version()
-    return f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
+    versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
+    with database(app, any_schema=True) as conn:
+        findings = chain([Finding("pgflowd", "ok", versions)], examine(conn, asked))
+        errors = {finding.code for finding in print_findings(app, findings)}
+    if errors:
+        app.exit(ExitCode.DENIED if errors == {AccessDenied.default_code} else ExitCode.NO)

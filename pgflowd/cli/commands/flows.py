@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.groups import Group
+from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
 from pgflowd.cli.params import FLOW, RUN
-from pgflowd.core.documents import versioned
-from pgflowd.errors import FlowError, PgflowdError, UnknownFlow
+from pgflowd.cli.problems import for_each
+from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph
+from pgflowd.cli.terminal.run_view import graph_of_run, read_details
+from pgflowd.core.settings.rules import missing_flows
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.errors import ConfigError, FlowError, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
@@ -44,15 +50,13 @@ def list_(app: App) -> None:
     \b
     Example: pgflowd flows list
     """
-    from pgflowd.cli.connect import database
-    from pgflowd.cli.terminal.flow_view import print_flows
     from pgflowd.db.flows import list_flows
     from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
         found, now = execute(conn, list_flows()), execute(conn, database_time())
     if app.json:
-        app.print_json(versioned({"flows": [flow.to_json() for flow in found]}))
+        app.print_document(flows=[flow.to_json() for flow in found])
     else:
         print_flows(app, found, now)
 
@@ -66,8 +70,6 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
-    from pgflowd.cli.connect import database, unknown_flow
-    from pgflowd.cli.terminal.flow_view import print_flow
     from pgflowd.db.flows import flow_shape, list_flows
     from pgflowd.db.query import database_time, execute
 
@@ -78,7 +80,7 @@ def show(app: App, flow: str) -> None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, flow_shape(flow)) or {"steps": []}
     if app.json:
-        app.print_json(versioned({**row.to_json(), "shape": shape}))
+        app.print_document(**row.to_json(), shape=shape)
     else:
         print_flow(app, row, shape, now)
 
@@ -105,9 +107,6 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     Example: pgflowd flows graph analyze_website --format mermaid
              pgflowd flows graph analyze_website --run @last
     """
-    from pgflowd.cli.connect import database, find_run
-    from pgflowd.cli.terminal.flow_view import print_graph
-    from pgflowd.cli.terminal.run_view import graph_of_run, read_details
     from pgflowd.core.graph.graph import graph_of
 
     with database(app) as conn:
@@ -133,7 +132,6 @@ def diff(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows diff analyze_website
     """
-    from pgflowd.cli.connect import database
     from pgflowd.db.flows import compare
 
     code = _in_code(_discover(app), flow)
@@ -141,9 +139,10 @@ def diff(app: App, flow: str) -> None:
         found = compare(conn, flow, code.shape or {})
     is_same = found.exists and not found.shape
     if app.json:
-        document = {"flow": flow, "place": code.place, "exists": found.exists, "same": is_same}
-        more = {"differences": found.shape, "options": found.options}
-        app.print_json(versioned({**document, **more}))
+        app.print_document(
+            flow=flow, place=code.place, exists=found.exists, same=is_same,
+            differences=found.shape, options=found.options,
+        )  # fmt: skip
     elif not found.exists:
         app.print(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
     else:
@@ -171,7 +170,7 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     Example: pgflowd flows deploy
              pgflowd flows deploy analyze_website --sql | psql -1 mydb
     """
-    from pgflowd.db.flows import script
+    from pgflowd.db import flows
 
     discovered = _discover(app)
     chosen = [_in_code(discovered, slug) for slug in dict.fromkeys(flow)]
@@ -179,13 +178,17 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
         _raise_errors(discovered)
         chosen = discovered.flows
     if as_sql:
-        texts = {one.slug: script(one.slug, one.shape or {}, one.place) for one in chosen}
-        if app.json:
-            app.print_json(versioned({"sql": texts}))
-        else:
-            app.print("\n\n".join(texts.values()))
+        texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
+        app.print_result("\n\n".join(texts.values()), sql=texts)
         return
-    _deploy(app, chosen)
+    width = max((len(one.slug) for one in chosen), default=0)
+    with database(app) as conn:
+
+        def create(one: DiscoveredFlow) -> tuple[str, dict[str, str]]:
+            result = "created" if flows.deploy(conn, one.slug, one.shape or {}) else "unchanged"
+            return f"{one.slug:<{width}}  {result}", {"flow": one.slug, "result": result}
+
+        for_each(app, "flows", chosen, create)
 
 
 @flows.command()
@@ -199,7 +202,6 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
     \b
     Example: pgflowd flows delete analyze_website --yes
     """
-    from pgflowd.cli.connect import database, flow_slugs, unknown_flow
     from pgflowd.db import flows
     from pgflowd.db.query import execute
 
@@ -212,45 +214,11 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         flows.delete(conn, flow)
-    if app.json:
-        app.print_json(versioned({"flow": flow, "deleted": True}))
-    else:
-        app.print(f"{flow} is deleted")
-
-
-def _deploy(app: App, chosen: Sequence[DiscoveredFlow]) -> None:
-    """Create each flow; an error of one flow does not stop the others."""
-    from pgflowd.cli.connect import database
-    from pgflowd.cli.exits import exit_for
-    from pgflowd.cli.problems import print_problems
-    from pgflowd.db import flows
-
-    done: dict[str, str] = {}
-    width = max((len(one.slug) for one in chosen), default=0)
-    errors: list[PgflowdError] = []
-    with database(app) as conn:
-        for one in chosen:
-            try:
-                is_new = flows.deploy(conn, one.slug, one.shape or {})
-            except PgflowdError as error:
-                errors.append(error)
-                continue
-            done[one.slug] = "created" if is_new else "unchanged"
-            if not app.json:
-                app.print(f"{one.slug:<{width}}  {done[one.slug]}")
-    if app.json:
-        listed = [{"flow": slug, "result": result} for slug, result in done.items()]
-        app.print_json(versioned({"flows": listed}))
-    if errors:
-        problems = [problem for error in errors for problem in error.problems]
-        print_problems(app, list(dict.fromkeys(problems)))  # a problem of all flows is printed once
-        app.exit(exit_for(errors[0]))
+    app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
 
 
 def _discover(app: App) -> Discovered:
     """The flows in the code. E111 if the config names no modules."""
-    from pgflowd.core.settings.rules import missing_flows
-    from pgflowd.errors import ConfigError
     from pgflowd.processes.supervisor.discover import discover
 
     settings = app.settings
@@ -261,8 +229,6 @@ def _discover(app: App) -> Discovered:
 
 def _in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
     """The valid flow with this slug; else raise every problem that keeps it from loading."""
-    from pgflowd.core.suggest import did_you_mean
-
     found = discovered.flow(slug)
     if found is not None and found.shape is not None:
         return found
@@ -281,7 +247,6 @@ def _raise_errors(discovered: Discovered) -> None:
 
 def _shape(app: App, conn: psycopg.Connection[Any], slug: str) -> dict[str, Any]:
     """The shape of a flow in the database, else in the code."""
-    from pgflowd.cli.connect import flow_slugs, unknown_flow
     from pgflowd.db.flows import flow_shape
     from pgflowd.db.query import execute
 

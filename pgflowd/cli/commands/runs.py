@@ -1,5 +1,5 @@
 """
-`pgflowd runs`: start, list, show, follow, cancel and retry runs.
+`pgflowd runs`: start, show, follow and change runs.
 
 These commands need the database and no daemon. `cli.terminal.run_view` prints runs;
 `cli.follower` follows them, and `cli.terminal.timeline` prints what it yields.
@@ -7,6 +7,8 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,18 +16,31 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
+from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
 from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, NumberParam
-from pgflowd.core.documents import versioned
+from pgflowd.cli.problems import for_each
+from pgflowd.cli.terminal.run_view import (
+    print_ended,
+    print_run,
+    print_runs,
+    print_value,
+    read_details,
+)
+from pgflowd.cli.terminal.timeline import TimelineWriter
+from pgflowd.core.ids import uuid7
 from pgflowd.core.statuses import RunStatus
-from pgflowd.errors import NotRetryable, PgflowdError
+from pgflowd.core.text import short_id
+from pgflowd.errors import NotRetryable, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
     from pgflowd.cli.follower import Follower
-    from pgflowd.core.documents.runs import RunWithStates
+    from pgflowd.core.documents.runs import Run, RunWithStates
+    from pgflowd.db.operations import Operation
 
 STATUSES = tuple(map(str, RunStatus))
 
@@ -38,7 +53,7 @@ timeout_option = click.option(
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Start, list, show, follow, cancel and retry runs.
+    """Start, show, follow and change runs.
 
     RUN is an id, its last digits, or @last.
 
@@ -74,30 +89,27 @@ def start(
     Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
     """
-    from pgflowd.cli.connect import database, new_run_id, suggesting_flows
     from pgflowd.db import operations
-    from pgflowd.db.operations import run_sync
 
     if follow and wait:
         raise click.UsageError("--follow and --wait exclude each other")
     if timeout is not None and not (follow or wait):
         raise click.UsageError("--timeout needs --follow or --wait")
-    chosen = run_id or new_run_id()
+    chosen = run_id or uuid7(time.time_ns() // 1_000_000, os.urandom(10))
     with database(app, listening=follow or wait) as conn:
-        follower = (
-            _follower(app, conn, [chosen]) if follow else None
-        )  # it listens before the start, so it misses no event
-        with suggesting_flows(conn, flow):
-            started = run_sync(conn, operations.start(flow, input, chosen))
+        # it listens before the start, so it misses no event
+        follower = _follower(app, conn, [chosen], with_output=True) if follow else None
+        try:
+            started = operations.run_sync(conn, operations.start(flow, input, chosen))
+        except UnknownFlow as error:
+            raise unknown_flow(flow, flow_slugs(conn)) from error
         if follower:
             _print_events(app, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} started")
             _wait(app, conn, [started.run_id], timeout)
-        elif app.json:
-            app.print_json(versioned(started.to_json()))
         else:
-            app.print(str(started.run_id))
+            app.print_result(str(started.run_id), **started.to_json())
 
 
 @runs.command("list")
@@ -127,8 +139,6 @@ def list_(
     \b
     Example: pgflowd runs list --status failed --since 1d
     """
-    from pgflowd.cli.connect import database, flow_slugs, unknown_flow
-    from pgflowd.cli.terminal.run_view import print_runs
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.runs import list_runs
 
@@ -138,7 +148,7 @@ def list_(
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
     if app.json:
-        app.print_json(versioned({"runs": [run.to_json() for run in found]}))
+        app.print_document(runs=[run.to_json() for run in found])
     elif not (found or flow or statuses or since):
         app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
     else:
@@ -158,9 +168,6 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
     Example: pgflowd runs show @last
              pgflowd runs show 7f3a9c12 --output
     """
-    from pgflowd.cli.connect import database, find_run
-    from pgflowd.cli.terminal.run_view import print_run, print_value, read_details
-
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
     with database(app) as conn:
@@ -186,10 +193,9 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     \b
     Example: pgflowd runs follow @last
     """
-    from pgflowd.cli.connect import database, find_runs
-
     with database(app, listening=True) as conn:
-        _print_events(app, _follower(app, conn, find_runs(conn, run)), timeout)
+        follower = _follower(app, conn, find_runs(conn, run), with_output=True)
+        _print_events(app, follower, timeout)
 
 
 @runs.command()
@@ -204,8 +210,6 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
     \b
     Example: pgflowd runs wait @last --timeout 30s
     """
-    from pgflowd.cli.connect import database, find_runs
-
     with database(app, listening=True) as conn:
         _wait(app, conn, find_runs(conn, run), timeout)
 
@@ -222,7 +226,7 @@ def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
     """
     from pgflowd.db import operations
 
-    _each(app, run, lambda run_id: operations.cancel(run_id, reason, None), "cancelled")
+    _change_each(app, run, lambda run_id: operations.cancel(run_id, reason, None), "cancelled")
 
 
 @runs.command()
@@ -238,7 +242,6 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
     \b
     Example: pgflowd runs retry @last --follow
     """
-    from pgflowd.cli.connect import database, find_runs
     from pgflowd.db import operations
 
     def retry_one(run_id: UUID) -> Any:
@@ -252,89 +255,65 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
             raise
 
     if not then_follow:
-        _each(app, run, retry_one, "retried")
+        _change_each(app, run, retry_one, "retried")
         return
-    from pgflowd.db.operations import run_sync
-
     with database(app, listening=True) as conn:
-        follower = _follower(app, conn, find_runs(conn, run))
+        follower = _follower(app, conn, find_runs(conn, run), with_output=True)
         follower.skip_past()
         for run_id in follower.open:
-            run_sync(conn, retry_one(run_id))
+            operations.run_sync(conn, retry_one(run_id))
             app.note(f"run {run_id} retried")
         _print_events(app, follower, None)
 
 
-def _each(app: App, words: Sequence[str], operation: Callable[[UUID], Any], done: str) -> None:
-    """Apply an operation to each run; an error of one run does not stop the others."""
-    from pgflowd.cli.connect import database, find_runs
-    from pgflowd.cli.exits import exit_for
-    from pgflowd.cli.problems import print_problems
-    from pgflowd.db.operations import run_sync
+def _change_each(
+    app: App, words: Sequence[str], operation: Callable[[UUID], Operation[Run]], done: str
+) -> None:
+    """Apply an operation to each of the runs, and print what was done."""
+    from pgflowd.db import operations
 
-    changed, errors = [], []
     with database(app) as conn:
-        for run_id in find_runs(conn, words):
-            try:
-                changed.append(run_sync(conn, operation(run_id)))
-            except PgflowdError as error:
-                errors.append(error)
-                continue
-            if not app.json:
-                app.print(f"run {run_id} {done}")
-    if app.json:
-        app.print_json(versioned({"runs": [run.to_json() for run in changed]}))
-    if errors:
-        print_problems(app, [problem for error in errors for problem in error.problems])
-        app.exit(exit_for(errors[0]))
+
+        def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
+            return f"run {run_id} {done}", operations.run_sync(conn, operation(run_id)).to_json()
+
+        for_each(app, "runs", find_runs(conn, words), change)
 
 
-def _follower(app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID]) -> Follower:
-    """A follower that receives events and the output of handlers from now on."""
-    from pgflowd.cli.connect import reconnector
+def _follower(
+    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], *, with_output: bool = False
+) -> Follower:
+    """A follower that receives events from now on, and also the output of handlers."""
     from pgflowd.cli.follower import Follower
 
     follower = Follower(conn, run_ids, reconnector(app))
     follower.listen()
-    follower.request_output()
+    if with_output:
+        follower.request_output()
     return follower
 
 
 def _print_events(app: App, follower: Follower, timeout_s: float | None) -> None:
-    from pgflowd.cli.terminal.timeline import TimelineWriter
-
     writer = TimelineWriter(app, many=len(follower.open) > 1)
     try:
         for entry in follower.follow(timeout_s):
             writer.write(entry)
     except KeyboardInterrupt:
-        _note_open_runs(app, follower)
+        for word in map(short_id, follower.open):
+            app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
         raise
     _exit_by_status(app, list(follower.ended.values()))
-
-
-def _note_open_runs(app: App, follower: Follower) -> None:
-    from pgflowd.core.text import short_id
-
-    for run_id in follower.open:
-        word = short_id(run_id)
-        app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
 
 
 def _wait(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
 ) -> None:
-    from pgflowd.cli.connect import reconnector
-    from pgflowd.cli.follower import Follower
-    from pgflowd.cli.terminal.run_view import print_ended
-
-    follower = Follower(conn, run_ids, reconnector(app))
-    follower.listen()
+    follower = _follower(app, conn, run_ids)
     for _ in follower.follow(timeout_s):
         pass
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
-        app.print_json(versioned({"runs": [run.to_json() for run in ended]}))
+        app.print_document(runs=[run.to_json() for run in ended])
     else:
         print_ended(app, ended)
     _exit_by_status(app, ended)

@@ -7,16 +7,19 @@ again and again, and for times without a daemon. They never touch a running task
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
+from pgflowd.cli.lookup import find_task, task_name
 from pgflowd.cli.params import TASK
-from pgflowd.core.documents import versioned
+from pgflowd.core.text import ago
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,14 +49,12 @@ def list_(app: App) -> None:
     \b
     Example: pgflowd stalled list
     """
-    from pgflowd.cli.connect import database, task_name
-    from pgflowd.core.text import ago
     from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
         found, now = _found(app, conn), execute(conn, database_time())
     if app.json:
-        app.print_json(versioned({"tasks": [task.to_json() for task in found]}))
+        app.print_document(tasks=[task.to_json() for task in found])
         return
     if not found:
         app.note("no task is stalled")
@@ -86,10 +87,7 @@ def requeue(app: App, task: Sequence[str], all_: bool) -> None:
     """
     from pgflowd.db import stalled
 
-    def change(conn: psycopg.Connection[Any], key: TaskKey) -> bool:
-        return stalled.requeue_task(conn, *key, app.settings.recovery.stale_threshold_s)
-
-    _each(app, task, all_, change, "requeued")
+    _change_each(app, task, all_, stalled.requeue_task, "requeued")
 
 
 @stalled.command()
@@ -105,33 +103,28 @@ def fail(app: App, task: Sequence[str], all_: bool, reason: str | None) -> None:
     """
     from pgflowd.db import stalled
 
-    def change(conn: psycopg.Connection[Any], key: TaskKey) -> bool:
-        return stalled.give_up_task(conn, *key, app.settings.recovery.stale_threshold_s, reason)
-
-    _each(app, task, all_, change, "failed")
+    _change_each(app, task, all_, partial(stalled.give_up_task, reason=reason), "failed")
 
 
-def _each(app: App, words: Sequence[str], all_: bool, change: Any, done: str) -> None:
+def _change_each(
+    app: App, words: Sequence[str], all_: bool, change: Callable[..., bool], done: str
+) -> None:
     """Change each task that is stalled; leave and report those that are not."""
-    from pgflowd.cli.connect import database, find_task, task_name
-
     if bool(words) == all_:
         raise click.UsageError("name tasks, or give --all")
     changed: list[TaskKey] = []
     left: list[TaskKey] = []
+    threshold_s = app.settings.recovery.stale_threshold_s
     with database(app) as conn:
         if all_:
             keys = [task.key for task in _found(app, conn)]
         else:
             keys = list(dict.fromkeys(find_task(conn, word) for word in words))
         for key in keys:
-            (changed if change(conn, key) else left).append(key)
+            (changed if change(conn, *key, threshold_s) else left).append(key)
     if app.json:
-        document = {
-            done: [key.to_json() for key in changed],
-            "left": [key.to_json() for key in left],
-        }
-        app.print_json(versioned(document))
+        documents = [[key.to_json() for key in keys] for keys in (changed, left)]
+        app.print_document(**{done: documents[0], "left": documents[1]})
     for key in changed if not app.json else []:
         app.print(f"{task_name(*key)}  {done}")
     for key in left:

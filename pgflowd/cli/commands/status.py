@@ -8,7 +8,7 @@ prints nothing; its exit code is 0 if the daemon is healthy, 1 if not, 3 if it i
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -16,42 +16,45 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.daemon_client import NotRunning, ask, socket_path
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
+from pgflowd.cli.params import DURATION
 from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
 from pgflowd.core.documents.daemon import status_without_daemon
-from pgflowd.core.settings.values import parse_duration
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable
 
-DEFAULT_PAUSE = "2s"
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command(cls=Command)
 @click.option(
-    "--watch",
-    metavar="[DUR]",
-    is_flag=False,
-    flag_value=DEFAULT_PAUSE,
+    "--watch", type=DURATION, metavar="[DUR]", is_flag=False, flag_value="2s",
     help="Repeat; by default every 2s.",
-)
+)  # fmt: skip
 @click.option("--check", is_flag=True, help="Print nothing; the exit code is 0 if healthy.")
 @click.option("--metrics", is_flag=True, help="Print OpenMetrics text.")
 @pass_app
-def status(app: App, watch: str | None, check: bool, metrics: bool) -> None:
+def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
     """Show the state of the daemon and its flows.
 
     \b
     Example: pgflowd status --watch 5s
     """
-    if check:
-        app.exit(_checked(app))
-    if metrics:
+    if watch == 0:
+        raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
+    if metrics and not check:
         click.echo(ask(app, "metrics")["metrics"], nl=False)
         return
-    if watch is None:
-        _show_once(app)
-        return
-    _watch(app, _pause_s(watch))
+    if watch and not check:
+        _watch(app, watch)
+    try:
+        document = ask(app, "status")
+    except NotRunning:
+        if not check:
+            _show_database(app)
+        app.exit(ExitCode.NOT_RUNNING)
+    if check:
+        app.exit(ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO)
+    app.print_result("\n".join(status_lines(document, app.out)), **document)
 
 
 @click.command(cls=Command)
@@ -63,34 +66,11 @@ def tree(app: App) -> None:
     Example: pgflowd tree
     """
     document = ask(app, "status")
-    if app.json:
-        app.print_json(document)
-        return
-    app.print("\n".join(tree_lines(document, app.out)))
+    app.print_result("\n".join(tree_lines(document, app.out)), **document)
 
 
-def _checked(app: App) -> ExitCode:
-    try:
-        document = ask(app, "status")
-    except NotRunning:
-        return ExitCode.NOT_RUNNING
-    return ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO
-
-
-def _show_once(app: App) -> None:
-    try:
-        document = ask(app, "status")
-    except NotRunning:
-        _show_database(app)
-        app.exit(ExitCode.NOT_RUNNING)
-    if app.json:
-        app.print_json(document)
-    else:
-        app.print("\n".join(status_lines(document, app.out)))
-
-
-def _watch(app: App, pause_s: float) -> None:
-    """Show it again and again, until interrupted."""
+def _watch(app: App, pause_s: float) -> NoReturn:
+    """Show the status again and again, until interrupted."""
     while True:
         document = ask(app, "status")
         if app.json:
@@ -101,23 +81,11 @@ def _watch(app: App, pause_s: float) -> None:
         time.sleep(pause_s)
 
 
-def _pause_s(text: str) -> float:
-    try:
-        pause_s = parse_duration(text)
-    except ValueError:
-        pause_s = 0.0
-    if pause_s <= 0:
-        raise click.BadParameter(
-            f"'{text}' is not a duration; write for example 2s", param_hint="--watch"
-        )
-    return pause_s
-
-
 def _show_database(app: App) -> None:
     """Print what the database knows without a daemon."""
     document = _without_daemon(app)
     if app.json:
-        app.print_json(document)
+        app.print_document(**document)
         return
     app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
     database = document["database"]

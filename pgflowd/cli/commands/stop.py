@@ -19,7 +19,6 @@ from pgflowd.cli.problems import print_problems
 from pgflowd.errors import Problem
 
 RELOAD_TIMEOUT_S = 300.0  # the daemon answers when changed flows are drained and replaced
-SCHEMA_VERSION = 1
 _RESULTS = {
     "kept": "kept",
     "changed": "drained and restarted",
@@ -67,7 +66,7 @@ def reload(app: App) -> None:
     if app.json:
         lists = {key: answer.get(key, []) for key in (*_RESULTS, "problems")}
         outcome = {"code": answer.get("code"), "error": answer.get("error")}
-        app.print_json({"schema_version": SCHEMA_VERSION, **outcome, **lists})
+        app.print_document(**outcome, **lists)
     else:
         _show(app, answer)
     if answer.get("code") == "E411":
@@ -84,7 +83,7 @@ def _report_end(app: App, answer: dict[str, Any], wait: bool, state: str) -> Non
         wait_for_end(pid)
         state = "stopped"
     if app.json:
-        app.print_json({"schema_version": SCHEMA_VERSION, "pid": pid, "state": state})
+        app.print_document(pid=pid, state=state)
     else:
         app.note(f"the daemon ({pid}) is {state}" if not wait else f"the daemon ({pid}) has ended")
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -13,15 +12,16 @@ import click
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
-from pgflowd.cli.terminal.findings import print_finding
+from pgflowd.cli.terminal.findings import print_findings
+from pgflowd.core.finding import Finding
+from pgflowd.core.settings.values import format_duration
 
 if TYPE_CHECKING:
-    from pgflowd.core.finding import Finding
     from pgflowd.core.settings.sections import Settings
     from pgflowd.host.units import UnitFile
 
-SCHEMA_VERSION = 1
 SPARE_S = 5.0  # a supervisor that stops is silent for kill_grace and a little longer
+USERADD = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
 
 user_option = click.option(
     "--user", "for_user", is_flag=True, help="Use the units of your own user."
@@ -63,14 +63,14 @@ def install(app: App, for_user: bool, dry_run: bool, yes: bool) -> None:
         reload_manager(for_user=for_user)
     if app.json:
         listed = [{"path": str(file.path), "text": file.text} for file in changed]
-        app.print_json({"schema_version": SCHEMA_VERSION, "dry_run": dry_run, "files": listed})
+        app.print_document(dry_run=dry_run, files=listed)
         return
     if not changed:
         app.print("the units are installed already")
         return
     app.print("nothing was written" if dry_run else f"{len(changed)} files are written")
     if not for_user and not user_exists("pgflowd"):
-        app.note("next: useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd")
+        app.note(f"next: {USERADD}")
     app.note(f"next: systemctl {'--user ' if for_user else ''}enable --now pgflowd")
 
 
@@ -88,9 +88,9 @@ def show(app: App, for_user: bool) -> None:
         listed = [
             {"path": str(file.path), "text": file.text, "same": file.is_same} for file in files
         ]
-        app.print_json({"schema_version": SCHEMA_VERSION, "files": listed})
-        return
-    _print_files(app, files)
+        app.print_document(files=listed)
+    else:
+        _print_files(app, files)
 
 
 @systemd.command()
@@ -104,14 +104,7 @@ def doctor(app: App, for_user: bool) -> None:
     \b
     Example: pgflowd systemd doctor
     """
-    findings = list(_examined(app.settings, for_user))
-    wrong = any(finding.state == "error" for finding in findings)
-    if app.json:
-        listed = [asdict(finding) for finding in findings]
-        app.print_json({"schema_version": SCHEMA_VERSION, "ok": not wrong, "findings": listed})
-    for finding in findings if not app.json else []:
-        print_finding(app, finding)
-    if wrong:
+    if print_findings(app, _examined(app.settings, for_user)):
         app.exit(ExitCode.NO)
 
 
@@ -142,7 +135,6 @@ def _write(file: UnitFile) -> None:
 
 
 def _examined(settings: Settings, for_user: bool) -> list[Finding]:
-    from pgflowd.core.finding import Finding
     from pgflowd.host.units import RUNNING, program, systemd_version, user_exists
 
     version = systemd_version()
@@ -151,38 +143,30 @@ def _examined(settings: Settings, for_user: bool) -> list[Finding]:
     note = "" if RUNNING.exists() else ", not running on this machine"
     found = [Finding("systemd", "ok", f"version {version}{note}")]
     files = _files(for_user)
-    found += [_compared(file, for_user) for file in files if file.path.suffix == ".service"]
-    found += [_compared(file, for_user) for file in files if file.path.suffix == ".conf"]
+    for suffix in (".service", ".conf"):
+        found += [_compared(file, for_user) for file in files if file.path.suffix == suffix]
     if not for_user:
-        exists = user_exists("pgflowd")
-        remedy = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
-        if exists:
+        if user_exists("pgflowd"):
             found.append(Finding("user", "ok", "pgflowd exists"))
         else:
-            found.append(Finding("user", "error", "there is no user pgflowd", None, remedy))
+            found.append(Finding("user", "error", "there is no user pgflowd", None, USERADD))
         found.append(_reachable(program()))
     return [*found, _times(settings, files[0])]
 
 
 def _compared(file: UnitFile, for_user: bool) -> Finding:
-    from pgflowd.core.finding import Finding
-
     if file.is_same:
         return Finding("unit", "ok", f"{file.path} is up to date")
     command = f"pgflowd systemd install{' --user' if for_user else ''}"
-    is_main = file.path.name == "pgflowd.service"
     if file.installed is None:
-        state = "error" if is_main else "warning"
+        state = "error" if file.path.name == "pgflowd.service" else "warning"
         return Finding("unit", state, f"{file.path} is not installed", None, command)
-    return Finding(
-        "unit", "warning", f"{file.path} differs from the unit of this pgflowd", None, command
-    )
+    text = f"{file.path} differs from the unit of this pgflowd"
+    return Finding("unit", "warning", text, None, command)
 
 
 def _reachable(path: str) -> Finding:
     """The hardened unit cannot read home directories, so pgflowd must not be in one."""
-    from pgflowd.core.finding import Finding
-
     if path.startswith(("/home/", "/root/", "/run/user/")):
         text = f"{path} is in a home directory, which the unit cannot read (ProtectHome)"
         remedy = "install pgflowd elsewhere, for example in /opt/pgflowd"
@@ -192,8 +176,6 @@ def _reachable(path: str) -> Finding:
 
 def _times(settings: Settings, unit: UnitFile) -> Finding:
     """systemd must wait for a quick stop, in which the supervisor is silent for `kill_grace`."""
-    from pgflowd.core.finding import Finding
-    from pgflowd.core.settings.values import format_duration
     from pgflowd.host.units import setting
 
     graces = [settings.worker_for(slug).kill_grace_s for slug in settings.flows]

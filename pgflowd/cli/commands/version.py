@@ -26,12 +26,9 @@ def version(app: App) -> None:
     Example: pgflowd version --json
     """
     parts = {"pgflowd": __version__, "python": platform.python_version(), **_installed()}
-    if app.json:
-        app.print_json({"schema_version": 1, **parts})
-        return
     width = max(map(len, parts))
-    for name, number in parts.items():
-        app.print(f"{name:<{width}}  {number or 'not installed'}")
+    lines = [f"{name:<{width}}  {number or 'not installed'}" for name, number in parts.items()]
+    app.print_result("\n".join(lines), **parts)
 
 
 def _installed() -> dict[str, str | None]:

@@ -8,7 +8,6 @@ written. At the end they are removed, unless `--keep` is given.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -87,7 +86,6 @@ def demo(app: App, once: bool, keep: bool) -> None:
                 went_well, summary = runs.watch(), runs.summary()
             with suppress(KeyboardInterrupt):
                 _print_next_steps(app, config, summary, postgres, once=once, keep=keep)
-                sys.stdout.flush()
                 while not once:
                     time.sleep(0.2)  # a signal just before pause() would be missed
         if not went_well:
@@ -101,7 +99,6 @@ def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_
             f"   schema installed in {duration(schema_s)}   3 example flows"
         )
         app.print(app.out.folded(text))
-        sys.stdout.flush()
 
 
 def _configure(directory: Path, dsn: str, socket: Path) -> Path:
@@ -124,16 +121,14 @@ def _print_next_steps(
     keep: bool,
 ) -> None:
     if app.json:
-        where = {"directory": str(config.parent), "dsn": postgres.dsn}
-        versions = {"pgflowd": __version__, "postgresql": postgres.version}
-        app.print_json({"schema_version": 1, **versions, **where, **summary})
+        app.print_document(
+            pgflowd=__version__, postgresql=postgres.version,
+            directory=str(config.parent), dsn=postgres.dsn, **summary,
+        )  # fmt: skip
         return
-    counted = (
-        f"{len(summary['runs'])} runs, {summary['tasks']} tasks, {summary['retries']} retries."
-    )
-    ends = (
-        "ends it and keeps the data" if keep else "ends it and removes the data (--keep keeps them)"
-    )
+    runs, tasks, retries = len(summary["runs"]), summary["tasks"], summary["retries"]
+    counted = f"{runs} runs, {tasks} tasks, {retries} retries."
+    ends = "ends it and " + ("keeps the data" if keep else "removes the data (--keep keeps them)")
     ended = f"  {counted}" if once else f"  {counted}  Still serving; Ctrl-C {ends}."
     app.print(app.out.folded(ended))
     command = "pgflowd demo" if once else f"pgflowd -c {config} runs list"

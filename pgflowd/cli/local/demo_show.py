@@ -7,7 +7,6 @@ has ended. After `RUN_TIMEOUT_S` the demo stops waiting.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -66,13 +65,11 @@ class DemoRuns:
     def __init__(self, app: App, connection: psycopg.Connection[Any]) -> None:
         self._app, self._connection = app, connection
         self._client = Client(connection)
-        self._live = not app.json and app.out.redraws
         self._drawn: list[str] = []
         self._runs = []
         for example in EXAMPLES:
             run = self._client.start_flow(example.flow, example.input)
             self._runs.append(_DemoRun(example, run.run_id, run))
-        self._printed: set[UUID] = set()
 
     def watch(self) -> bool:
         """Show the runs until they have ended; return whether all completed."""
@@ -112,30 +109,19 @@ class DemoRuns:
             demo_run.done = sum(step.completed for step in steps)
 
     def _draw(self) -> None:
+        """Print the runs that have ended; on a terminal all, over the lines printed before."""
         if self._app.json:
             return
-        if self._live:
-            self._redraw([self._end(s) if s.run.has_ended else self._bar(s) for s in self._runs])
-            return
-        for demo_run in self._runs:
-            if demo_run.run.has_ended and demo_run.run_id not in self._printed:
-                self._printed.add(demo_run.run_id)
-                self._print(self._end(demo_run))
-        sys.stdout.flush()
-
-    def _redraw(self, lines: list[str]) -> None:
-        """Write over the lines on the terminal if one has changed."""
-        if lines == self._drawn:
-            return
-        if self._drawn:
-            sys.stdout.write(f"\x1b[{len(self._drawn)}A")
-        for line in lines:
-            self._print(f"\x1b[2K{line}")
+        is_live = self._app.out.redraws
+        shown = [each for each in self._runs if is_live or each.run.has_ended]
+        lines = [self._end(each) if each.run.has_ended else self._bar(each) for each in shown]
+        if is_live and lines != self._drawn:
+            up = f"\x1b[{len(self._drawn)}A" if self._drawn else ""
+            self._app.print(up + "\n".join(f"\x1b[2K{line}" for line in lines))
+        for line in lines if not is_live else []:
+            if line not in self._drawn:
+                self._app.print(line)
         self._drawn = lines
-        sys.stdout.flush()
-
-    def _print(self, line: str) -> None:
-        sys.stdout.write(line + "\n")
 
     def _bar(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
@@ -150,11 +136,8 @@ class DemoRuns:
         screen = self._app.out
         is_completed = demo_run.run.status is RunStatus.COMPLETED
         sign = screen.marked((RunStatus.COMPLETED if is_completed else RunStatus.FAILED).mark)
-        about = (
-            demo_run.example.about
-            if is_completed
-            else self._app.hide(demo_run.run.error or demo_run.run.status)
-        )
+        error = self._app.hide(demo_run.run.error or demo_run.run.status)
+        about = demo_run.example.about if is_completed else error
         ended = f"{demo_run.run.status} in {duration(demo_run.took_s)}"
         room = (screen.width or 1_000) - 4
         return f"  {sign} {f'{demo_run.example.flow:17} {ended}     {about}'[:room]}"

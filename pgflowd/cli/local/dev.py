@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -41,7 +40,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--port", type=NumberParam(1024, 65535), help="The port of PostgreSQL.")
+@click.option(
+    "--port", type=NumberParam(1024, 65535), metavar="PORT", help="The port of PostgreSQL."
+)
 @click.option("--no-reload", is_flag=True, help="Do not watch the files.")
 @click.option("--ephemeral", is_flag=True, help="Delete the data at the end.")
 @click.option("--reset", is_flag=True, help="Delete existing data first.")
@@ -57,6 +58,8 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     Example: pgflowd dev
     """
     from pgflowd.cli.local.dev_watch import Project, watching
+    from pgflowd.db import schema
+    from pgflowd.db.connection import connect
     from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
 
     began_at = time.monotonic()
@@ -70,7 +73,8 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             announce_url(root, postgres.dsn),
             watching(root, enabled=not no_reload) as changes,
         ):
-            _prepare(postgres.dsn)
+            with connect(postgres.dsn, name="pgflowd dev") as connection:
+                schema.install(connection)
             project = Project(app, root, postgres.dsn)
             _print_header(app, postgres, ephemeral=ephemeral)
             while not _serve(app, project, changes, began_at):
@@ -141,15 +145,6 @@ def _server(
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _prepare(dsn: str) -> None:
-    """Install or upgrade the schema."""
-    from pgflowd.db import schema
-    from pgflowd.db.connection import connect
-
-    with connect(dsn, name="pgflowd dev") as connection:
-        schema.install(connection)
-
-
 def _print_header(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
     kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
     text = (
@@ -158,7 +153,6 @@ def _print_header(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> N
     )
     app.print(app.out.folded(text))
     app.print(f"  database {postgres.dsn}")
-    sys.stdout.flush()
 
 
 def _print_ready(app: App, project: Project, took_s: float) -> None:
@@ -167,4 +161,3 @@ def _print_ready(app: App, project: Project, took_s: float) -> None:
     command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
     hint = f"  Try:  {command}" if flow else ""
     app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}.{hint}")
-    sys.stdout.flush()

@@ -7,8 +7,8 @@ Errors are in the daemon's log, which the same terminal shows.
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +27,7 @@ from pgflowd.db.connection import connect
 from pgflowd.db.flows import flow_shape
 from pgflowd.db.query import execute
 from pgflowd.db.runs import list_runs
-from pgflowd.errors import ConfigError, PgflowdError, Problem
+from pgflowd.errors import ConfigError, PgflowdError
 
 RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
 POLL_MS = 500
@@ -52,7 +52,6 @@ class Project:
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
             self.app.print(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
-        sys.stdout.flush()
 
     def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
         """Reload the daemon and print what changed."""
@@ -73,13 +72,11 @@ class Project:
         self._print_time(f"{_listed(changed)} changed: {', '.join(results)} ({duration(took_s)})")
         for slug in self.slugs:
             if slug in before and before[slug] != self._shapes[slug]:
-                self._print_recreated(slug, before[slug], runs.get(slug, 0))
+                self._print_recreated(slug, before[slug], runs[slug])
 
     def wait_for_valid_config(self, changes: Changes) -> None:
         """Wait for a change after which the config is valid; the log has the errors."""
-        problems: list[Problem] = []
         while True:
-            self.print_problems(problems)
             self._print_time("no flow can be served; waiting for a change")
             while not (changed := changes.next()):
                 pass
@@ -89,7 +86,7 @@ class Project:
                 self.app.settings  # noqa: B018 - loads them here, where errors are caught
                 return
             except ConfigError as error:
-                problems = list(error.problems)
+                print_problems(self.app, error.problems)
 
     def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
         what = "; ".join(changes_between(before, self._shapes[slug]))
@@ -104,21 +101,13 @@ class Project:
         self._shapes = {slug: shape for slug, shape in shapes.items() if shape}
         self.slugs = list(self._shapes)
 
-    def _count_runs(self) -> dict[str, int]:
+    def _count_runs(self) -> Counter[str]:
         with connect(self.dsn, name="pgflowd dev") as connection:
             rows = execute(connection, list_runs(most=10_000))
-        counted: dict[str, int] = {}
-        for row in rows:
-            counted[row.flow_slug] = counted.get(row.flow_slug, 0) + 1
-        return counted
-
-    def print_problems(self, problems: Iterable[Problem]) -> None:
-        if found := list(problems):
-            print_problems(self.app, found)
+        return Counter(row.flow_slug for row in rows)
 
     def _print_time(self, text: str) -> None:
         self.app.print(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
-        sys.stdout.flush()
 
 
 def follow_changes(
@@ -133,7 +122,7 @@ def follow_changes(
             try:
                 project.reload(changed, process)
             except PgflowdError as error:  # the database or the daemon may come back
-                project.print_problems(error.problems)
+                print_problems(project.app, error.problems)
 
 
 class Changes:

@@ -22,7 +22,6 @@ from pgflowd.cli.groups import Command
 
 HERE = Path(__file__).parent / "templates"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
-SCHEMA_VERSION = 1
 
 
 class Template(NamedTuple):
@@ -70,8 +69,7 @@ def new(app: App, name: Path, template: str) -> None:
             _write(name / path, text, on_error)
         on_error.pop_all()
     if app.json:
-        document = {"directory": str(name.absolute()), "template": template, "files": list(files)}
-        app.print_json({"schema_version": SCHEMA_VERSION, **document})
+        app.print_document(directory=str(name.absolute()), template=template, files=list(files))
         return
     dot = " · " if app.out.unicode else ", "
     app.print(app.out.folded(f"  created {dot.join(files)}"))
@@ -105,9 +103,6 @@ def _write(path: Path, text: str, on_error: ExitStack) -> None:
 
 
 def _print_next_steps(app: App, directory: Path, kind: Template) -> None:
-    from pgflowd.cli.main import COMMANDS
-
-    serve = "dev" if any(entry.name == "dev" for entry in COMMANDS) else "serve"
-    develop = f"cd {shlex.quote(str(directory))} && pgflowd {serve}"
+    develop = f"cd {shlex.quote(str(directory))} && pgflowd dev"
     start = f"pgflowd runs start {kind.flow} {shlex.quote(kind.input)} --follow"
     app.hint([(develop, ""), (start, "there, in another terminal")])

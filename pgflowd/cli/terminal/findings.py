@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
+
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import NEXT
 from pgflowd.core.finding import Finding
@@ -10,6 +13,20 @@ from pgflowd.core.statuses import Marks
 
 _MARKS = {"ok": Marks.DONE, "warning": Marks.WARNING, "error": Marks.FAILED}
 _NARROW = 60  # below this many columns a text goes on lines of its own
+
+
+def print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:
+    """Print findings as they come, or with `--json` a document of all; return the errors."""
+    printed = []
+    for finding in findings:
+        printed.append(finding)
+        if not app.json:
+            print_finding(app, finding)
+    errors = [finding for finding in printed if finding.state == "error"]
+    if app.json:
+        listed = [{**asdict(finding), "text": app.hide(finding.text)} for finding in printed]
+        app.print_document(ok=not errors, findings=listed)
+    return errors
 
 
 def print_finding(app: App, finding: Finding) -> None:
