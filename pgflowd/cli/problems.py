@@ -79,7 +79,9 @@ def print_usage_error(app: App, error: click.ClickException) -> None:
     if app.json:
         _print_json([{"code": None, "place": None, "text": text, "next": help_}])
         return
-    emit(f"{app.err.paint(command, 'red')}: {text}", sys.stderr)
+    head = f"{app.err.paint(command, 'red')}: "
+    for line in app.err.wrapped(text, head=head, indent=2, whole=True):
+        emit(line, sys.stderr)
     if help_:
         emit(f"see {help_}", sys.stderr)
 

@@ -144,12 +144,13 @@ def diff(app: App, flow: str) -> None:
             differences=found.shape, options=found.options,
         )  # fmt: skip
     elif not found.exists:
-        app.print(f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it")
+        text = f"{flow} is not in the database; `pgflowd flows deploy {flow}` creates it"
+        app.print(app.out.folded(text))
     else:
         for text in [*found.shape, *found.options]:
-            app.print(text)
+            app.print(app.out.folded(text))
         if is_same and not found.options:
-            app.print(f"{flow} is the same in code and database")
+            app.print(app.out.folded(f"{flow} is the same in code and database"))
         if found.shape:
             app.note(f"first {code.place}, then the database; a new shape needs a new slug")
     if not is_same:
