@@ -1,7 +1,7 @@
 """
 The messages between the supervisor and its children, as JSON.
 
-A message is a small dataclass; on the channel it is an object whose key `say` is the name of its
+A message is a small dataclass; on the channel it is an object whose key `type` is the name of its
 class. Bytes that are not a message decode to an UnreadableMessage, so the reader decides what
 follows. `supervision.kinds` has who sends and who receives what. Pure.
 """
@@ -155,7 +155,7 @@ _dumps = Encoder(separators=COMPACT, default=str)
 
 def encode(message: Message) -> bytes:
     """Return the bytes of a message."""
-    wire = {"say": type(message).__name__, **vars(message)}
+    wire = {"type": type(message).__name__, **vars(message)}
     return _dumps(wire).encode()
 
 
@@ -167,7 +167,7 @@ def decode(data: bytes) -> Message | UnreadableMessage:
         return UnreadableMessage(f"not JSON: {data[:80]!r}")
     if not isinstance(values, dict):
         return UnreadableMessage("not a JSON object")
-    kind = KINDS.get(str(values.pop("say", "")))
+    kind = KINDS.get(str(values.pop("type", "")))
     if kind is None:
         return UnreadableMessage(f"an unknown kind of message: {data[:80]!r}")
     classes = _CLASSES[kind]

@@ -8,12 +8,7 @@ The supervisor forks its children by `host.fork.fork` and calls in them
     sweeper.main(channel, settings, log) -> int
     discovery.main(channel, settings, entry) -> int
 
-which return an exit code of docs/design/supervision.md, section 1 (`EXIT_…` below). `log` has the
-fields process, flow and daemon name; its descriptor stays open. When the channel ends
-(`channel.at_end`), the supervisor has ended: the child ends within 2 s.
+which return an exit code of `core.supervision.exits`. `log` has the fields process, flow and
+daemon name; its descriptor stays open. When the channel ends (`channel.at_end`), the supervisor
+has ended: the child ends within 2 s.
 """
-
-EXIT_ASKED = 0  # ended as asked
-EXIT_REPLACE = 10  # after Leaving: the worker row is deprecated or gone, the worker has drained
-EXIT_BUG = 70  # after Failed: a bug in pgflowd
-EXIT_CANNOT = 78  # after Failed: cannot start, and another try would not help

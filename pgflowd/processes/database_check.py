@@ -16,7 +16,7 @@ from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed
 from pgflowd.db.schema import status
 from pgflowd.errors import DatabaseError
 
-MAX_SKEW_S = 5.0
+MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
 class DatabaseCheck:
@@ -36,19 +36,19 @@ class DatabaseCheck:
             return
         self._about = {
             "server": state.server,
-            "place": _place(conn.info),
+            "place": f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}",
             "pgmq": state.pgmq,
             "schema": state.version,
         }
 
     def measure(self, conn: psycopg.Connection[Any]) -> dict[str, Any]:
         """Ask for the time, and return numbers for the next heartbeat."""
-        began, asked_at = time.monotonic(), time.time()
-        row = conn.execute(_LISTEN_CHECK).fetchone()
+        started, sent_at = time.monotonic(), time.time()
+        row = conn.execute(_CLOCK_QUERY).fetchone()
         assert row is not None
         theirs, commits = float(row[0]), str(row[1])
-        rtt_s = time.monotonic() - began
-        skew_s = theirs - (asked_at + rtt_s / 2)
+        rtt_s = time.monotonic() - started
+        skew_s = theirs - (sent_at + rtt_s / 2)
         database = {
             "state": "up",
             "at": time.time(),
@@ -59,24 +59,21 @@ class DatabaseCheck:
         return {"database": database, "problems": _problems(skew_s, commits, self._is_exposed)}
 
 
-def _place(info: psycopg.ConnectionInfo) -> str:
-    """Return where the database is, such as `db1:5432/shop`."""
-    return f"{info.host}:{info.port}/{info.dbname}"
-
-
-_LISTEN_CHECK = """
+_CLOCK_QUERY = """
 select extract(epoch from clock_timestamp())::float8, current_setting('synchronous_commit')
 """
 
 
 def _problems(skew_s: float, commits: str, exposed: bool) -> list[dict[str, str]]:
-    problems = []
+    problems = {}
     if abs(skew_s) > MAX_SKEW_S:
-        text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
-        problems.append({"code": "W312", "text": text})
+        problems["W312"] = (
+            f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
+        )
     if commits == "off":
-        text = "synchronous_commit is off: what was just committed is lost when the server crashes"
-        problems.append({"code": "W315", "text": text})
+        problems["W315"] = (
+            "synchronous_commit is off: what was just committed is lost when the server crashes"
+        )
     if exposed:
-        problems.append({"code": "W316", "text": f"{EXPOSED}; {EXPOSED_NEXT}"})
-    return problems
+        problems["W316"] = f"{EXPOSED}; {EXPOSED_NEXT}"
+    return [{"code": code, "text": text} for code, text in problems.items()]

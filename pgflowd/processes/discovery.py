@@ -17,11 +17,11 @@ from typing import Any
 from pgflowd.core.json.unpatched import Encoder
 from pgflowd.core.messages import LARGEST, Found
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import count_streams, shared_streams
-from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 
 PART = LARGEST // 4  # characters; a quote takes two bytes more in the message

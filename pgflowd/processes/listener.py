@@ -21,16 +21,16 @@ from psycopg.pq import TransactionStatus
 from pgflowd.core.messages import Follow, Ready, Wake
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
-from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
-CHECK_INTERVAL_S = 10.0
-CHECK_TIMEOUT_S = 4.0
-MOST_QUEUES = 10_000
-MOST_WAKES = 10
-LEAST_HOLD_S = 0.05
+CHECK_INTERVAL_S = 10.0  # a lost connection delays wakes at most so long
+CHECK_TIMEOUT_S = 4.0  # a slow server answers in less
+MOST_QUEUES = 10_000  # that the throttle keeps; any client may send any name
+MOST_WAKES = 10  # per queue and window; more find the worker awake
+LEAST_HOLD_S = 0.05  # by then a full channel has room again
 _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
 
@@ -108,13 +108,10 @@ class Listener:
     def _on_notification(self, payload: str) -> None:
         if run_id := requested_run(payload):
             self._service.channel.send(Follow(run_id))
-        else:
-            self._on_queue(payload)
-
-    def _on_queue(self, queue: str) -> None:
+            return
         self._service.numbers["last_notification_at"] = time.time()
-        if self._throttle.may_pass(queue, time.monotonic()):
-            self._wake(queue)
+        if self._throttle.may_pass(payload, time.monotonic()):
+            self._wake(payload)
 
     def _wake(self, queue: str | None) -> None:
         if not self._service.channel.send(Wake(queue)) and queue is not None:

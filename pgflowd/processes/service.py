@@ -38,7 +38,7 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
 from pgflowd.host.logs import Log
 
-HEARTBEAT_S = 5.0
+HEARTBEAT_S = 5.0  # a small part of hang_timeout
 SPARE_S = 2.0  # beyond statement_timeout, so that the server ends a slow call first
 
 CONNECTION_ERRORS = (psycopg.Error, PgflowdError, OSError)

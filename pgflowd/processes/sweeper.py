@@ -22,17 +22,17 @@ import psycopg
 
 from pgflowd.core.messages import Released, WorkerEnded
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, execute
 from pgflowd.db.tasks import Swept, sweep, sweep_dead
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
-from pgflowd.processes import EXIT_ASKED
 from pgflowd.processes.database_check import DatabaseCheck
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 MOST = 500  # tasks per call
-MOST_ROUNDS = 20
+MOST_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
 RELEASE_AFTER_S = (0.0, 1.2, 3.0)  # the last statement of an ended worker may hold locks
 DAY_S = 86400.0
 RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
@@ -80,21 +80,18 @@ class Sweeper:
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
             self._service.wait(min([sweep_at, *due]))
-            self._read_orders()
             now = time.monotonic()
+            while self._service.orders:
+                order = self._service.orders.popleft()
+                if isinstance(order, WorkerEnded) and order.worker_id not in self._ended_workers:
+                    moments = [now + wait_s for wait_s in RELEASE_AFTER_S]
+                    self._ended_workers[order.worker_id] = moments
             for worker_id, moments in list(self._ended_workers.items()):
                 if moments[0] <= now:
                     self._release(conn, worker_id, moments)
             if sweep_at <= now:
                 self._sweep(conn)
                 sweep_at = now + self._settings.recovery.recovery_interval_s
-
-    def _read_orders(self) -> None:
-        while self._service.orders:
-            order = self._service.orders.popleft()
-            if isinstance(order, WorkerEnded) and order.worker_id not in self._ended_workers:
-                now = time.monotonic()
-                self._ended_workers[order.worker_id] = [now + wait_s for wait_s in RELEASE_AFTER_S]
 
     def _release(self, conn: psycopg.Connection[Any], worker_id: str, moments: list[float]) -> None:
         """Release the tasks of an ended worker; confirm when none can be left."""

@@ -1,4 +1,4 @@
-"""Commands that speak to a running daemon: their answers and exit codes."""
+"""Commands that ask a running daemon: their answers and exit codes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_status_while_running(house, database):
     start_marked(house, database, s=10)
     until(lambda: daemon.ask()["flows"][0]["running"] == 1, 8)
 
-    code, said = status(daemon)
+    code, shown = status(daemon)
 
     assert code == 0
-    assert said["schema_version"] == 1
-    assert (said["name"], said["state"], said["pid"]) == ("t", "healthy", daemon.pid)
-    flow = said["flows"][0]
+    assert shown["schema_version"] == 1
+    assert (shown["name"], shown["state"], shown["pid"]) == ("t", "healthy", daemon.pid)
+    flow = shown["flows"][0]
     assert (flow["slug"], flow["state"], flow["running"]) == ("alpha", "up", 1)
     assert flow["max_concurrency"] == 10
-    assert said["database"]["state"] == "up"
+    assert shown["database"]["state"] == "up"
     assert daemon.command("status", "--check").returncode == 0
 
 
@@ -47,16 +47,16 @@ def test_status_while_draining_and_when_stopped(house, database):
     daemon.send(signal.SIGTERM)
     daemon.until("supervisor.draining")
 
-    code, said = status(daemon)
-    assert (code, said["state"]) == (0, "draining")
+    code, shown = status(daemon)
+    assert (code, shown["state"]) == (0, "draining")
     assert daemon.command("status", "--check").returncode == 1
     assert daemon.command("reload").returncode == 75
 
     assert daemon.command("stop", "--now", "--wait").returncode == 0
-    code, said = status(daemon)
-    assert (code, said["state"]) == (3, "not_running")
-    assert said["database"]["state"] == "up"
-    assert [flow["slug"] for flow in said["flows"]] == ["alpha"]
+    code, shown = status(daemon)
+    assert (code, shown["state"]) == (3, "not_running")
+    assert shown["database"]["state"] == "up"
+    assert [flow["slug"] for flow in shown["flows"]] == ["alpha"]
     for command in (["stop"], ["drain"], ["reload"], ["tree"], ["status", "--check"]):
         assert daemon.command(*command).returncode == 3
 
@@ -92,12 +92,12 @@ def test_status_without_a_database_says_so_and_still_exits_3(house):
         daemon = house.start(database={"url": url, "startup_wait": "0s"})
         assert daemon.ended() == 69
 
-        code, said = status(daemon)
+        code, shown = status(daemon)
 
     assert code == 3
-    assert said["database"]["state"] == "down"
-    assert said["problems"][0]["code"] == "E301"
-    assert "canary" not in json.dumps(said)
+    assert shown["database"]["state"] == "down"
+    assert shown["problems"][0]["code"] == "E301"
+    assert "canary" not in json.dumps(shown)
     assert "canary" not in daemon.log.read_text()
 
 
@@ -147,9 +147,9 @@ def test_orders_are_answered_for_programs_as_the_page_says(house, database):
     assert (reloaded["kept"], reloaded["error"], reloaded["problems"]) == (["alpha"], None, [])
     assert (drained["pid"], drained["state"]) == (daemon.pid, "draining")
     assert (stopped["pid"], stopped["state"]) == (daemon.pid, "stopped")
-    for said in (reloaded, drained, stopped):
-        assert said["schema_version"] == 1
-        assert all(f"`{key}`" in section for key in said if key != "schema_version"), said
+    for answer in (reloaded, drained, stopped):
+        assert answer["schema_version"] == 1
+        assert all(f"`{key}`" in section for key in answer if key != "schema_version"), answer
 
 
 def test_watching_goes_on_until_interrupted(house, database):
@@ -289,6 +289,6 @@ def test_a_quiet_daemon_logs_warnings_only_and_a_wrong_flow_gets_a_suggestion(ho
 
     assert quiet.process.wait(timeout=30) == 78
     assert {record["level"] for record in quiet.events()} <= {"warning", "error"}
-    (said,) = quiet.events(code="E415")
-    assert said["error"] == "there is no flow chekout to serve"
-    assert said["next"] == "did you mean 'checkout'?"
+    (record,) = quiet.events(code="E415")
+    assert record["error"] == "there is no flow chekout to serve"
+    assert record["next"] == "did you mean 'checkout'?"

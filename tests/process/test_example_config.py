@@ -1,5 +1,5 @@
 """
-The example config runs the example flows: under load, with kills, and status tells the truth.
+The example config runs the example flows: under load, with kills, and the status is true.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNS = 5  # of each flow
 
 
 class Watched:
-    """The daemon of `pgflowd serve -c config/pgflowd.toml`, asked again and again how it is."""
+    """The daemon of `pgflowd serve -c config/pgflowd.toml`, and its status at many moments."""
 
     def __init__(self, house: Any) -> None:
         house.environ |= {
@@ -39,24 +39,24 @@ class Watched:
         self.daemon.until("supervisor.ready")
 
     def status(self) -> dict[str, Any]:
-        """Ask by command; whatever it says at any moment must be whole and true."""
+        """Read the status by command; at any moment it must be complete and true."""
         done = self.daemon.command("status", "--json")
         assert done.returncode == 0, done.stderr
-        said: dict[str, Any] = json.loads(done.stdout)
-        assert (said["schema_version"], said["pid"]) == (1, self.daemon.pid)
-        assert said["state"] in STATES
-        assert sorted(flow["slug"] for flow in said["flows"]) == sorted(INPUTS)
-        for kind, part in self.parts(said).items():
+        status: dict[str, Any] = json.loads(done.stdout)
+        assert (status["schema_version"], status["pid"]) == (1, self.daemon.pid)
+        assert status["state"] in STATES
+        assert sorted(flow["slug"] for flow in status["flows"]) == sorted(INPUTS)
+        for kind, part in self.parts(status).items():
             if part["state"] == "up":
                 self.check(kind, part)
-        are_up = {part["state"] for part in self.parts(said).values()} == {"up"}
-        assert are_up or said["state"] != "healthy"
-        return said
+        are_up = {part["state"] for part in self.parts(status).values()} == {"up"}
+        assert are_up or status["state"] != "healthy"
+        return status
 
     @staticmethod
-    def parts(said: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        flows = {f"worker {flow['slug']}": flow for flow in said["flows"]}
-        return {"listener": said["listener"], "sweeper": said["sweeper"], **flows}
+    def parts(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        flows = {f"worker {flow['slug']}": flow for flow in status["flows"]}
+        return {"listener": status["listener"], "sweeper": status["sweeper"], **flows}
 
     @staticmethod
     def check(kind: str, part: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Watched:
         return part["state"] == "up" and part["pid"] != old
 
     def kill_a_runner(self, task: str) -> None:
-        """Kill one in its task; again, if it had just finished it."""
+        """Kill a runner in its task; another one if the task had just ended."""
         for _ in range(5):
             os.kill(until(lambda: self.runners(task), 10)[0], signal.SIGKILL)
             with suppress(AssertionError):
@@ -115,15 +115,15 @@ def test_the_example_config_serves_through_kills_and_status_tells_the_truth(hous
         "the runner crashed: killed by signal 9, SIGKILL"
     ]
     until(lambda: all(f["running"] == f["queued"] == 0 for f in watched.status()["flows"]), 8)
-    said = watched.status()
-    assert said["state"] == "healthy"
-    told = [each["text"] for each in said["problems"] if each["flow"]]
-    assert told == ["restarted once: killed by SIGKILL, perhaps out of memory"]
-    assert {flow["slug"]: flow["restarts"] for flow in said["flows"]} == {
+    status = watched.status()
+    assert status["state"] == "healthy"
+    texts = [each["text"] for each in status["problems"] if each["flow"]]
+    assert texts == ["restarted once: killed by SIGKILL, perhaps out of memory"]
+    assert {flow["slug"]: flow["restarts"] for flow in status["flows"]} == {
         "analyze_website": 1,
         "resize_images": 0,
         "flaky_payment": 0,
     }
-    assert sum(flow["completed_1m"] for flow in said["flows"]) > 0
+    assert sum(flow["completed_1m"] for flow in status["flows"]) > 0
     watched.daemon.send(signal.SIGTERM)
     assert watched.daemon.ended() == 0

@@ -1,4 +1,4 @@
-"""Flows whose processes go wrong, and what the others notice (docs/design/failures.md, A-C)."""
+"""Flows whose processes go wrong, and what other flows notice (docs/design/failures.md, A-C)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ WALL = 0x40000000  # wait for threads, too
 
 @covers("row 17")
 def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(house, database):
-    """Who traces a thread has to reap it: until we do, its process has not ended."""
+    """The tracer has to reap a traced thread; before that its process has not ended."""
     house.module("stuck", STUCK)
     house.flow("alpha")
     daemon = house.serve(
@@ -179,8 +179,8 @@ def test_on_reload_only_the_wrong_entries_are_parked(house, database):
         "no_such_module": "failed",
         "flow_alpha:mark": "failed",
     }
-    said = daemon.ask()["problems"]
-    problems = {each["flow"]: each["code"] for each in said if each["flow"]}
+    shown = daemon.ask()["problems"]
+    problems = {each["flow"]: each["code"] for each in shown if each["flow"]}
     assert problems == {"raises": "E210", "no_such_module": "E210", "flow_alpha:mark": "E212"}
 
 
@@ -193,11 +193,11 @@ def test_workers_that_crash_during_the_stop_are_not_restarted_and_cost_no_time(h
     for round_ in range(4):
         daemon = house.serve()
         workers = [daemon.pids()[slug] for slug in slugs]
-        told = time.monotonic()
+        asked_at = time.monotonic()
 
         daemon.send(signal.SIGTERM)
         for number, pid in enumerate(workers):
-            moment = told + (number + round_ / 4) * 0.01
+            moment = asked_at + (number + round_ / 4) * 0.01
             until(lambda moment=moment: time.monotonic() >= moment)
             with contextlib.suppress(ProcessLookupError):  # it may have ended as it was asked to
                 os.kill(pid, signal.SIGKILL)

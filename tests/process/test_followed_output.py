@@ -1,6 +1,6 @@
 """
-What handlers print and log, seen by who follows their run: a real daemon, and the command line
-beside it.
+What handlers print and log, as a client that follows the run sees it: a real daemon and the
+command line.
 """
 
 from __future__ import annotations
@@ -101,18 +101,18 @@ def test_two_follow_a_run_that_goes_on_and_a_third_who_listens_gets_harmless_pay
     first = start(house, tmp_path, following)
     until(lambda: len(first.texts()) == 3, within_s=20)
     run_id = first.events[0]["run_id"]
-    with psycopg.connect(house.dsn, autocommit=True) as stranger:
-        stranger.execute(f'listen "pgflow:run:{run_id}"')
+    with psycopg.connect(house.dsn, autocommit=True) as reader:
+        reader.execute(f'listen "pgflow:run:{run_id}"')
         second = following("runs", "follow", "@last", "--json")
         until(lambda: second.events, within_s=20)
         (tmp_path / "gate").touch()
 
         assert first.ended() == second.ended() == 0
         assert first.texts()[-1] == second.texts()[-1] == "last words"
-        payloads = [notice.payload for notice in stranger.notifies(timeout=5, stop_after=3)]
-    told = [json.loads(payload) for payload in payloads]
+        payloads = [notice.payload for notice in reader.notifies(timeout=5, stop_after=3)]
+    events = [json.loads(payload) for payload in payloads]
     assert all(len(payload) < 8000 for payload in payloads)
-    assert len([one for one in told if one["event_type"] == "run:completed"]) == 1
+    assert len([one for one in events if one["event_type"] == "run:completed"]) == 1
 
 
 def test_a_flood_is_bounded_and_what_was_left_out_is_counted(house, tmp_path, following):
@@ -146,8 +146,8 @@ def test_while_nobody_follows_nothing_is_sent(house, tmp_path):
         with Client(house.dsn) as client:
             given = {"gate": str(tmp_path / "gate")}
             client.start_flow_sync("talk", given, run_id=run_id, timeout=30)
-        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=1)]
-    assert told and "task:output" not in {one["event_type"] for one in told}
+        events = [json.loads(notice.payload) for notice in listener.notifies(timeout=1)]
+    assert events and "task:output" not in {one["event_type"] for one in events}
 
 
 def test_on_a_screen_a_line_stands_below_its_step_without_control_characters(

@@ -1,4 +1,4 @@
-"""Listener and sweeper as processes: wakes, lost lines, stalled tasks."""
+"""Listener and sweeper as processes: wakes, lost connections, stalled tasks."""
 
 from __future__ import annotations
 
@@ -191,11 +191,11 @@ def test_the_sweeper_tells_how_the_database_is(house, database):
 
     until(lambda: daemon.ask()["database"]["rtt_s"] is not None, 7)
 
-    said = daemon.ask()["database"]
-    assert said["server"][:2].isdigit()
-    assert said["pgmq"]
-    assert said["schema"] >= 1
-    assert abs(said["clock_skew_s"]) < 1
+    database_status = daemon.ask()["database"]
+    assert database_status["server"][:2].isdigit()
+    assert database_status["pgmq"]
+    assert database_status["schema"] >= 1
+    assert abs(database_status["clock_skew_s"]) < 1
 
 
 @covers("row 87")

@@ -1,5 +1,5 @@
 """
-What the log of a daemon tells of a run: all at level debug, and at info what went another way.
+What the log of a daemon has about a run: all at level debug, and at info what went another way.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def serve(house, **sections):
     return house.serve(**sections)
 
 
-def told(daemon, run_id):
+def records_of(daemon, run_id):
     """Level, event and name of each record about a run, as they came; tasks left out."""
-    said = [record for record in daemon.events() if record.get("run") == str(run_id)]
+    records = [record for record in daemon.events() if record.get("run") == str(run_id)]
     return [
         (record["level"], record["event"], record.get("step"))
-        for record in said
+        for record in records
         if record["event"].startswith(("run.", "step."))
     ]
 
@@ -89,16 +89,16 @@ def test_at_level_debug_a_run_is_told_from_its_start_to_its_end(house, database)
     run = ended(database, "good")
     daemon.until("run.completed", run=str(run.run_id))
 
-    said = told(daemon, run.run_id)
-    assert said[:5] == [
+    records = records_of(daemon, run.run_id)
+    assert records[:5] == [
         ("debug", "run.started", None),
         ("debug", "step.started", "begin"),
         ("debug", "step.completed", "begin"),
         ("debug", "step.started", "each"),
         ("debug", "step.started", "slow"),
     ]
-    assert ("info", "step.skipped", "slow") in said
-    assert said[-2:] == [("debug", "step.completed", "end"), ("debug", "run.completed", None)]
+    assert ("info", "step.skipped", "slow") in records
+    assert records[-2:] == [("debug", "step.completed", "end"), ("debug", "run.completed", None)]
     [record] = daemon.events("run.completed")
     assert record["flow"] == "good" and record["took_s"] >= 1
     assert [r["task"] for r in daemon.events("task.retried")] == ["each#1"]
@@ -114,15 +114,15 @@ def test_at_level_info_only_what_went_wrong_is_told(house, database):
     good, bad, typed, picky = (ended(database, flow) for flow in ("good", "bad", "typed", "picky"))
     until(lambda: len(daemon.events("run.failed")) == 3, 5)
 
-    assert told(daemon, good.run_id) == [("info", "step.skipped", "slow")]
-    assert told(daemon, bad.run_id) == [
+    assert records_of(daemon, good.run_id) == [("info", "step.skipped", "slow")]
+    assert records_of(daemon, bad.run_id) == [
         ("warning", "step.failed", "crash"),
         ("warning", "run.failed", None),
     ]
     assert "exited with code 3" in daemon.events("run.failed", flow="bad")[0]["error"]
-    assert told(daemon, typed.run_id) == [("warning", "run.failed", None)]
+    assert records_of(daemon, typed.run_id) == [("warning", "run.failed", None)]
     assert daemon.events("task.failed", flow="typed")[0]["code"] == "E416"
-    assert told(daemon, picky.run_id) == [
+    assert records_of(daemon, picky.run_id) == [
         ("warning", "step.failed", "second"),
         ("warning", "run.failed", None),
     ]
@@ -159,8 +159,8 @@ def test_a_daemon_tells_its_life_from_the_first_to_the_last(house, database):
         "child.exited",
         "supervisor.stopped",
     ]
-    told = [record["event"] for record in daemon.events()]
-    last = {event: at for at, event in enumerate(told)}
+    events = [record["event"] for record in daemon.events()]
+    last = {event: at for at, event in enumerate(events)}
     assert sorted(story, key=last.__getitem__) == story
     assert [record["run"] for record in daemon.events("task.released")] == [str(run.run_id)]
 

@@ -176,11 +176,11 @@ def test_no_counter_goes_back_while_a_child_is_replaced(house, database):
     until(lambda: resident_mib(daemon) > 256, 8)
 
     daemon.kill("large")
-    told = [completed(daemon) for _ in range(100)]
+    counts = [completed(daemon) for _ in range(100)]
 
     daemon.until("child.ready", child="worker large", count=2)
     database.client.cancel(run.run_id)
-    assert set(told) == {1}
+    assert set(counts) == {1}
 
 
 def test_every_metric_that_is_promised_is_declared(house, database):

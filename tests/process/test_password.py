@@ -21,7 +21,7 @@ from pgflowd.testing.until import until
 
 @pytest.fixture
 def house(tmp_path):
-    """A house whose database is told later."""
+    """A house whose database is named later."""
     house = House(tmp_path, "")
     yield house
     house.close()

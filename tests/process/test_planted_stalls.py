@@ -1,4 +1,4 @@
-"""The sweeper among tasks of workers that are none of ours, and vanished."""
+"""The sweeper with tasks of foreign workers that have vanished."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIVEN_BACK_BEFORE = "requeued_count = 3, last_requeued_at = now(), permanently_s
 
 @pytest.fixture
 def conn(database, house):
-    """A connection to a database with two flows that nobody serves."""
+    """A connection to a database with two flows that no daemon serves."""
     house.has_strangers = True
     conn = database.connect()
     for slug, timeout_s in (("short", 60), ("long", 7200)):

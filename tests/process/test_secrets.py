@@ -97,9 +97,9 @@ def test_a_password_that_is_refused_or_leads_nowhere_is_not_shown(house):
     daemon = house.start(database={"startup_wait": "0s"})
     assert daemon.ended() == 69
 
-    said = [daemon.command(*command) for command in ALL_COMMANDS[:4]]
+    outputs = [daemon.command(*command) for command in ALL_COMMANDS[:4]]
 
-    shown = daemon.log.read_text() + "".join(each.stdout + each.stderr for each in said)
+    shown = daemon.log.read_text() + "".join(each.stdout + each.stderr for each in outputs)
     assert "E301" in shown
     assert f":{CANARY}@" not in shown
 

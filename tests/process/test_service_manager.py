@@ -1,7 +1,7 @@
 """
 The service manager's view: ready, status, reload, stop, watchdog.
 
-A socket of the test's own stands in for systemd and keeps what it is told.
+A socket of the test's own stands in for systemd and keeps what it receives.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pgflowd.testing.until import until
 
 
 class Manager:
-    """What the daemon has told the service manager, and when."""
+    """What the service manager has received from the daemon, and when."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "notify"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(self.path))
-        self.told: list[str] = []
+        self.received: list[str] = []
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         while True:
-            self.told += self.socket.recv(65536).decode().splitlines()
+            self.received += self.socket.recv(65536).decode().splitlines()
 
     def hear(self) -> list[str]:
-        return list(self.told)
+        return list(self.received)
 
     def count(self, line: str) -> int:
         return sum(each.startswith(line) for each in self.hear())
@@ -53,7 +53,7 @@ def test_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, mana
     daemon = house.start()
     daemon.until("child.started", child="worker alpha")
     if not daemon.events("child.ready", child="sweeper"):
-        assert "READY=1" not in manager.told
+        assert "READY=1" not in manager.received
     daemon.until("supervisor.ready")
     until(lambda: manager.count("READY=1") == 1)
     assert manager.count("EXTEND_TIMEOUT_USEC=") >= 1
@@ -73,8 +73,8 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(house, manager):
 
     daemon.until("supervisor.reloaded")
     until(lambda: manager.count("READY=1") == 2)
-    told = manager.hear()
-    assert told.index("RELOADING=1") < len(told) - 1 - told[::-1].index("READY=1")
+    received = manager.hear()
+    assert received.index("RELOADING=1") < len(received) - 1 - received[::-1].index("READY=1")
     assert manager.count("MONOTONIC_USEC=") == 1
 
 

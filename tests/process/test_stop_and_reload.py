@@ -89,14 +89,14 @@ def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
         start_run(database, "alpha", s=1, marks=str(path))
     until(lambda: [what for what, _, _ in marks(path)].count("start") >= 10)
 
-    told = time.time()
+    asked_at = time.time()
     daemon.send(signal.SIGTERM)
 
     assert daemon.ended(5) == 0
     starts = [at for what, _, at in marks(path) if what == "start"]
     ends = [at for what, _, at in marks(path) if what == "end"]
     assert len(ends) == len(starts)
-    assert all(at < told + 0.2 for at in starts)
+    assert all(at < asked_at + 0.2 for at in starts)
     query = "select status, attempts_count from pgflow.step_tasks group by 1, 2"
     found = set(database.connect().execute(query))
     assert found == {("completed", 1), ("queued", 0)}
@@ -411,11 +411,11 @@ def test_a_reload_replaces_what_changed_and_nothing_else(house, database):
     daemon.until("child.ready", child="worker delta")
     until(lambda: "gamma" not in daemon.pids())
 
-    said = json.loads(done.stdout)
-    assert said["kept"] == ["alpha"]
-    assert said["changed"] == ["beta"]
-    assert sorted(said["new"]) == ["delta", "mended"]
-    assert said["gone"] == ["gamma"]
+    answer = json.loads(done.stdout)
+    assert answer["kept"] == ["alpha"]
+    assert answer["changed"] == ["beta"]
+    assert sorted(answer["new"]) == ["delta", "mended"]
+    assert answer["gone"] == ["gamma"]
     after = daemon.pids()
     assert after["beta"] != before["beta"]
     assert {k: after[k] for k in ("alpha", "listener", "sweeper")} == {
@@ -455,12 +455,12 @@ def test_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, data
     good = (house.directory / "flow_alpha.py").read_text()
     house.module("flow_alpha", "import no_such_module\n")
 
-    told = daemon.command("reload")
+    refused = daemon.command("reload")
     house.module("flow_alpha", good)
     mended = daemon.command("reload")
 
-    assert told.returncode == 1 and mended.returncode == 0
-    assert "E210" in told.stderr and "no_such_module" in told.stderr
+    assert refused.returncode == 1 and mended.returncode == 0
+    assert "E210" in refused.stderr and "no_such_module" in refused.stderr
     assert "E210" not in [problem["code"] for problem in daemon.ask()["problems"]]
 
 
@@ -554,7 +554,7 @@ def test_listener_and_sweeper_obey_even_in_the_middle_of_a_call_that_hangs(house
 
 
 def is_in_a_call(pid):
-    """Whether a sweeper waits for an answer: then its channel tells it by signal."""
+    """Whether a sweeper waits for an answer: then its channel sends it a signal."""
     flags = [path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
     return any(int(text.split("flags:")[1].split()[0], 8) & os.O_ASYNC for text in flags)
 

@@ -36,10 +36,10 @@ def test_it_is_ready_when_all_are_up_in_this_order(house, database):
     titles = daemon.titles()
     assert {"t: listener", "t: sweeper"} <= set(titles)
     assert {"t: zygote alpha", "t: worker alpha 0/10"} <= set(titles)
-    said = daemon.ask()
-    assert said["state"] == "healthy"
-    assert [flow["slug"] for flow in said["flows"]] == ["alpha", "beta"]
-    assert all(flow["pid"] and flow["worker_id"] for flow in said["flows"])
+    status = daemon.ask()
+    assert status["state"] == "healthy"
+    assert [flow["slug"] for flow in status["flows"]] == ["alpha", "beta"]
+    assert all(flow["pid"] and flow["worker_id"] for flow in status["flows"])
 
 
 @covers("P2", "rule 13", "rule 14", "rule 15", "rule 16", "row 8")
@@ -172,7 +172,7 @@ def work(run):
 
 
 def detached(house, database):
-    """Start a handler with children that flee in all ways; return them."""
+    """Start a handler with children that leave the session in all ways; return them."""
     from pgflowd.host.process_tree import read_stat
 
     path = house.directory / "pids"
@@ -320,11 +320,11 @@ def test_a_module_that_raises_is_parked_and_the_others_work(house, database):
     house.flow("beta")
     daemon = house.serve()
 
-    said = daemon.ask()
+    status = daemon.ask()
 
-    states = {flow["slug"]: flow["state"] for flow in said["flows"]}
+    states = {flow["slug"]: flow["state"] for flow in status["flows"]}
     assert states == {"alpha": "up", "beta": "up", "broken": "failed"}
-    problem = said["problems"][0]
+    problem = status["problems"][0]
     assert (problem["code"], problem["flow"]) == ("E210", "broken")
     assert "broken.py:1" in problem["text"]
     assert is_completed_soon(database, start_run(database, "beta"))

@@ -61,12 +61,12 @@ def ended(
     return tree, done
 
 
-def told(actions: list[Action]) -> list[str]:
-    """What is started and asked, in order, as short texts."""
+def orders(actions: list[Action]) -> list[str]:
+    """What is started, drained and stopped, in order, as short texts."""
     return [text for text in map(_text, actions) if text]
 
 
-def kinds(actions: list[Action]) -> list[str]:
+def names(actions: list[Action]) -> list[str]:
     return [type(action).__name__ for action in actions]
 
 

@@ -66,14 +66,14 @@ def test_every_kind_is_tried_here():
         b"[]",
         b"null",
         b"\xff\xfe",
-        b'{"say": "Explode"}',
-        b'{"say": ["Ready"]}',
-        b'{"say": "Ready", "extra": 1}',
-        b'{"say": "Ready", "worker_id": 1}',
-        b'{"say": "Failed"}',
-        b'{"say": "Drain", "within_s": "soon"}',
-        b'{"say": "Drain", "within_s": true}',
-        b'{"say": "Heartbeat", "numbers": []}',
+        b'{"type": "Explode"}',
+        b'{"type": ["Ready"]}',
+        b'{"type": "Ready", "extra": 1}',
+        b'{"type": "Ready", "worker_id": 1}',
+        b'{"type": "Failed"}',
+        b'{"type": "Drain", "within_s": "soon"}',
+        b'{"type": "Drain", "within_s": true}',
+        b'{"type": "Heartbeat", "numbers": []}',
         b"\x80\x04\x95",  # a pickle
         b"[" * 10_000,
     ],
@@ -98,4 +98,4 @@ json_values = some.recursive(
 @covers("rule 47")
 @given(some.sampled_from(sorted(KINDS)), some.dictionaries(some.text(), json_values))
 def test_no_json_at_all_raises(kind, fields):
-    decode(json.dumps({"say": kind, **fields}).encode())
+    decode(json.dumps({"type": kind, **fields}).encode())

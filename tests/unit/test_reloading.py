@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.covers import covers
-from support.trees import CANNOT, CRASH, ended, ready, running, told, worker
+from support.trees import CANNOT, CRASH, ended, orders, ready, running, worker
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
@@ -49,9 +49,9 @@ def test_a_changed_flow_is_drained_and_started_anew():
     tree, first = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("b"))
     tree, second = ended(tree, "worker a")
 
-    assert told(first) == ["drain worker a"]
+    assert orders(first) == ["drain worker a"]
     assert answer(first) == ReportReload(kept=("b",), changed=("a",))
-    assert told(second) == ["start worker a"]
+    assert orders(second) == ["start worker a"]
     assert tree.child("worker a").spec.fingerprint == "2"
 
 
@@ -60,7 +60,7 @@ def test_a_new_flow_is_added_and_one_that_is_gone_is_drained_and_removed():
     tree, first = reloaded(running("a"), worker("b"))
     tree, second = ended(tree, "worker a")
 
-    assert told(first) == ["drain worker a", "start worker b"]
+    assert orders(first) == ["drain worker a", "start worker b"]
     assert answer(first) == ReportReload(new=("b",), gone=("a",))
     assert second == []
     assert tree.child("worker a") is None
@@ -72,7 +72,7 @@ def test_a_parked_worker_is_tried_again_with_a_full_budget():
 
     tree, actions = reloaded(tree, worker("a"), worker("b"))
 
-    assert told(actions) == ["start worker a"]
+    assert orders(actions) == ["start worker a"]
     assert answer(actions) == ReportReload(kept=("b",), retried=("a",))
     assert tree.child("worker a").budget.count(1.0) == 0
 
@@ -83,7 +83,7 @@ def test_a_broken_entry_keeps_its_running_worker():
         running("a", "b"), worker("b"), broken=[BrokenEntry("flows.a", "E210", "")]
     )
 
-    assert told(actions) == []
+    assert orders(actions) == []
     assert answer(actions) == ReportReload(kept=("b",), broken=("flows.a",))
     assert tree.child("worker a").state is ChildState.UP
 
@@ -111,7 +111,7 @@ def test_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
     tree, _ = reloaded(running("a", "b"), worker("a", enabled=False), worker("b"))
     tree, actions = ended(tree, "worker a")
 
-    assert told(actions) == []
+    assert orders(actions) == []
     assert tree.child("worker a").state is ChildState.DISABLED
 
 
@@ -145,7 +145,7 @@ def test_a_stop_during_a_reload_goes_first():
     tree, rest = ended(tree, "sweeper", "worker a", "listener")
 
     assert none == []
-    assert told(rest) == ["stop worker a", "stop listener"]
+    assert orders(rest) == ["stop worker a", "stop listener"]
     assert rest[-1] == End(0)
 
 
@@ -156,7 +156,7 @@ def test_a_stop_while_a_changed_worker_drains_does_not_start_it_anew():
 
     tree, actions = ended(tree, "sweeper", "worker a", "listener")
 
-    assert told(actions) == ["stop worker a", "stop listener"]
+    assert orders(actions) == ["stop worker a", "stop listener"]
 
 
 def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
@@ -166,7 +166,7 @@ def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
 
     tree, actions = ready(tree, "listener", now=1.0)
 
-    assert told(actions) == ["start worker a", "start worker c"]
+    assert orders(actions) == ["start worker a", "start worker c"]
     assert tree.phase is DaemonPhase.STARTING
 
 
@@ -175,8 +175,8 @@ def test_a_listener_with_other_settings_is_replaced_alone():
     tree, first = reloaded(running("a"), ChildSpec(LISTENER, fingerprint="2"), worker("a"))
     tree, second = ended(tree, "listener", now=1.0)
 
-    assert told(first) == ["stop listener"]
-    assert told(second) == ["start listener"]
+    assert orders(first) == ["stop listener"]
+    assert orders(second) == ["start listener"]
     assert tree.budget.count(1.0) == 0
     assert tree.child("worker a").state is ChildState.UP
 

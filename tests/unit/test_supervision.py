@@ -1,4 +1,4 @@
-"""What the supervisor decides: each rule of the design page that is pure, by its number."""
+"""Decisions of the supervisor: each pure rule of docs/design/supervision.md."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from support.trees import (
     REPLACE,
     before,
     ended,
-    kinds,
+    names,
+    orders,
     ready,
     running,
     starting,
-    told,
     worker,
 )
 
@@ -75,10 +75,10 @@ def test_each_child_starts_after_the_one_before_is_ready_and_the_group_together(
     tree, third = ready(tree, "worker a")
     tree, fourth = ready(tree, "worker b")
 
-    assert told(first) == ["start listener"]
-    assert told(second) == ["start worker a", "start worker b"]
-    assert told(third) == []
-    assert told(fourth) == ["start sweeper"]
+    assert orders(first) == ["start listener"]
+    assert orders(second) == ["start worker a", "start worker b"]
+    assert orders(third) == []
+    assert orders(fourth) == ["start sweeper"]
 
 
 @covers("rule 4")
@@ -87,7 +87,7 @@ def test_the_group_is_up_when_a_worker_failed_its_first_start():
 
     _, actions = on_exit(tree, "worker b", CRASH, 1.0)
 
-    assert "start sweeper" in told(actions)
+    assert "start sweeper" in orders(actions)
 
 
 @covers("rule 5")
@@ -111,7 +111,7 @@ def test_waiting_for_the_database_stops_the_clock():
     tree, late = on_tick(tree, 160.0)
 
     assert early == []
-    assert kinds(late) == ["KillChild"]
+    assert names(late) == ["KillChild"]
 
 
 @covers("rule 5")
@@ -123,7 +123,7 @@ def test_the_first_start_waits_for_the_database_only_so_long_and_exits_69():
     tree, actions = on_tick(tree, 310.0)
     tree, last = ended(tree, "listener", now=311)
 
-    assert told(actions) == ["stop listener"]
+    assert orders(actions) == ["stop listener"]
     assert last == [End(69)]
 
 
@@ -141,7 +141,7 @@ def test_a_stop_while_the_database_is_waited_for_leaves_nothing_due_again_and_ag
 def test_with_no_startup_wait_the_daemon_fails_at_once():
     _, actions = on_waiting(starting("a", startup_wait_s=0), "listener", "database", 1.0)
 
-    assert told(actions) == ["stop listener"]
+    assert orders(actions) == ["stop listener"]
 
 
 @covers("rule 6")
@@ -153,8 +153,8 @@ def test_a_sweeper_that_fails_its_first_start_ends_the_daemon(exit, code):
     tree, second = ended(tree, "worker a", now=2.0)
     tree, third = ended(tree, "listener", now=3.0)
 
-    assert told(first) == ["stop worker a"]
-    assert told(second) == ["stop listener"]
+    assert orders(first) == ["stop worker a"]
+    assert orders(second) == ["stop listener"]
     assert third == [End(code)]
     said = [action.reason for action in first if isinstance(action, LogGiveUp)]
     assert said == ([f"before the daemon was ready: {exit.reason}"] if code == 1 else [])
@@ -199,7 +199,7 @@ def test_a_first_start_that_ends_with_every_worker_parked_is_final(last, code):
 def test_nothing_is_started_when_no_entry_can_be_served():
     _, actions = on_discovered(before(), [], [BrokenEntry("shop", "E210", "no pandas")], 0)
 
-    assert told(actions) == []
+    assert orders(actions) == []
     assert actions[-1] == End(78)
 
 
@@ -250,17 +250,17 @@ def test_a_crash_restarts_the_child_and_everything_started_after_it():
     tree = running("a", "b")
 
     tree, down = on_exit(tree, "listener", CRASH, 100.0)
-    assert told(down) == ["stop sweeper"]  # last started, first stopped
+    assert orders(down) == ["stop sweeper"]  # last started, first stopped
     tree, down = ended(tree, "sweeper", now=100)
-    assert told(down) == ["stop worker a", "stop worker b"]
+    assert orders(down) == ["stop worker a", "stop worker b"]
     tree, none = ended(tree, "worker a", now=100)
-    assert told(none) == []  # all are stopped before the first is started
+    assert orders(none) == []  # all are stopped before the first is started
     tree, up = ended(tree, "worker b", now=100)
-    assert told(up) == ["start listener"]
+    assert orders(up) == ["start listener"]
     tree, up = ready(tree, "listener", now=100)
-    assert told(up) == ["start worker a", "start worker b"]
+    assert orders(up) == ["start worker a", "start worker b"]
     tree, up = ready(tree, "worker a", "worker b", now=100)
-    assert told(up) == ["start sweeper"]
+    assert orders(up) == ["start sweeper"]
 
 
 @covers("rule 14")
@@ -268,7 +268,7 @@ def test_a_crash_restarts_the_child_and_everything_started_after_it():
 def test_sweeper_and_worker_restart_alone(id):
     tree, actions = on_exit(running("a", "b"), id, CRASH, 1.0)
 
-    assert told(actions) == [f"start {id}"]
+    assert orders(actions) == [f"start {id}"]
     assert sum(child.state is ChildState.UP for child in tree.children) == 3
 
 
@@ -320,7 +320,7 @@ def test_the_later_handled_first_counts_two_and_each_ends_with_one_process():
     tree, five = ready(tree, "listener", "worker a", "sweeper", now=1)
 
     assert tree.budget.count(0) == 2
-    done = told(one + two + three + four + five)
+    done = orders(one + two + three + four + five)
     assert done == [
         "start sweeper",
         "stop sweeper",
@@ -339,7 +339,7 @@ def test_only_the_child_that_fails_to_come_back_is_tried_again():
 
     tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
 
-    assert told(actions) == ["start sweeper"]
+    assert orders(actions) == ["start sweeper"]
     assert tree.child("listener").state is ChildState.UP
     assert tree.child("worker a").state is ChildState.UP
 
@@ -352,7 +352,7 @@ def test_parked_workers_stay_parked_through_a_restart_of_the_group():
 
     tree, actions = ready(tree, "listener")
 
-    assert told(actions) == ["start worker a"]
+    assert orders(actions) == ["start worker a"]
     assert tree.child("worker b").state is ChildState.PARKED
 
 
@@ -405,14 +405,14 @@ def test_a_child_that_waits_is_shown_as_restarting_and_a_stop_cancels_the_wait()
     tree, _ = on_exit(running("a"), "sweeper", CRASH, 0.0)
     tree, _ = ready(tree, "sweeper")
     tree, actions = on_exit(tree, "sweeper", CRASH, 0.0)
-    assert told(actions) == []
+    assert orders(actions) == []
     assert tree.child("sweeper").state is ChildState.RESTARTING
     assert next_due(tree) == pytest.approx(0.1)
 
     tree, actions = on_stop(tree, 0.05, drain=True, within_s=60)
     tree, rest = ended(tree, "worker a", "listener")
 
-    assert told(actions + rest) == ["drain worker a", "stop listener"]
+    assert orders(actions + rest) == ["drain worker a", "stop listener"]
 
 
 @covers("rule 23")
@@ -435,9 +435,9 @@ def test_a_parked_worker_is_tried_once_each_parked_retry():
     tree, retry = on_tick(tree, due)
     tree, again = on_exit(tree, "worker a", CRASH, due + 1)
 
-    assert told(early) == []
-    assert told(retry) == ["start worker a"]
-    assert kinds(again) == ["LogPark"]
+    assert orders(early) == []
+    assert orders(retry) == ["start worker a"]
+    assert names(again) == ["LogPark"]
     assert tree.child("worker a").due_at == due + 1 + 300
 
 
@@ -492,7 +492,7 @@ def test_giving_up_stops_the_others_in_reverse_and_exits_1():
     tree, three = ended(tree, "worker a")
 
     assert isinstance(actions[0], LogGiveUp)
-    assert told(actions + two + three) == ["stop sweeper", "stop worker a"]
+    assert orders(actions + two + three) == ["stop sweeper", "stop worker a"]
     assert three[-1] == End(1)
 
 
@@ -507,10 +507,10 @@ def test_a_stop_goes_in_reverse_order_and_the_group_together():
     tree, three = ended(tree, "worker a")
     tree, four = ended(tree, "listener")
 
-    assert told(one) == ["stop sweeper"]
-    assert told(two) == ["drain worker a", "drain worker b"]
-    assert told(none) == []
-    assert told(three) == ["stop listener"]
+    assert orders(one) == ["stop sweeper"]
+    assert orders(two) == ["drain worker a", "drain worker b"]
+    assert orders(none) == []
+    assert orders(three) == ["stop listener"]
     assert four == [End(0)]
 
 
@@ -520,7 +520,7 @@ def test_a_drain_is_limited_by_drain_timeout_and_kill_grace():
     tree, _ = ended(tree, "sweeper")
 
     assert on_tick(tree, 66.9)[1] == []
-    assert kinds(on_tick(tree, 67.0)[1]) == ["KillChild"]
+    assert names(on_tick(tree, 67.0)[1]) == ["KillChild"]
 
 
 @covers("rule 30")
@@ -530,8 +530,8 @@ def test_a_child_that_ends_by_itself_during_the_stop_is_not_restarted():
     tree, dies = on_exit(tree, "worker a", CRASH, 0.1)
     tree, rest = ended(tree, "sweeper", "worker b", "listener")
 
-    assert told(dies) == []
-    assert told(rest) == ["drain worker b", "stop listener"]
+    assert orders(dies) == []
+    assert orders(rest) == ["drain worker b", "stop listener"]
 
 
 @covers("rule 32")
@@ -541,8 +541,8 @@ def test_a_quick_stop_overtakes_a_drain():
 
     tree, actions = on_stop(tree, 1.0, drain=False)
 
-    assert told(actions) == ["stop worker a"]
-    assert kinds(on_tick(tree, 8.0)[1]) == ["KillChild"]
+    assert orders(actions) == ["stop worker a"]
+    assert names(on_tick(tree, 8.0)[1]) == ["KillChild"]
 
 
 @covers("rule 32")
@@ -568,7 +568,7 @@ def test_a_stop_during_the_start_starts_nothing_more():
     tree, actions = on_stop(starting("a", startup_wait_s=100), 0.0, drain=True, within_s=60)
     tree, rest = ended(tree, "listener")
 
-    assert told(actions) == ["stop listener"]
+    assert orders(actions) == ["stop listener"]
     assert rest == [End(0)]
     assert next_due(on_stop(starting("a"), 0.0, drain=True)[0]) <= 1.0
 

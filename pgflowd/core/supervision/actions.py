@@ -7,6 +7,7 @@ Each becomes a log record where docs/design/supervision.md, rule 49, asks for on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pgflowd.core.messages import Drain, QuickStop
 from pgflowd.core.supervision.exits import ChildExit
@@ -46,30 +47,53 @@ class Discover(Action):
 
 
 @dataclass(frozen=True)
-class LogRestart(Action):
-    """Log that this child is restarted after a delay, for the count-th time."""
+class LogAction(Action):
+    """The base of the actions that are one log record."""
 
     id: str
-    reason: str
+    event: ClassVar[str]
+    level: ClassVar[str] = "error"
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the record."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LogRestart(LogAction):
+    """Log that this child is restarted after a delay, for the count-th time."""
+
+    event: ClassVar[str] = "child.restarted"
+    level: ClassVar[str] = "warning"
+    exit: ChildExit
     count: int
     delay_s: float
 
+    def fields(self) -> dict[str, Any]:
+        return {"reason": self.exit.reason, "count": self.count, "delay_s": self.delay_s}
+
 
 @dataclass(frozen=True)
-class LogPark(Action):
+class LogPark(LogAction):
     """Log that this child stays without a process."""
 
-    id: str
+    event: ClassVar[str] = "child.parked"
     exit: ChildExit
+
+    def fields(self) -> dict[str, Any]:
+        return {"code": self.exit.code, "error": self.exit.reason}
 
 
 @dataclass(frozen=True)
-class LogGiveUp(Action):
+class LogGiveUp(LogAction):
     """Log that the daemon ends because of this child and its exits."""
 
-    id: str
+    event: ClassVar[str] = "supervisor.gave_up"
     reason: str
     exits: tuple[str, ...]
+
+    def fields(self) -> dict[str, Any]:
+        return {"code": "E413", "reason": self.reason, "exits": list(self.exits)}
 
 
 @dataclass(frozen=True)

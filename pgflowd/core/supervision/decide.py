@@ -12,19 +12,19 @@ from dataclasses import replace
 
 from pgflowd.core.backoff import restart_delay_s
 from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart
-from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.budget import Budget
+from pgflowd.core.supervision.exits import EXIT_CANNOT, ChildExit, ExitKind
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.timeouts import (
-    add_waited,
-    begin_waiting,
+    count_waiting,
     deadline_of,
     limit_waiting,
     may_start,
 )
 from pgflowd.core.supervision.transition import TreeTransition
-from pgflowd.core.supervision.tree import ChildEntry, Tree
+from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree
 
-KEPT_EXITS = 6
+KEPT_EXITS = 6  # one more than the restarts that a worker has by default
 
 Result = tuple[Tree, list[Action]]
 
@@ -34,7 +34,6 @@ def on_ready(tree: Tree, id: str, now: float) -> Result:
     transition = TreeTransition(tree, now)
     child = tree.child(id)
     if child is not None and child.state is ChildState.STARTING:
-        add_waited(transition)
         transition.change(
             child,
             ChildState.UP,
@@ -44,7 +43,7 @@ def on_ready(tree: Tree, id: str, now: float) -> Result:
             deadline_at=None,
             waiting_for=None,
         )
-        begin_waiting(transition)
+        count_waiting(transition)
         transition.advance()
     return transition.result()
 
@@ -61,13 +60,14 @@ def on_exit(tree: Tree, id: str, exit: ChildExit, now: float) -> Result:
     child = tree.child(id)
     if child is None or not child.state.is_alive:
         return transition.result()
-    add_waited(transition)
     child = transition.change(child, waiting_for=None)
-    begin_waiting(transition)
+    count_waiting(transition)
     if child.state in {ChildState.DRAINING, ChildState.STOPPING} or _stops_anyway(tree, child):
         transition.end(child)
     else:
-        _on_unrequested_exit(transition, child, exit)
+        if exit.kind is not ExitKind.REPLACE:
+            child = transition.change(child, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
+        (_on_worker_exit if child.spec.is_worker else _on_single_exit)(transition, child, exit)
     transition.advance()
     return transition.result()
 
@@ -97,22 +97,14 @@ def on_tick(tree: Tree, now: float) -> Result:
         if until is not None and until <= now:
             transition.change(child, kill_reason=why)
             transition.do(KillChild(child.id, why))
-        elif child.due_at is not None and child.due_at <= now:
-            _retry(transition, child)
+        elif child.due_at is not None and child.due_at <= now and may_start(tree, child):
+            if child.state is ChildState.PARKED:
+                child = transition.change(child, is_last_try=True, error=None)
+            transition.start(child)
     if tree.phase not in {DaemonPhase.DISCOVERING, DaemonPhase.ENDED}:
         transition.advance()
     limit_waiting(transition)
     return transition.result()
-
-
-def _on_unrequested_exit(transition: TreeTransition, child: ChildEntry, exit: ChildExit) -> None:
-    """Keep the reason, except of a replacement; then restart, park or give up."""
-    if exit.kind is not ExitKind.REPLACE:
-        child = transition.change(child, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
-    if child.spec.is_worker:
-        _on_worker_exit(transition, child, exit)
-    else:
-        _on_single_exit(transition, child, exit)
 
 
 def _stops_anyway(tree: Tree, child: ChildEntry) -> bool:
@@ -127,11 +119,10 @@ def _on_single_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
     if transition.tree.is_first_start and child.state is ChildState.STARTING and not child.restarts:
         child = transition.change(child, ChildState.IDLE, is_start_over=False)
         if exit.kind is ExitKind.CANNOT_START:
-            transition.stop_all(78)
+            transition.stop_all(EXIT_CANNOT)
         else:
             transition.give_up(child, "before the daemon was ready: ")
         return
-    policy = transition.tree.policy
     if exit.kind is ExitKind.REPLACE and child.state is ChildState.UP:
         transition.change(child, ChildState.RESTARTING)
         transition.restart_from(child.spec.position, 0.0)
@@ -143,15 +134,7 @@ def _on_single_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
         child = transition.change(child, ChildState.IDLE, is_start_over=False)
         transition.give_up(child)
         return
-    delay_s = restart_delay_s(child.restarts_in_row, policy.backoff_min_s, policy.backoff_max_s)
-    count = budget.count(transition.now)
-    transition.change(
-        child,
-        ChildState.RESTARTING,
-        restarts_in_row=child.restarts_in_row + 1,
-        restarts=child.restarts + 1,
-    )
-    transition.do(LogRestart(child.id, exit.reason, count, delay_s))
+    child, delay_s = _count_restart(transition, child, exit, budget, transition.tree.policy)
     transition.restart_from(child.spec.position, delay_s)
 
 
@@ -169,20 +152,27 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
     if not allowed or child.is_last_try:
         _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
         return
-    delay_s = restart_delay_s(
-        child.restarts_in_row, child.spec.backoff_min_s, child.spec.backoff_max_s
-    )
-    child = transition.change(
-        child,
-        ChildState.RESTARTING,
-        is_start_over=True,
-        restarts_in_row=child.restarts_in_row + 1,
-        restarts=child.restarts + 1,
-        due_at=transition.now + delay_s,
-    )
-    transition.do(LogRestart(child.id, exit.reason, child.budget.count(transition.now), delay_s))
+    child, delay_s = _count_restart(transition, child, exit, budget, child.spec)
+    child = transition.change(child, is_start_over=True, due_at=transition.now + delay_s)
     if delay_s == 0:
         transition.start(child)
+
+
+def _count_restart(
+    transition: TreeTransition,
+    child: ChildEntry,
+    exit: ChildExit,
+    budget: Budget,
+    limits: Policy | ChildSpec,
+) -> tuple[ChildEntry, float]:
+    """Log and count a restart; return the child, and the delay of the restart."""
+    earlier = child.restarts_in_row
+    delay_s = restart_delay_s(earlier, limits.backoff_min_s, limits.backoff_max_s)
+    child = transition.change(
+        child, ChildState.RESTARTING, restarts_in_row=earlier + 1, restarts=child.restarts + 1
+    )
+    transition.do(LogRestart(child.id, exit, budget.count(transition.now), delay_s))
+    return child, delay_s
 
 
 def _with_reset_delays(transition: TreeTransition, child: ChildEntry) -> ChildEntry:
@@ -202,16 +192,5 @@ def _park(transition: TreeTransition, child: ChildEntry, exit: ChildExit, retry_
         parked_at=transition.now,
         error=exit,
         due_at=transition.now + retry_s if retry_s else None,
-        deadline_at=None,
-        ready_at=None,
     )
     transition.do(LogPark(child.id, exit))
-
-
-def _retry(transition: TreeTransition, child: ChildEntry) -> None:
-    """The delay of a restart, or of the next try of a parked worker, is over."""
-    if not may_start(transition.tree, child):
-        return
-    if child.state is ChildState.PARKED:
-        child = transition.change(child, is_last_try=True, error=None)
-    transition.start(child)

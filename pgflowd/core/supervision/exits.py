@@ -13,6 +13,12 @@ from enum import Enum
 
 from pgflowd.core.messages import Failed, Leaving
 
+EXIT_ASKED = 0  # ended as asked
+EXIT_REPLACE = 10  # after Leaving: the worker row is deprecated or gone, the worker has drained
+EXIT_UNREACHABLE = 69  # of the daemon: the database
+EXIT_BUG = 70  # after Failed: a bug in pgflowd
+EXIT_CANNOT = 78  # after Failed, and of the daemon: cannot start, and another try would not help
+
 
 class ExitKind(Enum):
     """The three kinds of exits."""
@@ -34,6 +40,13 @@ class ChildExit:
     def is_crash(self) -> bool:
         return self.kind is not ExitKind.CANNOT_START
 
+    @property
+    def label(self) -> str:
+        """The reason as a label of metrics: one of few values, never free text."""
+        head = self.reason.split(",")[0].split(":")[0]
+        known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
+        return head if head.startswith(known) else "failed"
+
     def document(self) -> dict[str, str | None]:
         """Return it as the status document has it."""
         return {"code": self.code, "text": self.reason}
@@ -46,11 +59,11 @@ def classify_exit(
     why the supervisor killed the child."""
     if kill_reason:
         return ChildExit(ExitKind.CRASH, kill_reason)
-    if status == 10 and isinstance(message, Leaving):
+    if status == EXIT_REPLACE and isinstance(message, Leaving):
         return ChildExit(ExitKind.REPLACE, message.why)
-    if status == 78 and isinstance(message, Failed):
+    if status == EXIT_CANNOT and isinstance(message, Failed):
         return ChildExit(ExitKind.CANNOT_START, message.text, message.code)
-    if status == 70 and isinstance(message, Failed):
+    if status == EXIT_BUG and isinstance(message, Failed):
         return ChildExit(ExitKind.CRASH, message.text, message.code)
     if isinstance(message, Failed):
         return ChildExit(ExitKind.CRASH, f"{describe_status(status)}: {message.text}", message.code)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, fields, replace
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.actions import Action, Discover, LogPark, ReportReload
-from pgflowd.core.supervision.exits import ChildExit, ExitKind
+from pgflowd.core.supervision.exits import EXIT_CANNOT, ChildExit, ExitKind
 from pgflowd.core.supervision.kinds import WORKER
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
 from pgflowd.core.supervision.transition import TreeTransition
-from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree, new_child
+from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree
 
 Result = tuple[Tree, list[Action]]
-CANNOT = 78
 
 
 @dataclass(frozen=True)
@@ -59,15 +58,15 @@ def on_discovered(
     `wanted` may hold children that are not workers, too; a changed one is replaced alone.
     """
     transition = TreeTransition(tree, now)
-    roots = [spec for spec in wanted if not spec.is_worker]
-    wanted = [spec for spec in wanted if spec.is_worker]
+    workers = [spec for spec in wanted if spec.is_worker]
     if tree.phase is DaemonPhase.DISCOVERING:
-        _begin(transition, wanted, broken)
+        _begin(transition, workers, broken)
     elif tree.reload is ReloadState.ASKED and tree.phase is not DaemonPhase.STOPPING:
         transition.set(reload=ReloadState.APPLIED)
-        transition.do(_apply(transition, wanted, broken))
-        for spec in roots:
-            _replace_root(transition, spec)
+        transition.do(_apply(transition, workers, broken))
+        for spec in wanted:
+            if not spec.is_worker:
+                _update(transition, spec, transition.tree.child(spec.id))
         transition.advance()
     return transition.result()
 
@@ -100,7 +99,7 @@ def _begin(
     transition: TreeTransition, wanted: Sequence[ChildSpec], broken: Sequence[BrokenEntry]
 ) -> None:
     for spec in wanted:
-        _add(transition, spec)
+        _insert(transition, transition.new(spec))
     for each in broken:
         _park_entry(transition, each)
     transition.set(phase=DaemonPhase.STARTING, position=0)
@@ -109,7 +108,7 @@ def _begin(
     if all(
         child.state in {ChildState.PARKED, ChildState.DISABLED} for child in transition.tree.workers
     ):
-        transition.stop_all(CANNOT)
+        transition.stop_all(EXIT_CANNOT)
     transition.advance()
 
 
@@ -124,9 +123,13 @@ def _apply(
     ids = {spec.id for spec in wanted}
     for child in transition.tree.workers:
         if child.id not in ids and not (child.spec.entry in entries and child.spec.fingerprint):
-            _remove(transition, child)
             if child.spec.fingerprint:
                 done["gone"].append(child.spec.name)
+            if child.state.is_alive:
+                child = transition.change(child, is_leaving=True)
+                transition.drain(child, transition.tree.policy.drain_timeout_s)
+            else:
+                transition.remove(child)
     for each in broken:
         if not any(child.spec.entry == each.entry for child in transition.tree.workers):
             _park_entry(transition, each)
@@ -135,12 +138,12 @@ def _apply(
 
 
 def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | None) -> str:
-    """Give a flow's child its new specification; return the name of the change."""
+    """Give a child its new specification; return the name of the change."""
     if child is None:
-        _add(transition, spec)
+        _insert(transition, transition.new(spec))
         return "new"
     if child.state is ChildState.PARKED:
-        _replace(transition, child, spec)
+        transition.replace(child, spec)
         return "retried"
     if child.spec == spec:
         return "kept"
@@ -148,43 +151,15 @@ def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | Non
         child = transition.change(child, next_spec=spec)
         transition.drain(child, transition.tree.policy.drain_timeout_s)
     else:
-        _replace(transition, child, spec)
+        transition.replace(child, spec)
     return "changed"
-
-
-def _replace_root(transition: TreeTransition, spec: ChildSpec) -> None:
-    """Replace a child that is not a worker if its specification differs; no other restarts."""
-    child = transition.tree.child(spec.id)
-    if child is None or child.spec == spec:
-        return
-    if child.state.is_alive:
-        transition.quick_stop(transition.change(child, next_spec=spec))
-    else:
-        transition.tree = transition.tree.put(replace(child, spec=spec))
-
-
-def _remove(transition: TreeTransition, child: ChildEntry) -> None:
-    if child.state.is_alive:
-        child = transition.change(child, is_leaving=True)
-        transition.drain(child, transition.tree.policy.drain_timeout_s)
-    else:
-        transition.remove(child)
-
-
-def _add(transition: TreeTransition, spec: ChildSpec) -> None:
-    _insert(transition, new_child(spec, transition.tree.policy.max_period_s))
-
-
-def _replace(transition: TreeTransition, child: ChildEntry, spec: ChildSpec) -> None:
-    fresh = new_child(spec, transition.tree.policy.max_period_s)
-    transition.tree = transition.tree.put(replace(fresh, restarts=child.restarts))
 
 
 def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:
     spec = ChildSpec(WORKER, name=broken.entry, entry=broken.entry)
     exit = ChildExit(ExitKind.CANNOT_START, broken.text, broken.code)
     child = replace(
-        new_child(spec, transition.tree.policy.max_period_s),
+        transition.new(spec),
         state=ChildState.PARKED,
         is_start_over=True,
         parked_at=transition.now,

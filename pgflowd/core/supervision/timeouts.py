@@ -10,11 +10,10 @@ the exit is 69. Pure.
 from __future__ import annotations
 
 from pgflowd.core.supervision.actions import Action
+from pgflowd.core.supervision.exits import EXIT_UNREACHABLE
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.transition import TreeTransition
 from pgflowd.core.supervision.tree import ChildEntry, Tree
-
-UNREACHABLE = 69  # exit code
 
 
 def next_due(tree: Tree) -> float | None:
@@ -37,16 +36,16 @@ def deadline_of(tree: Tree, child: ChildEntry) -> tuple[float | None, str]:
     """Return until when the supervisor waits for a child, and the reason of the kill after it."""
     if not child.state.is_alive or child.kill_reason:
         return None, ""
-    silent = child.last_message_at + tree.policy.hang_timeout_s
+    hang_timeout_s, end_at = tree.policy.hang_timeout_s, child.deadline_at
+    silent_at = child.last_message_at + hang_timeout_s
+    silent = silent_at, f"said nothing for {hang_timeout_s:g} s"
     if child.state is ChildState.UP or child.waiting_for:
-        return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
+        return silent
     if child.state is ChildState.STARTING:
-        return child.deadline_at, f"was not ready within {tree.policy.start_timeout_s:g} s"
-    if child.state is ChildState.DRAINING and (
-        child.deadline_at is None or silent < child.deadline_at
-    ):
-        return silent, f"said nothing for {tree.policy.hang_timeout_s:g} s"
-    return child.deadline_at, "did not end when asked"
+        return end_at, f"was not ready within {tree.policy.start_timeout_s:g} s"
+    if child.state is ChildState.DRAINING and (end_at is None or silent_at < end_at):
+        return silent
+    return end_at, "did not end when asked"
 
 
 def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree, list[Action]]:
@@ -55,7 +54,6 @@ def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree,
     child = tree.child(id)
     if child is None or child.state is not ChildState.STARTING:
         return transition.result()
-    add_waited(transition)
     if what and child.waiting_for is None:
         left = max(0.0, (child.deadline_at or now) - now)
         transition.change(
@@ -65,25 +63,18 @@ def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree,
         transition.change(
             child, waiting_for=None, deadline_at=now + child.start_left_s, last_message_at=now
         )
-    begin_waiting(transition)
+    count_waiting(transition)
     limit_waiting(transition)
     return transition.result()
 
 
-def add_waited(transition: TreeTransition) -> None:
-    """Add the time that the first start has waited for the database so far."""
-    tree = transition.tree
-    if tree.waiting_from is not None:
-        transition.set(
-            waited_s=tree.waited_s + transition.now - tree.waiting_from, waiting_from=None
-        )
-
-
-def begin_waiting(transition: TreeTransition) -> None:
-    tree = transition.tree
-    waiting = any(child.waiting_for for child in tree.children)
-    starting = tree.is_first_start and tree.phase is DaemonPhase.STARTING
-    transition.set(waiting_from=transition.now if waiting and starting else None)
+def count_waiting(transition: TreeTransition) -> None:
+    """Add the time that the first start has waited so far, and count on while a child waits."""
+    tree, now = transition.tree, transition.now
+    waited_s = tree.waited_s + (now - tree.waiting_from if tree.waiting_from is not None else 0.0)
+    is_first = tree.is_first_start and tree.phase is DaemonPhase.STARTING
+    is_waiting = is_first and any(child.waiting_for for child in tree.children)
+    transition.set(waited_s=waited_s, waiting_from=now if is_waiting else None)
 
 
 def limit_waiting(transition: TreeTransition) -> None:
@@ -93,5 +84,5 @@ def limit_waiting(transition: TreeTransition) -> None:
         return
     if tree.waited_s + transition.now - tree.waiting_from >= tree.policy.startup_wait_s:
         transition.set(waiting_from=None)
-        transition.stop_all(UNREACHABLE)
+        transition.stop_all(EXIT_UNREACHABLE)
         transition.advance()

@@ -22,12 +22,16 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
+from pgflowd.core.supervision.exits import EXIT_CANNOT
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState, move
-from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, Tree, new_child
+from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, ChildSpec, Tree, new_child
 
 # docs/design/supervision.md, rules 29 and 2
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace
 STARTING_STOP_LIMIT_S = 1.0  # of a listener or sweeper that is still starting
+_OF_A_PROCESS: dict[str, Any] = dict.fromkeys(
+    ("due_at", "deadline_at", "waiting_for", "kill_reason", "ready_at")
+)
 
 
 class TreeTransition:
@@ -50,9 +54,15 @@ class TreeTransition:
     def change(
         self, child: ChildEntry, state: ChildState | None = None, **changes: Any
     ) -> ChildEntry:
-        """Change a child; a new state must be an allowed move."""
+        """Change a child; a new state must be an allowed move.
+
+        Limits and moments of a process do not outlive it: a state that begins another one, or has
+        none, resets them.
+        """
         if state is not None and state is not child.state:
-            changes["state"] = move(child.state, state)
+            begins_anew = state is ChildState.STARTING or not state.is_alive
+            fresh = _OF_A_PROCESS if begins_anew else {}
+            changes = {**fresh, **changes, "state": move(child.state, state)}
         changed = replace(child, **changes)
         self.tree = self.tree.put(changed)
         return changed
@@ -63,10 +73,6 @@ class TreeTransition:
             ChildState.STARTING,
             last_message_at=self.now,
             deadline_at=self.now + self.tree.policy.start_timeout_s,
-            due_at=None,
-            ready_at=None,
-            waiting_for=None,
-            kill_reason=None,
         )
         self.do(StartChild(child.id))
 
@@ -106,19 +112,16 @@ class TreeTransition:
         if child.is_leaving:
             self.remove(child)
         elif child.next_spec is not None:
-            fresh = new_child(child.next_spec, self.tree.policy.max_period_s)
-            self.tree = self.tree.put(replace(fresh, restarts=child.restarts))
+            self.replace(child, child.next_spec)
         else:
-            self.change(
-                child,
-                ChildState.IDLE,
-                is_start_over=False,
-                due_at=None,
-                deadline_at=None,
-                waiting_for=None,
-                kill_reason=None,
-                ready_at=None,
-            )
+            self.change(child, ChildState.IDLE, is_start_over=False)
+
+    def new(self, spec: ChildSpec) -> ChildEntry:
+        return new_child(spec, self.tree.policy.max_period_s)
+
+    def replace(self, child: ChildEntry, spec: ChildSpec) -> None:
+        """Put a child that was not started yet in place of one that has no process."""
+        self.tree = self.tree.put(replace(self.new(spec), restarts=child.restarts))
 
     def remove(self, child: ChildEntry) -> None:
         children = tuple(each for each in self.tree.children if each.id != child.id)
@@ -204,7 +207,7 @@ class TreeTransition:
         """Let children from this position on start with their position, not after a delay."""
         for child in self.tree.children:
             if child.spec.position >= lowest and child.state is ChildState.RESTARTING:
-                self.change(child, ChildState.IDLE, is_start_over=False, due_at=None)
+                self.change(child, ChildState.IDLE, is_start_over=False)
 
     def _check_reload(self) -> None:
         """A reload is over when every drain is; then the next one may begin."""
@@ -225,9 +228,13 @@ class TreeTransition:
                 self.give_up(crashed[-1])
                 self.advance()
             elif not tree.was_ready and _group_was_started(tree):
-                self.stop_all(78)
+                self.stop_all(EXIT_CANNOT)
                 self.advance()
-        elif tree.phase is DaemonPhase.RUNNING and not tree.was_ready and _any_up(workers):
+        elif (
+            tree.phase is DaemonPhase.RUNNING
+            and not tree.was_ready
+            and any(each.state is ChildState.UP for each in workers)
+        ):
             self.set(was_ready=True)
             self.do(Announce("ready"))
 
@@ -238,7 +245,3 @@ def _group_was_started(tree: Tree) -> bool:
         or tree.position >= GROUP
         or all(child.state in {ChildState.PARKED, ChildState.DISABLED} for child in tree.workers)
     )
-
-
-def _any_up(workers: list[ChildEntry]) -> bool:
-    return any(each.state is ChildState.UP for each in workers)

@@ -28,9 +28,9 @@ from pgflowd.processes.supervisor.status import problem_json
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
-EXTEND_INTERVAL_S = 5.0
-EXTENSION_S = 20.0
-CHECK_S = 1.0
+EXTEND_INTERVAL_S = 5.0  # well within the extension
+EXTENSION_S = 20.0  # that each message asks of the service manager
+CHECK_S = 1.0  # while the daemon starts or stops; its status changes often
 
 
 class Announcer:
@@ -62,33 +62,17 @@ class Announcer:
         if self._is_busy() and self._extend_at <= now:
             self._notifier.extend(EXTENSION_S)
             self._extend_at = now + EXTEND_INTERVAL_S
-        self._send_status()
+        summary = self._summary()
+        if summary != self._last_summary:
+            self._last_summary = summary
+            self._notifier.status(summary)
 
     def record(self, action: act.Action) -> None:
         """Write the log record of an action, and answer the clients that wait for it."""
+        if isinstance(action, act.LogAction):
+            self._log.write(action.level, action.event, child=action.id, **action.fields())
         if isinstance(action, act.LogRestart):
-            key = (action.id, _kind(action.reason))
-            restarts = self._supervisor.status.restarts
-            restarts[key] = restarts.get(key, 0) + 1
-            self._log.warning(
-                "child.restarted",
-                child=action.id,
-                reason=action.reason,
-                count=action.count,
-                delay_s=action.delay_s,
-            )
-        elif isinstance(action, act.LogPark):
-            self._log.error(
-                "child.parked", child=action.id, code=action.exit.code, error=action.exit.reason
-            )
-        elif isinstance(action, act.LogGiveUp):
-            self._log.error(
-                "supervisor.gave_up",
-                child=action.id,
-                code="E413",
-                reason=action.reason,
-                exits=list(action.exits),
-            )
+            self._supervisor.status.restarts[action.id, action.exit.label] += 1
         elif isinstance(action, act.ReportReload):
             self._on_reloaded(action)
         elif isinstance(action, act.Announce):
@@ -107,7 +91,7 @@ class Announcer:
     def _on_reloaded(self, action: act.ReportReload) -> None:
         flows = {name: list(names) for name, names in asdict(action).items()}
         status = self._supervisor.status
-        status.reloads["done"] = status.reloads.get("done", 0) + 1
+        status.reloads["done"] += 1
         self._log.info("supervisor.reloaded", **flows)
         problems = [problem_json(problem) for problem in status.answer]
         self._supervisor.control.answer_reload({**flows, "problems": problems})
@@ -115,8 +99,7 @@ class Announcer:
 
     def on_reload_refused(self, problems: Sequence[Problem]) -> None:
         """A reload was refused and has changed nothing."""
-        reloads = self._supervisor.status.reloads
-        reloads["refused"] = reloads.get("refused", 0) + 1
+        self._supervisor.status.reloads["refused"] += 1
         answer = {"error": "refused", "problems": [problem_json(each) for each in problems]}
         self._supervisor.control.answer_reload(answer)
         self._reload_is_over()
@@ -160,12 +143,6 @@ class Announcer:
         reloads = self._supervisor.control.awaits_reload
         return not tree.was_ready or tree.phase is DaemonPhase.STOPPING or reloads
 
-    def _send_status(self) -> None:
-        summary = self._summary()
-        if summary != self._last_summary:
-            self._last_summary = summary
-            self._notifier.status(summary)
-
     def _summary(self) -> str:
         tree = self._supervisor.tree
         alive = self._supervisor.children.alive.values()
@@ -175,10 +152,3 @@ class Announcer:
             return f"{state}: waiting for the database"
         up = sum(child.state is ChildState.UP for child in tree.workers)
         return f"{state}: {up} of {len(tree.workers)} workers up"
-
-
-def _kind(reason: str) -> str:
-    """Return the reason of a restart as a label: one of few values, never free text."""
-    head = reason.split(",")[0].split(":")[0]
-    known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
-    return head if head.startswith(known) else "failed"

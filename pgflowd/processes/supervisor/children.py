@@ -33,7 +33,7 @@ from pgflowd.host.process_tree import (
     send_signal,
 )
 
-REAP_POLL_S = 0.005
+REAP_POLL_S = 0.005  # the end of a grandchild is not an event, and a restart waits for it
 KILL_LIMIT_S = 10.0  # longer than a kill takes; then a process that cannot be killed is given up
 
 

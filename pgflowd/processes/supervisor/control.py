@@ -42,7 +42,8 @@ class ControlServer:
     def tick(self, now: float) -> None:
         """Close the clients that have used up their time."""
         for client in list(self._control.overdue(now)):
-            self._drop(client)
+            self._selector.unregister(client.socket)
+            self._control.drop(client)
 
     def on_event(self, what: str, source: object) -> None:
         """A client connects, sends its request, or takes more of the answer."""
@@ -87,10 +88,6 @@ class ControlServer:
             return
         event = selectors.EVENT_WRITE if client.answer else selectors.EVENT_READ
         self._selector.modify(client.socket, event, ("client", client))
-
-    def _drop(self, client: ControlClient) -> None:
-        self._selector.unregister(client.socket)
-        self._control.drop(client)
 
     def answer_reload(self, answer: dict[str, Any]) -> None:
         waiting, self._waiting = self._waiting, []

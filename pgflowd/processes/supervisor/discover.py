@@ -179,6 +179,7 @@ class Discovery:
                 result.broken[entry] = _broken(entry, problems)
             result.problems += problems
         result.problems = list(dict.fromkeys(result.problems))
+        self._found.clear()  # it may be large
         return result
 
     def _read(self, entry: str) -> tuple[list[DiscoveredFlow], list[Problem]]:

@@ -40,7 +40,7 @@ class Inbox:
             elif not isinstance(message, process.kind.sends):
                 self._reject(process, f"{type(message).__name__} from it")
             elif isinstance(message, msg.Found):
-                self._supervisor.reloader.receive(process, message)
+                self._supervisor.reloader.discovery.receive(process, message)
             else:
                 self._on_message(process, message)
 

@@ -39,7 +39,7 @@ from pgflowd.processes.supervisor.kinds import main_of, policy_of, single_specs
 from pgflowd.processes.supervisor.reload import Reloader
 from pgflowd.processes.supervisor.status import StatusReporter
 
-WRITE_INTERVAL_S = 2.0
+WRITE_INTERVAL_S = 2.0  # of the processes that a next start would kill
 WRITE_AFTER_START_S = 0.5  # by then a started child has forked its own
 
 
@@ -117,7 +117,7 @@ class SupervisorLoop:
     def stop(self, *, drain: bool, without_limit: bool = False) -> None:
         """Stop: drain within `drain_timeout` (or without a limit), or at once."""
         within_s = None if without_limit else self.settings.supervisor.drain_timeout_s
-        self.reloader.stop()
+        self.reloader.discovery.stop()
         self.do(on_stop(self.tree, self.now(), drain=drain, within_s=within_s if drain else None))
 
     def reload(self) -> None:
@@ -141,7 +141,7 @@ class SupervisorLoop:
     def _on_exit(self, process: ChildProcess) -> None:
         self.inbox.receive(process, process.unread)
         if process.kind is DISCOVERY:
-            self.reloader.on_end(process)
+            self.reloader.discovery.on_end(process)
             return
         self.status.keep_counters(process)
         child = self.tree.child(process.id)
@@ -203,7 +203,12 @@ class SupervisorLoop:
         self.log_child("info", "child.started", process)
 
     def _wait_s(self) -> float:
-        moments = [next_due(self.tree), self._write_at, self.reloader.due, self.announcer.due]
+        moments = [
+            next_due(self.tree),
+            self._write_at,
+            self.reloader.discovery.due,
+            self.announcer.due,
+        ]
         moments.append(self.control.due)
         if self.children.ended:
             waited_s = self.now() - min(each.ended_at for each in self.children.ended)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pgflowd.core.messages import Found
 from pgflowd.core.settings.rules import unserved
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.supervision.exits import EXIT_CANNOT
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import (
     BrokenEntry,
@@ -27,8 +27,6 @@ from pgflowd.core.supervision.reload import (
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.supervision.tree import Tree
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.processes import EXIT_CANNOT
-from pgflowd.processes.supervisor.children import ChildProcess
 from pgflowd.processes.supervisor.discover import Discovery
 from pgflowd.processes.supervisor.kinds import policy_of, single_specs, worker_spec
 
@@ -47,34 +45,18 @@ class Reloader:
         self._supervisor = supervisor
         self._reread = reread
         self._only = only
-        self._discovery: Discovery | None = None
         self._next_settings = supervisor.settings
+        self.discovery = Discovery(supervisor.settings, supervisor.children)
+        self._is_discovering = False
         self._warnings: list[Problem] = []  # of the config that was read last
-
-    @property
-    def due(self) -> float | None:
-        """When a discovery has used up its time."""
-        return self._discovery.due if self._discovery else None
 
     def tick(self) -> None:
         """Continue the discovery, and take its result when it is done."""
-        if self._discovery is not None:
-            self._discovery.go_on()
-            if self._discovery.is_done:
-                self._on_discovered(self._discovery)
-
-    def stop(self) -> None:
-        """Kill the discovery: its result is not needed."""
-        if self._discovery is not None:
-            self._discovery.stop()
-
-    def receive(self, process: ChildProcess, found: Found) -> None:
-        if self._discovery is not None:
-            self._discovery.receive(process, found)
-
-    def on_end(self, process: ChildProcess) -> None:
-        if self._discovery is not None:
-            self._discovery.on_end(process)
+        if self._is_discovering:
+            self.discovery.go_on()
+            if self.discovery.is_done:
+                self._is_discovering = False
+                self._on_discovered()
 
     def begin(self) -> None:
         """Read the config (at a reload), and start a discovery."""
@@ -89,8 +71,9 @@ class Reloader:
                 text = f"the config cannot be read: {type(error).__name__}: {error}"
                 self._refuse([Problem("E901", text)])
                 return
-        self._discovery = Discovery(self._next_settings, self._supervisor.children)
-        self._discovery.go_on()
+        self.discovery = Discovery(self._next_settings, self._supervisor.children)
+        self.discovery.go_on()
+        self._is_discovering = True
 
     def _kept(self, new: Settings) -> Settings:
         """Keep the values that cannot be reloaded, with a warning for each."""
@@ -105,11 +88,10 @@ class Reloader:
             supervisor=replace(new.supervisor, control=old.supervisor.control),
         )
 
-    def _on_discovered(self, discovery: Discovery) -> None:
-        self._discovery = None
+    def _on_discovered(self) -> None:
         if self._supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
             return
-        found = discovery.result()
+        found = self.discovery.result()
         flows, broken = found.served, list(found.broken.values())
         problems = sorted(found.problems, key=lambda each: each.is_warning)[:MAX_PROBLEMS]
         if not broken:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pgflowd import __version__
@@ -28,8 +29,8 @@ class StatusReporter:
         self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
         self.answer: list[Problem] = []  # the same and all errors, for the answer
-        self.restarts: dict[tuple[str, str], int] = {}  # by child and kind of reason
-        self.reloads: dict[str, int] = {}
+        self.restarts: Counter[tuple[str, str]] = Counter()  # by child and kind of reason
+        self.reloads: Counter[str] = Counter()
         self._supervisor = supervisor
         self._counters: dict[str, dict[str, Any]] = {}
 

@@ -28,6 +28,7 @@ from pgflowd.core.messages import Drain, Failed, Follow, Heartbeat, Leaving, Qui
 from pgflowd.core.metrics.counters import portions
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
@@ -36,7 +37,6 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.fork import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
-from pgflowd.processes import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
 from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.mailbox import Mailbox
 from pgflowd.processes.worker.metrics import WorkerMetrics
