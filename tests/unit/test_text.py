@@ -40,14 +40,14 @@ def test_a_duration_is_short(seconds, text):
     assert duration(seconds) == text
 
 
-def test_what_lies_in_the_future_by_a_wrong_clock_was_just_now():
+def test_a_moment_in_the_future_by_a_wrong_clock_was_just_now():
     assert ago(NOW - timedelta(seconds=4.4), NOW) == "4s ago"
     assert ago(NOW + timedelta(seconds=9), NOW) == "0s ago"
     assert between(NOW, NOW - timedelta(seconds=1)) == 0.0
     assert between(None, NOW) is None
 
 
-def test_long_texts_say_how_long_they_are():
+def test_long_texts_are_shown_with_their_length():
     assert brief({"html": "x" * 1200}) == '{"html": "' + "x" * 40 + '… 1.2 kB"}'
     assert brief(list(range(100))).endswith('19, "… 80 more"]')
     assert brief([[[[["deep"]]]]]) == '[[[[["…"]]]]]'

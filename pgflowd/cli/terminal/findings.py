@@ -7,11 +7,15 @@ from dataclasses import asdict
 
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import NEXT
-from pgflowd.core.finding import Finding
+from pgflowd.core.finding import Finding, FindingState
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import Marks
+from pgflowd.core.statuses import Mark, Marks
 
-_MARKS = {"ok": Marks.DONE, "warning": Marks.WARNING, "error": Marks.FAILED}
+_MARKS: dict[str, Mark] = {
+    FindingState.OK: Marks.DONE,
+    FindingState.WARNING: Marks.WARNING,
+    FindingState.ERROR: Marks.FAILED,
+}
 _NARROW = 60  # below this many columns a text goes on lines of its own
 
 

@@ -64,7 +64,7 @@ def test_a_healthy_daemon_on_a_wide_screen():
     ]  # fmt: skip
 
 
-def test_without_a_database_its_state_is_said():
+def test_without_a_database_its_state_is_shown():
     nothing = dict.fromkeys(("server", "place", "pgmq", "schema", "rtt_s", "clock_skew_s"))
     lines = status_lines(status(database={"state": "down", **nothing}), WIDE)
 
@@ -84,14 +84,14 @@ def test_a_parked_flow_is_shown_with_its_error_and_the_next_step():
     assert tree[-2] == ("│  └─ ✖ shop.report   failed, parked 10s ago: E210, next try on reload")
 
 
-def test_who_was_restarted_is_shown_with_the_reason():
+def test_a_restarted_worker_is_shown_with_the_reason():
     text = "restarted once: killed by SIGKILL"
     problem = {"code": None, "flow": "a", "text": text, "next": "pgflowd tree"}
 
     assert problem_lines([problem], WIDE) == [f" ⚠ a {text}   → pgflowd tree"]
 
 
-def test_the_tree_shows_everyone():
+def test_the_tree_shows_every_process():
     restarted = flow("process_order", restarts=1, exits=["killed by SIGKILL"], runners=1)
     parked = flow("r", state="failed", pid=None, error={"code": "E210", "text": "x"}, zygote=None)
 

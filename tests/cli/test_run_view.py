@@ -1,4 +1,4 @@
-"""The picture of a run: states, what is next beside it, what went wrong below, in colours."""
+"""The picture of a run: states, the next attempt beside them, the last error below, in colours."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def detail_of(step: StepTasks, of: StepState) -> str:
     return node.detail
 
 
-def test_a_running_step_says_for_how_long_and_which_attempt_it_is():
+def test_a_running_step_shows_how_long_it_runs_and_its_attempt():
     step = tasks("a", running=1, attempts=2, running_since=ago(1))
 
     assert detail_of(step, state("a", "started", 1.4)) == "1s  2/3"
@@ -65,7 +65,7 @@ def test_a_running_step_says_for_how_long_and_which_attempt_it_is():
     assert note_of(replace(step, running_since=ago(9))) == "attempt 2 of 3, past its timeout"
 
 
-def test_a_waiting_step_says_when_it_is_next():
+def test_a_waiting_step_shows_when_it_is_next():
     waiting = tasks("a", queued=1, attempts=1, next_at=NOW + timedelta(seconds=7))
 
     assert detail_of(waiting, state("a", "started", 1)) == "waits"
@@ -73,7 +73,7 @@ def test_a_waiting_step_says_when_it_is_next():
     assert note_of(tasks("a", queued=1, attempts=0, next_at=ago(1))) == "waits for a worker"
 
 
-def test_a_map_says_how_many_of_its_tasks_are_done():
+def test_a_map_shows_how_many_of_its_tasks_are_done():
     step = tasks("a", tasks=20, completed=12, running=2, step_type="map", running_since=ago(1))
 
     assert detail_of(step, state("a", "started", 3)) == "3s  12/20"
@@ -81,7 +81,7 @@ def test_a_map_says_how_many_of_its_tasks_are_done():
     assert detail_of(done, state("a", "completed", 3, 1)) == "2s  20 tasks"
 
 
-def test_an_ended_step_says_how_long_it_took():
+def test_an_ended_step_shows_how_long_it_took():
     assert detail_of(tasks("a"), state("a", "completed", 3, 2.7)) == "300ms"
     assert detail_of(tasks("a", attempts=3), state("a", "failed", 70, 5)) == "1m05s  3/3"
     assert detail_of(tasks("a"), state("a", "skipped", 3, 1)) == "skipped"

@@ -96,6 +96,32 @@ def test_any_text_in_a_table_keeps_to_its_row(rows: list[tuple[str, str]]) -> No
     table.encode()
 
 
+@given(st.text("ab ö語", max_size=200), st.integers(24, 60), st.integers(0, 4))
+def test_wrapped_text_keeps_to_its_width_and_loses_no_character(
+    text: str, width: int, indent: int
+) -> None:
+    screen = Screen(colour=True, unicode=True, width=width)
+    head = screen.paint("head", "red") + " "
+
+    lines = screen.wrapped(text, head=head, indent=indent)
+
+    assert all(screen.fits(line) for line in lines)
+    assert "".join("".join(lines).split()) == "".join(f"{head}{text}".split())
+    assert all(line.startswith(" " * indent) for line in lines[1:])
+
+
+def test_a_head_that_fits_into_the_indent_stays_beside_its_text() -> None:
+    screen = Screen(colour=False, unicode=True, width=30)
+
+    beside = screen.wrapped("one two three four five six", head="a   ", indent=4)
+    below = screen.wrapped("one two three four five six", head="a long head ", indent=4)
+    path = screen.wrapped(f"see /{'x' * 40}", indent=2, whole=True)
+
+    assert beside == ["a   one two three four five", "    six"]
+    assert below == ["a long head", "    one two three four five", "    six"]
+    assert path == ["  see", f"  /{'x' * 40}"]
+
+
 @pytest.mark.parametrize("mark", [CUT, DASH, NEXT])
 def test_every_sign_has_an_ascii_form(mark: Mark) -> None:
     plain = Screen(colour=False, unicode=False, width=None)
@@ -149,7 +175,7 @@ def test_colour_follows_the_flag_then_the_environment_then_the_terminal(
     ("term", "terminal", "redraws"),
     [("xterm", True, True), ("dumb", True, False), ("xterm", False, False)],
 )
-def test_what_cannot_move_its_cursor_is_not_drawn_upon_again(
+def test_a_stream_that_cannot_move_its_cursor_is_not_redrawn(
     term: str, terminal: bool, redraws: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", term)
@@ -194,7 +220,7 @@ def test_files_below_the_current_directory_are_named_as_seen_from_there(tmp_path
     assert App().shorten_paths(text) == text
 
 
-def test_who_called_us_by_our_path_is_told_how_the_shell_finds_us(tmp_path, monkeypatch):
+def test_a_command_called_by_its_path_hints_how_the_shell_finds_it(tmp_path, monkeypatch):
     listed = [("pgflowd demo", "keep it serving")]
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "activate").touch()

@@ -34,7 +34,7 @@ class Following:
         until(lambda: event in self.told, within_s=20)
 
 
-def test_a_notification_wakes_it_however_long_it_meant_to_sleep(shop, monkeypatch):
+def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
     monkeypatch.setattr(follower_module, "SHORTEST_PAUSE_S", 50.0)
     monkeypatch.setattr(follower_module, "LONGEST_PAUSE_S", 50.0)
     run_id = shop.start()
@@ -50,7 +50,7 @@ def test_a_notification_wakes_it_however_long_it_meant_to_sleep(shop, monkeypatc
     assert following.told[-1] == "run:cancelled"
 
 
-def test_without_notifications_it_looks_by_itself(shop):
+def test_without_notifications_it_reads_by_itself(shop):
     run_id = shop.start()
     key = shop.claim()["website#0"]
     following = Following(shop, run_id, listening=False)
@@ -66,7 +66,7 @@ def test_without_notifications_it_looks_by_itself(shop):
     assert following.told[-1] == "run:completed"
 
 
-def test_each_thing_is_told_once_and_in_order(shop):
+def test_each_entry_comes_once_and_in_order(shop):
     run_id = shop.start()
     following = Following(shop, run_id, listening=True)
     for _ in range(3):
@@ -82,7 +82,7 @@ def test_each_thing_is_told_once_and_in_order(shop):
     assert following.told[-1] == "run:completed"
 
 
-def test_the_time_limit_is_kept_and_nothing_is_told_twice(shop):
+def test_the_time_limit_is_kept_and_no_entry_comes_twice(shop):
     run_id = shop.start()
     follower = Follower(shop.database.connect(), [run_id])
 
@@ -92,7 +92,7 @@ def test_the_time_limit_is_kept_and_nothing_is_told_twice(shop):
         assert list(follower.follow(timeout_s=0.0)) == []
 
 
-def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
+def test_a_lost_connection_is_opened_again_and_no_entry_comes_twice(shop):
     run_id = shop.start()
     key = shop.claim()["website#0"]
     following = Following(shop, run_id, listening=True)
@@ -111,7 +111,7 @@ def test_a_lost_connection_is_opened_again_and_nothing_is_told_twice(shop):
     assert len(set(following.told)) == len(following.told)
 
 
-def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmless(shop):
+def test_lines_on_the_channel_of_a_run_are_shown_and_foreign_payloads_are_harmless(shop):
     run_id = shop.start()
     follower = Follower(shop.database.connect(), [run_id])
     follower.listen()
@@ -141,7 +141,7 @@ def test_on_the_channel_of_a_run_lines_are_told_and_what_strangers_say_is_harmle
     assert told[-1].event == "run:cancelled"
 
 
-def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch):
+def test_a_follower_requests_output_at_once_and_again_in_time(shop, monkeypatch):
     monkeypatch.setattr(follower_module, "RENEW_S", 0.2)
     run_id = shop.start()
     shop.conn.execute("listen pgflowd")
@@ -156,7 +156,7 @@ def test_a_follower_asks_for_output_at_once_and_again_in_time(shop, monkeypatch)
     assert payloads.count(asked) >= 3
 
 
-def test_who_may_not_ask_for_output_follows_without_it(shop):
+def test_a_role_that_may_not_request_output_follows_without_it(shop):
     shop.conn.execute(schema.roles_sql().encode())
     shop.conn.execute("revoke execute on function pg_notify(text, text) from public")
     conn = shop.database.connect()
@@ -173,7 +173,7 @@ def _pid(following: Following) -> int | None:
     return None if conn.closed else conn.info.backend_pid
 
 
-def test_who_may_not_wait_for_a_database_says_that_it_is_gone(shop):
+def test_a_follower_that_cannot_reopen_reports_that_the_database_is_gone(shop):
     follower = Follower(shop.database.connect(), [shop.start()])
     shop.conn.execute("select pg_terminate_backend(%s)", (follower.connection.info.backend_pid,))
 

@@ -1,4 +1,4 @@
-"""The status document and the metrics: they tell the truth about a tree."""
+"""The status of the daemon and its metrics, made from supervision trees."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_state_of_the_daemon_in_one_word(tree, state):
     assert state_of(tree) == state
 
 
-def test_who_has_lost_the_database_is_not_healthy():
+def test_a_daemon_that_has_lost_the_database_is_degraded():
     down = ChildFacts(1, 1.0, numbers={"database": {"state": "down", "at": 5}})
     up = ChildFacts(1, 1.0, numbers={"database": {"state": "up", "at": 6}})
 
@@ -60,7 +60,7 @@ def test_who_has_lost_the_database_is_not_healthy():
     assert document(running("a"), facts(listener=up, sweeper=up))["state"] == "healthy"
 
 
-def test_what_has_ended_in_a_drain_does_not_look_like_starting():
+def test_a_worker_that_has_ended_in_a_drain_is_shown_as_stopping():
     tree, _ = on_stop(running("a", "b"), 1.0, drain=True, within_s=60)
     tree, _ = ended(tree, "sweeper", "worker a", now=2.0)
 
@@ -100,7 +100,7 @@ def test_a_flow_that_is_up():
     assert flow["p50_s"] is None
 
 
-def test_a_clock_that_is_set_makes_nobody_older():
+def test_a_clock_that_is_set_changes_no_duration():
     known = facts(worker__a=ChildFacts(820, 30.0))
 
     said = document(running("a"), replace(known, now=known.now + 1e9))
@@ -121,7 +121,7 @@ def test_a_parked_flow_is_a_problem_with_the_next_step():
     ]
 
 
-def test_a_worker_that_restarted_is_worth_a_look():
+def test_a_worker_that_restarted_is_a_problem():
     tree, _ = on_exit(running("a"), "worker a", CRASH, 1.0)
 
     problem = document(tree, facts())["problems"][0]
@@ -137,7 +137,7 @@ def test_a_worker_that_restarted_is_worth_a_look():
         (2, "2 runners cannot be killed: their places are lost until they end"),
     ],
 )
-def test_runners_that_cannot_be_killed_are_worth_a_look(count, text):
+def test_runners_that_cannot_be_killed_are_a_problem(count, text):
     worker = ChildFacts(820, 30.0, numbers={"stuck": count})
 
     problem = document(running("a"), facts(worker__a=worker))["problems"][0]
@@ -154,7 +154,7 @@ def test_waiting_for_the_database_is_shown():
     assert said["problems"][0]["code"] == "E301"
 
 
-def test_why_the_database_is_waited_for_is_shown():
+def test_the_reason_for_waiting_for_the_database_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
     told = {"state": "down", "at": 5, "error": "password authentication failed", "next": "mend it"}
 
@@ -165,7 +165,7 @@ def test_why_the_database_is_waited_for_is_shown():
     assert not {"error", "next"} & said["database"].keys()
 
 
-def test_the_newest_word_on_the_database_counts():
+def test_the_newest_report_about_the_database_counts():
     listener = ChildFacts(1, 1.0, numbers={"database": {"state": "up", "server": "18.4", "at": 5}})
     sweeper = ChildFacts(2, 1.0, numbers={"database": {"state": "down", "at": 9}})
 
@@ -204,7 +204,7 @@ def test_observations_fall_into_buckets():
     assert histogram[-1] == pytest.approx(1000.601)
 
 
-def test_counters_of_a_dead_process_and_its_successor_add_up():
+def test_counters_of_an_ended_process_and_its_successor_add_up():
     first = {"tasks": {"a": {"completed": 2}}, "stalled": 1, "running": 7}
     second = {"tasks": {"a": {"completed": 1, "failed": 1}, "b": {"completed": 1}}}
 
