@@ -46,7 +46,7 @@ TITLES: dict[str, str] = {
     "E107": "a referenced value was not found",
     "E108": "[flows.x] is not a served flow",
     "E109": "not valid TOML",
-    "W110": "a secret stands in a file that others can read",
+    "W110": "a secret is in a file that others can read",
     "E111": "no flows are configured",
     "E112": "the path of the control socket is too long",
     "E113": "this change needs a restart, not a reload",

@@ -83,7 +83,7 @@ def connect(
     An empty URL means the libpq environment. `pooled` means a transaction pooler in between, which
     would pass session settings and prepared statements on to other clients. A pooler is also
     detected: it gives its clients another process id than the server has. `guard` limits the first
-    statement, which waits for ever at a pooler without a server.
+    statement, which a pooler without a server never answers.
     """
     with _as_unreachable(url):
         conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)

@@ -164,7 +164,7 @@ def test_schema_is_for_editors_and_knows_every_key(pgflowd: Callable) -> None:
     assert ended.code == 0
     worker = ended.json["properties"]["worker"]["properties"]
     assert worker["max_concurrency"] == {
-        "description": "runners, so tasks at once (1 to 1000)",
+        "description": "tasks that run at once, each in a runner (1 to 1000)",
         "type": "integer",
         "minimum": 1,
         "maximum": 1000,

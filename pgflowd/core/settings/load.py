@@ -2,7 +2,7 @@
 Makes one Settings from the values of flags, environment and file, and lists all mistakes.
 
 `build` takes the given values, those of the strongest source first. Every value is checked, even
-if another one overrides it, so that one look shows all mistakes. The first value of each key
+if another one overrides it, so that all mistakes are shown at once. The first value of each key
 counts; a key without a value keeps its default. Pure.
 """
 

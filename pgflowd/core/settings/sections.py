@@ -55,13 +55,13 @@ class DatabaseSettings:
     """Where the database is, and how long to wait for it."""
 
     url: Ref = secret("", "empty: the libpq environment and files")  # noqa: RUF009
-    listen_url: Ref = secret("", "for the listener, past a transaction pooler")  # noqa: RUF009
+    listen_url: Ref = secret("", "for the listener, if url leads to a transaction pooler")  # noqa: RUF009
     connect_timeout_s: float = duration("10s", "how long one attempt to connect may take")
     statement_timeout_s: float = duration(
         "30s", "how long one statement may take", high=_MAX_31_BITS
     )
     tcp_user_timeout_s: float = duration(
-        "20s", "so that the idle listener notices a dead peer too", high=_MAX_31_BITS
+        "20s", "after so long a lost server is noticed, by the idle listener too", high=_MAX_31_BITS
     )
     startup_wait_s: float = duration(
         "5m", 'for a database that is not up yet; "0s": fail at once', zero=True
@@ -74,7 +74,7 @@ class DatabaseSettings:
 class WorkerSettings:
     """Every worker; [flows.SLUG] overrides any of these for one flow."""
 
-    max_concurrency: int = whole(10, "runners, so tasks at once", high=1000)
+    max_concurrency: int = whole(10, "tasks that run at once, each in a runner", high=1000)
     batch_size: int = whole(
         100, "per claim: free runners, and what they will take up in the next 20 ms", high=1000
     )
@@ -86,7 +86,7 @@ class WorkerSettings:
         'at most ten wakes per flow in this time and one at its end; "0s": no limit',
         zero=True,
     )
-    notify_fallback_s: float = duration("30s", "look anyway after this much silence", high="10m")
+    notify_fallback_s: float = duration("30s", "claim anyway after this much silence", high="10m")
     poll_min_s: float = duration(
         "50ms", "polling: decorrelated jitter from here; again after work was found"
     )
@@ -97,7 +97,7 @@ class WorkerSettings:
         "reuse", "reuse: runners are used again; task: a fresh one per task", "task"
     )
     max_tasks_per_runner: int = whole(1000, "reuse: a runner is replaced after this many")
-    runner_idle_s: float = duration("60s", "reuse: a runner that is idle for so long ends")
+    runner_idle_s: float = duration("60s", "reuse: a runner ends after so long without a task")
     kill_grace_s: float = duration("2s", "from SIGTERM to SIGKILL", zero=True)
     max_output_bytes: int = size("16MiB", "of a task, as JSON")
     handler_output: str = choice(
@@ -107,7 +107,7 @@ class WorkerSettings:
         "discard",
     )
     oom_score_adj: int = whole(
-        500, "of runners: let the kernel choose them first (Linux)", low=0, high=1000
+        500, "of runners: the kernel chooses them first (Linux)", low=0, high=1000
     )
     max_restarts: int = whole(
         5, "of this worker in supervisor.max_period, then it is parked", low=0
@@ -135,7 +135,7 @@ class SupervisorSettings:
     backoff_min_s: float = duration("100ms", "the first wait before a restart", zero=True)
     backoff_max_s: float = duration("2s", "the longest wait before a restart")
     start_timeout_s: float = duration("60s", "of one child, waiting for the database not counted")
-    hang_timeout_s: float = duration("60s", "a child silent for so long is killed")
+    hang_timeout_s: float = duration("60s", "a child without a heartbeat for so long is killed")
     drain_timeout_s: float = duration("60s", "then running tasks are released", zero=True)
     control: str = path(
         "", "the control socket, mode 0600; empty: NAME.sock in the runtime directory"
@@ -148,10 +148,10 @@ class RecoverySettings:
 
     recovery_interval_s: float = duration("15s", "time between two sweeps")
     lease_s: float = duration(
-        "30s", "of a task of ours, renewed by heartbeats; when it lapses the task is recovered"
+        "30s", "of a claimed task, renewed by heartbeats; when it lapses the task is recovered"
     )
     stale_threshold_s: float = duration(
-        "60s", "a started task, anyone's, is stalled this long after its step's timeout"
+        "60s", "a started task without a lease is stalled this long after its step's timeout"
     )
 
 
