@@ -28,7 +28,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from support.daemon import Daemon, House, is_gone
-from support.worker import ProxyProcess
+from support.proxy import ProxyProcess
 
 from pgflowd.db import schema
 from pgflowd.embedded import EmbeddedPostgres
