@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 from pgflowd import Flow, job
-from pgflowd.core.definition.shape import jsonb_text, option_differences, shape_differences
+from pgflowd.core.definition.shape import option_differences, shape_differences
+from pgflowd.core.json.values import jsonb_text
 
 NO_PATTERN = {"defined": False}
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from pgflowd.core.definition.options import MODE_OPTIONS, NUMBERS, PATTERNS
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
-from pgflowd.core.json.unpatched import dumps
-from pgflowd.core.json.values import as_stored
+from pgflowd.core.json.values import as_stored, jsonb_text
 
 Shape = dict[str, Any]
 
@@ -131,13 +130,3 @@ def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:
         if mine is not None and theirs is not None and mine != other:
             values = f"{mine} in the code, {'unset' if other is None else other} in the database"
             yield f"{prefix}{option.name} is {values}; the database rules"
-
-
-def jsonb_text(value: Any) -> str:
-    """Print a value as PostgreSQL prints jsonb: keys by length and bytes, blanks after , and :."""
-    if isinstance(value, dict):
-        keys = sorted(value, key=lambda key: (len(key.encode()), key.encode()))
-        return "{" + ", ".join(f"{jsonb_text(key)}: {jsonb_text(value[key])}" for key in keys) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(jsonb_text(element) for element in value) + "]"
-    return dumps(value)

@@ -47,14 +47,10 @@ class StepSpec:
         return any(parameter.name == name for parameter in self.parameters)
 
     @property
-    def named_deps(self) -> tuple[str, ...]:
-        """Deps that are parameters."""
-        return tuple(p.name for p in self.parameters if p.is_named and p.name not in RESERVED)
-
-    @property
     def data_deps(self) -> tuple[str, ...]:
         """Deps whose output the handler may see."""
-        return tuple(dict.fromkeys((*self.over, *self.named_deps, *self.depends_on)))
+        named = [p.name for p in self.parameters if p.is_named and p.name not in RESERVED]
+        return tuple(dict.fromkeys((*self.over, *named, *self.depends_on)))
 
     @property
     def deps(self) -> tuple[str, ...]:

@@ -68,8 +68,23 @@ def as_stored(value: Any, *, what: str = "output") -> Any:
     return _loads_stored(encode(value, what=what))
 
 
-def _in_order_of_jsonb(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(sorted(pairs, key=lambda pair: (len(pair[0].encode()), pair[0].encode())))
+def jsonb_text(value: Any) -> str:
+    """Print a value as PostgreSQL prints jsonb: with its order of keys, blanks after , and :."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=_jsonb_order)
+        return "{" + ", ".join(f"{jsonb_text(key)}: {jsonb_text(value[key])}" for key in keys) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(jsonb_text(element) for element in value) + "]"
+    return dumps(value)
+
+
+def _jsonb_order(key: str) -> tuple[int, bytes]:
+    """Short keys first, in jsonb."""
+    return len(key.encode()), key.encode()
+
+
+def _ordered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=lambda pair: _jsonb_order(pair[0])))
 
 
 def _numeric(text: str) -> int | float:
@@ -84,7 +99,7 @@ def deep_copy(value: Any) -> Any:
 _dumps_strictly = Encoder(ensure_ascii=False, allow_nan=False, separators=COMPACT)
 _dumps_ascii = Encoder()
 _loads_long = Decoder(parse_int=lambda digits: int(Decimal(digits)))
-_loads_stored = Decoder(object_pairs_hook=_in_order_of_jsonb, parse_float=_numeric)
+_loads_stored = Decoder(object_pairs_hook=_ordered, parse_float=_numeric)
 
 
 def _dump(value: Any) -> tuple[str | None, str | None]:
