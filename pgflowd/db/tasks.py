@@ -46,13 +46,15 @@ class ReportRow:
 class AnswerRow:
     """What the database made of a report: completed, queued, failed, repeated, late, lost, error.
 
-    `sqlstate` and `message` say why for the last two.
+    `sqlstate` and `message` say why for the last two. `run_status` is the status in which the
+    call ended the run of the attempt, None if it did not.
     """
 
     token: int | None
     verdict: str
     sqlstate: str | None
     message: str | None
+    run_status: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeou
        flow_input, waited_s
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
 """
-_REPORT = "select token, verdict, sqlstate, message from pgflowd.report(%s::jsonb, %b::text[])"
+_REPORT = """
+select token, verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
+"""
 _NEWS = "select run_id, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])"
 _CANCELLATIONS = "select run_id, cancelled_by, cancel_reason from pgflowd.cancellations(%s)"
 _COMPLETED_BY = "select pgflowd.completed_by(%s, %s::uuid[])"

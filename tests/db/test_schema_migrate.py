@@ -96,6 +96,24 @@ def test_migrating_adds_what_a_claimed_task_lacks(conn: Connection) -> None:
     assert conn.execute(query).fetchone() == (0,)
 
 
+def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: Connection) -> None:
+    before = catalog(conn)
+    conn.execute(
+        "drop function pgflowd.report; drop type pgflowd.answer, pgflowd.element cascade;"
+        "create type pgflowd.answer as (ord int); create type pgflowd.element as (ord int);"
+        "create function pgflowd._report_singly(reports jsonb, outputs text[], until timestamptz)"
+        " returns setof pgflowd.answer language sql as 'select null::pgflowd.answer';"
+        "create function pgflowd.report(reports jsonb, outputs text[])"
+        " returns table (token bigint, verdict text) language sql as 'select 1::bigint, null';"
+        "delete from pgflowd.schema_history where version > 2 and name <> 'functions'"
+    )
+
+    assert schema.migrate(conn).migrations == ["0003_pgflowd_reports"]
+
+    assert catalog(conn) == before
+    assert schema.verify(conn) == []
+
+
 def test_an_older_database_is_told_and_migrated(empty: Connection) -> None:
     schema.migrate(empty, to=1)
 

@@ -16,9 +16,9 @@ from support.leases import House
 # the common path must never need the other one, which would hide why
 WITHOUT_A_NET = """
     create or replace function pgflowd.report(reports jsonb, outputs text[])
-    returns table (token bigint, verdict text, sqlstate text, message text)
+    returns table (token bigint, verdict text, sqlstate text, message text, run_status text)
     language sql set search_path = '' as $$
-      select token, verdict, sqlstate, message
+      select token, verdict, sqlstate, message, run_status
         from unnest(pgflowd._report_all(pgflowd._parse_reports(report.reports),
                                         report.outputs::jsonb[])) order by ord
     $$

@@ -65,7 +65,12 @@ begin
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
                 else 'token ' || coalesce(found.token::text, 'null') || ' holds no live lease on '
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
-           end)::pgflowd.answer)
-    into answers from found;
+           end, found.run_id, run.status)::pgflowd.answer)
+    into answers
+    from found
+    left join lateral (
+      select one.status from pgflow.runs as one
+       where one.run_id = found.run_id and found.is_run_open and one.status <> 'started'
+      offset 0) as run on true;
   return answers;
 end $$;

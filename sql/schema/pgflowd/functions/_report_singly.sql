@@ -48,7 +48,7 @@ begin
       if sqlstate in ('40001', '40P01') then
         raise;
       end if;
-      answer := (element.ord, null, 'error', sqlstate, sqlerrm);
+      answer := (element.ord, null, 'error', sqlstate, sqlerrm, null, null);
       if element.report ->> 'token' ~ '^\d{1,18}$' then
         answer.token := element.report ->> 'token';
       end if;

@@ -1,17 +1,20 @@
 -- report(reports, outputs): records up to 200 finished tasks of any runs in one call; returns
--- token, verdict, sqlstate, message for each, in the order given.
+-- token, verdict, sqlstate, message, run_status for each, in the order given.
 -- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
 -- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
 -- retry, delay, usage, reason. Its output, a JSON text, stands at its place in `outputs`.
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s gives `error` 55P03.
+-- `run_status` is the status (completed, failed) in which this call ended the element's run: each
+-- element of that run has it, except one with `error`. It is null while the run is started, and
+-- when the run had ended before.
 -- First all elements are recorded at once; if anything raises, that is undone and each element is
 -- recorded by itself. 40001, 40P01 and 57014 are raised: send the report again.
 -- Called by: workers.
 -- Locks: runs in ascending order, all before anything else; then step states, tasks, attempts,
 -- messages.
 create or replace function pgflowd.report(reports jsonb, outputs text[])
-returns table (token bigint, verdict text, sqlstate text, message text)
+returns table (token bigint, verdict text, sqlstate text, message text, run_status text)
 language plpgsql set search_path = '' set lock_timeout = '5s' as $$
 #variable_conflict use_column
 declare
@@ -37,6 +40,7 @@ begin
     answers := pgflowd._report_singly(report.reports, report.outputs, patient_until);
   end;
   return query
-    select answer.token, answer.verdict, answer.sqlstate, answer.message
+    select answer.token, answer.verdict, answer.sqlstate, answer.message,
+           max(answer.run_status) over (partition by answer.run_id)
       from unnest(answers) as answer order by answer.ord;
 end $$;

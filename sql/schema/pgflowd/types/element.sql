@@ -1,6 +1,6 @@
 -- element: one element of a report: what the worker reports, and what _with_standings adds:
--- `standing`, and `is_moved`, whether its task no longer looks as its attempt left it. `ord` is its
--- place in the report, from 1.
+-- `standing`; `is_moved`, whether its task no longer looks as its attempt left it; and
+-- `is_run_open`, whether its run had not ended before. `ord` is its place in the report, from 1.
 do $$
 begin
   if to_regtype('pgflowd.element') is null then
@@ -18,7 +18,8 @@ begin
       delay interval,
       usage jsonb,
       standing text,
-      is_moved boolean
+      is_moved boolean,
+      is_run_open boolean
     );
   end if;
 end $$;
