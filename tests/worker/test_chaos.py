@@ -15,7 +15,7 @@ from pgflowd.testing.until import until
 
 MAP = """
     import os, subprocess, time
-    from oracle import tell
+    from support.oracle import tell
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})

@@ -17,7 +17,7 @@ from pgflowd.testing.until import until
 
 MODULE = """
     import os, time, pathlib
-    from oracle import tell
+    from support.oracle import tell
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})

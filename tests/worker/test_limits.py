@@ -16,7 +16,7 @@ from pgflowd.testing.until import until
 
 MODULE = """
     import resource, signal
-    from oracle import tell
+    from support.oracle import tell
     from pgflowd import Flow
 
     def toggle(number, frame):

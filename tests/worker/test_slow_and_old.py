@@ -14,7 +14,7 @@ from pgflowd.testing.until import until
 
 FLOW = """
     import os, time
-    from oracle import tell
+    from support.oracle import tell
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=1, timeout=20)
