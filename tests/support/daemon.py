@@ -6,6 +6,7 @@ what the daemon says of itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -230,7 +231,8 @@ class Daemon:
         for pid, born in self.everyone:
             seen = read_stat(pid)
             if seen and seen.started_ticks == born:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
 
 
 def is_gone(seen: ProcessStat) -> bool:

@@ -9,6 +9,7 @@ from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
 from pgflowd.core.supervision.decide import on_exit, on_ready
 from pgflowd.core.supervision.exits import ChildExit, ExitKind
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
+from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_discovered
 from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
 
@@ -59,6 +60,25 @@ def ended(
         tree, actions = on_exit(tree, id, exit, now)
         done += actions
     return tree, done
+
+
+def state_of(tree: Tree, id: str) -> ChildState:
+    child = tree.child(id)
+    assert child is not None
+    return child.state
+
+
+def due_of(tree: Tree, id: str) -> float | None:
+    """When a child without a process is started or tried again."""
+    child = tree.child(id)
+    assert child is not None
+    return child.due_at
+
+
+def restarts_counted(tree: Tree, now: float, id: str | None = None) -> int:
+    """The restarts that count at this moment, of the whole tree or of a worker."""
+    child = tree.child(id) if id else None
+    return (child or tree).budget.count(now)
 
 
 def orders(actions: list[Action]) -> list[str]:

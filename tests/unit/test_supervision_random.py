@@ -24,7 +24,7 @@ from pgflowd.core.supervision.actions import (
 )
 from pgflowd.core.supervision.decide import on_exit, on_message, on_ready, on_stop, on_tick
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
 from pgflowd.core.supervision.timeouts import next_due, on_waiting
 from pgflowd.core.supervision.tree import ChildSpec
@@ -103,7 +103,7 @@ class World:
         self.discovering = True
 
     def do_announce(self, action: Announce):
-        if action.what == "ready":
+        if action.what is Announcement.READY:
             self.announced += 1
             assert self.has_reloaded or set(self.alive) >= {"listener", "sweeper"}
             assert any(id.startswith("worker") for id in self.alive)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pgflowd.core.messages import Drain, QuickStop
 from pgflowd.core.supervision.exits import ChildExit
+from pgflowd.core.supervision.lifecycle import Announcement
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,9 @@ class LogGiveUp(LogAction):
 
 @dataclass(frozen=True)
 class Announce(Action):
-    """Report to the log and to the service manager: "ready", "draining" or "stopping"."""
+    """Report to the log and to the service manager."""
 
-    what: str
+    what: Announcement
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,14 @@ class ReloadState(Enum):
     APPLIED = "applied"  # changed and removed workers drain
 
 
+class Announcement(Enum):
+    """What the daemon reports about itself; the value is part of the name of a log event."""
+
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+
+
 class DaemonPhase(Enum):
     """The phase of the whole tree."""
 

@@ -23,7 +23,13 @@ from pgflowd.core.supervision.actions import (
     StartChild,
 )
 from pgflowd.core.supervision.exits import EXIT_CANNOT
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState, move
+from pgflowd.core.supervision.lifecycle import (
+    Announcement,
+    ChildState,
+    DaemonPhase,
+    ReloadState,
+    move,
+)
 from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, ChildSpec, Tree, new_child
 
 # docs/design/supervision.md, rules 29 and 2
@@ -137,7 +143,7 @@ class TreeTransition:
             due_at=None,
         )
         self._cancel_restarts(0)
-        self.do(Announce("draining" if drain else "stopping"))
+        self.do(Announce(Announcement.DRAINING if drain else Announcement.STOPPING))
 
     def give_up(self, child: ChildEntry, when: str = "") -> None:
         """End with exit 1: restarting `child` would not help."""
@@ -236,7 +242,7 @@ class TreeTransition:
             and any(each.state is ChildState.UP for each in workers)
         ):
             self.set(was_ready=True)
-            self.do(Announce("ready"))
+            self.do(Announce(Announcement.READY))
 
 
 def _group_was_started(tree: Tree) -> bool:

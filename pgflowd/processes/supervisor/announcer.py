@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pgflowd.core.documents.daemon import is_cut_off, state_of
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
-from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
 from pgflowd.errors import Problem
 from pgflowd.host.process_tree import send_signal
 from pgflowd.host.signals import stacks
@@ -78,14 +78,14 @@ class Announcer:
         elif isinstance(action, act.Announce):
             self._announce(action.what)
 
-    def _announce(self, what: str) -> None:
+    def _announce(self, what: Announcement) -> None:
         self._extend_at = 0.0
-        if what == "ready":
+        if what is Announcement.READY:
             self._log.info("supervisor.ready", took_s=self._supervisor.status.up_s)
             self._notifier.ready(self._summary())
             return
-        self._log.info(f"supervisor.{what}")
-        self._notifier.stopping(what)
+        self._log.info(f"supervisor.{what.value}")
+        self._notifier.stopping(what.value)
         self._supervisor.control.answer_reload(STOPPING)
 
     def _on_reloaded(self, action: act.ReportReload) -> None:

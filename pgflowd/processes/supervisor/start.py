@@ -64,9 +64,6 @@ def serve(
     log.info("supervisor.started", version=__version__, control=str(path), config=settings.file)
     if os.geteuid() == 0:
         log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
-    for problem in settings.warnings:
-        fields = {"code": problem.code, "error": problem.text}
-        log.warning("supervisor.problem", **fields, place=problem.place, next=problem.next)
     survivors = SurvivorFile(path.with_name(path.name + ".processes"))
     for seen in survivors.kill_survivors():
         log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)
@@ -80,6 +77,8 @@ def serve(
         survivors=survivors,
         only=frozenset(only),
     )
+    for problem in settings.warnings:
+        supervisor.announcer.log_problem(problem)
     try:
         return supervisor.run()
     finally:
@@ -90,9 +89,8 @@ def _prepare_process(name: str) -> None:
     """Set the rights and title of a supervisor, and import what all children share."""
     for module in SHARED_MODULES:
         importlib.import_module(module)
-    logging.getLogger("psycopg").addHandler(
-        logging.NullHandler()
-    )  # failures are logged by their callers
+    # failures of connections are logged by their callers
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
     gc.collect()
     gc.freeze()  # no collection touches these pages, so they stay shared
     setproctitle.setproctitle(f"{name}: supervisor")
