@@ -9,7 +9,6 @@ import decimal
 import enum
 import math
 import pathlib
-import time
 import types
 import uuid
 from unittest.mock import MagicMock
@@ -143,22 +142,13 @@ def test_a_message_stays_short_however_long_a_key_is():
     assert len(str(caught.value)) < 200
 
 
-def test_tuples_cost_no_more_than_lists():
-    rows = [{"id": number, "at": [number, number]} for number in range(20_000)]
-    same = [{"id": number, "at": (number, number)} for number in range(20_000)]
+def test_tuples_cost_no_more_than_lists(monkeypatch):
+    """Only a suspicious value is walked in Python, and a tuple is not suspicious."""
+    rows = [{"id": number, "at": [number, number]} for number in range(20)]
+    same = [{"id": number, "at": (number, number)} for number in range(20)]
+    monkeypatch.delattr("pgflowd.core.json.values._faults")
 
     assert encode(same) == encode(rows)
-    assert seconds(lambda: encode(same)) < 2.5 * seconds(lambda: encode(rows))
-
-
-def seconds(call) -> float:
-    """The least of several times, since others use the machine as well."""
-    times = []
-    for _ in range(5):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def test_what_is_too_large_is_refused_with_both_sizes():
