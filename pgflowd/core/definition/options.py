@@ -77,10 +77,10 @@ class Option:
             return dict(pattern["value"]) if pattern.get("defined") else None
         if self.kind is OptionKind.MODE:
             return step.get(self.json_name) or self.default
-        for options in (step.get("options") or {}, flow_options):
-            if (value := options.get(self.json_name)) is not None:
-                return int(value)
-        return self.default
+        value = (step.get("options") or {}).get(self.json_name)
+        if value is None and Owner.FLOW in self.owners:
+            value = flow_options.get(self.json_name)
+        return self.default if value is None else int(value)
 
 
 _ALL, _STEPS = frozenset(Owner), frozenset({Owner.STEP, Owner.MAP})
