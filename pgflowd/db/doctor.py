@@ -19,7 +19,7 @@ from pgflowd.core.text import counted, duration, short_id
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
-from pgflowd.db.query import database_time, execute
+from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
 
@@ -96,7 +96,7 @@ def _clocks(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _pooler(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """A pooler gives its clients another process id than the server has."""
-    real = {_one(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
+    real = {fetch_value(conn, "select pg_catalog.pg_backend_pid()") for _ in range(3)}
     if real == {conn.info.backend_pid}:
         yield ok("pooler", "none in between")
     elif request.has_listen_url:
@@ -121,7 +121,7 @@ def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    if _one(conn, "select current_setting('synchronous_commit')") != "off":
+    if fetch_value(conn, "select current_setting('synchronous_commit')") != "off":
         yield ok("durability", "commits survive a crash of the server")
         return
     text = "synchronous_commit is off: a crash of the server loses the last commits"
@@ -139,7 +139,7 @@ def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
-    if _one(conn, "select pg_catalog.to_regclass('cron.job')") is None:
+    if fetch_value(conn, "select pg_catalog.to_regclass('cron.job')") is None:
         yield ok("recovery", "by the sweeper")
         return
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
@@ -186,7 +186,7 @@ def _stalled(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     queues = [name for (name,) in conn.execute(_UNKNOWN_QUEUES, (MAX_ROWS,)).fetchall()]
-    lost = _one(conn, _LOST_WORKERS)
+    lost = fetch_value(conn, _LOST_WORKERS)
     parts = [f"queues without a flow: {', '.join(queues)}"] if queues else []
     if lost:
         workers = counted(lost, "worker")
@@ -203,11 +203,6 @@ def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
         remedy = "if no table was changed by hand, please report this"
         yield error("invariants", f"{number} {where}: {detail}", remedy)
-
-
-def _one(conn: Connection, query: str) -> Any:
-    row = conn.execute(query.encode()).fetchone()
-    return None if row is None else row[0]
 
 
 _OF_THE_SERVER: dict[str, Examination] = {

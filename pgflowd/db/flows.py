@@ -22,7 +22,7 @@ from pgflowd.core.json.values import decode
 from pgflowd.core.redact import one_line
 from pgflowd.db import workers
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, execute, only
+from pgflowd.db.query import Query, execute, fetch_value, only
 
 Connection = psycopg.Connection[Any]
 MAX_COUNTED = 10_000  # messages of a queue: counting more takes too long
@@ -74,9 +74,9 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
 def deploy(conn: Connection, slug: str, shape: Shape) -> bool:
     """Create the flow, its queue and trigger; False if it was there. E306 for another shape."""
     with translated(conn), conn.transaction():
-        if _value(conn, _MAY_BE_OWNER):
+        if fetch_value(conn, _MAY_BE_OWNER):
             conn.execute(f"set local role {OWNER}".encode())
-        existed = bool(_value(conn, "select pgflow.flow_exists(%s)", (slug,)))
+        existed = bool(fetch_value(conn, "select pgflow.flow_exists(%s)", (slug,)))
         workers.define(conn, slug, shape, "create")
         conn.execute(_WATCH, (slug,))
     return not existed
@@ -100,11 +100,6 @@ def script(slug: str, shape: Shape, place: str) -> str:
     while tag in text:
         tag = f"{tag[:-1]}_$"
     return _SCRIPT.format(slug=slug, shape=text, place=one_line(place), tag=tag)
-
-
-def _value(conn: Connection, query: str, params: tuple[Any, ...] = ()) -> Any:
-    row = conn.execute(query.encode(), params).fetchone()
-    return row[0] if row else None
 
 
 _LIST_FLOWS = """

@@ -81,6 +81,12 @@ async def execute_together_async(conn: AsyncConnection, queries: Sequence[Query[
             return [query.read(await cursor.fetchall()) for cursor, query in pairs]
 
 
+def fetch_value(conn: SyncConnection, sql: str, params: Sequence[Any] = ()) -> Any:
+    """Execute a statement and return the first value of its first row, or None without a row."""
+    row = conn.execute(sql.encode(), params).fetchone()
+    return row[0] if row else None
+
+
 def only(rows: Rows) -> Any:
     """Read the only value of one row."""
     return rows[0][0]

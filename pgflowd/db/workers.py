@@ -23,7 +23,7 @@ from pgflowd.core.definition.shape import (
     shape_differences,
 )
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, Rows
+from pgflowd.db.query import Query, Rows, fetch_value
 from pgflowd.errors import DatabaseError, Problem
 
 MOST_COUNTED = 10_000  # messages, when asked how many wait
@@ -49,8 +49,8 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     with translated(conn), conn.transaction():
         conn.execute("select pg_advisory_xact_lock(1, hashtext(lower(%s)))", (slug,))
         query = "select pgflow.flow_exists(%s)"
-        if _value(conn, query, (slug,)):
-            known = _value(conn, "select pgflowd.flow_shape(%s)", (slug,))
+        if fetch_value(conn, query, (slug,)):
+            known = fetch_value(conn, "select pgflowd.flow_shape(%s)", (slug,))
             found = shape_differences(shape, known)
             if not found:
                 texts = option_differences(shape, known)
@@ -95,7 +95,7 @@ def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
     select exists (select from pg_trigger as trigger
                     where trigger.tgrelid = to_regclass(%s) and trigger.tgname = 'pgflowd_notify')
     """
-    if _value(conn, query, (f'pgmq."q_{queue}"',)):
+    if fetch_value(conn, query, (f'pgmq."q_{queue}"',)):
         return True
     if not may_write:
         return False
@@ -160,9 +160,3 @@ def _standing(rows: Rows) -> Standing:
 
 def _first(rows: Rows) -> bytes | None:
     return rows[0][0] if rows else None
-
-
-def _value(conn: Connection, query: str, params: tuple[Any, ...]) -> Any:
-    row = conn.execute(query.encode(), params).fetchone()
-    assert row is not None
-    return row[0]

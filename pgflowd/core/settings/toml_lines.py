@@ -95,28 +95,18 @@ class _Walk:
     def _value(self, path: TomlPath) -> None:
         self._skip(_SPACE)
         first = self.text[self.at]
-        if first == "[":
-            self._array(path)
-        elif first == "{":
-            self._inline(path)
-        else:
+        if first not in "[{":
             self._take(_STRING if first in "\"'" else _SCALAR)
-
-    def _array(self, path: TomlPath) -> None:
+            return
         self.at += 1
         index = 0
-        while self._skip(_BLANK) < len(self.text) and self.text[self.at] != "]":
-            self._note((*path, index), self._line())
-            self._value((*path, index))
-            index += 1
-            self._skip(_BLANK)
-            self.at += self.text.startswith(",", self.at)
-        self.at += 1
-
-    def _inline(self, path: TomlPath) -> None:
-        self.at += 1
-        while self._skip(_BLANK) < len(self.text) and self.text[self.at] != "}":
-            self._pair(path)
+        while self._skip(_BLANK) < len(self.text) and self.text[self.at] not in "]}":
+            if first == "{":
+                self._pair(path)
+            else:
+                self._note((*path, index), self._line())
+                self._value((*path, index))
+                index += 1
             self._skip(_BLANK)
             self.at += self.text.startswith(",", self.at)
         self.at += 1
