@@ -1,26 +1,45 @@
--- _sweep_leased(run_ids, step_slugs, task_indexes, reason, only_lapsed): queues started tasks again
--- whose attempts stalled, gives up those at `crash_limit`, and closes the attempts of those whose
--- run or step has ended. Returns how many were queued again, and how many given up. The caller
--- holds the locks of the tasks.
--- Called by: sweep, sweep_dead.   Locks: see _requeue_stalled and _give_up.
+-- _sweep_leased(worker_id, reason, only_lapsed, max_tasks): queues started tasks again whose
+-- attempts stalled: all of this worker, or with `only_lapsed` those of any worker whose lease has
+-- lapsed. Gives up those at `crash_limit`, and closes the attempts of those whose run or step has
+-- ended. Returns how many were queued again, and how many given up.
+-- Called by: sweep, sweep_dead.
+-- Locks: tasks, skipping locked ones; see _requeue_stalled and _give_up.
 create or replace function pgflowd._sweep_leased(
-  run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
+  worker_id uuid, reason text, only_lapsed boolean, max_tasks int,
   out recovered int, out given_up int)
 language plpgsql set search_path = '' as $$
 declare
+  stalled record;
   kept record;
-  stalled int;
+  times int;
 begin
+  select array_agg(free.run_id) as run_ids,
+         array_agg(free.step_slug) as step_slugs,
+         array_agg(free.task_index) as task_indexes
+    into stalled
+    from (select task.run_id, task.step_slug, task.task_index
+            from pgflowd._started_tasks(_sweep_leased.worker_id) as started
+            join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+           where task.status = 'started'
+             and case when only_lapsed then exists (
+                   select from pgflowd.attempts as attempt
+                    where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+                      and attempt.task_index = task.task_index and attempt.ended_at is null
+                      and attempt.attempt = task.attempts_count
+                      and attempt.worker_id = task.last_worker_id
+                      and attempt.lease_until < clock_timestamp())
+                 else task.last_worker_id = _sweep_leased.worker_id end
+           limit _sweep_leased.max_tasks
+             for no key update of task skip locked) as free;
   given_up := 0;
   select count(*) into recovered
-    from pgflowd._requeue_stalled(_sweep_leased.run_ids, _sweep_leased.step_slugs,
-                            _sweep_leased.task_indexes, _sweep_leased.reason,
-                            _sweep_leased.only_lapsed);
+    from pgflowd._requeue_stalled(stalled.run_ids, stalled.step_slugs, stalled.task_indexes,
+                                  _sweep_leased.reason, only_lapsed);
   for kept in
     select task.run_id, task.step_slug, task.task_index, attempt.token,
            run.status = 'failed' as run_failed,
            run.status <> 'started' or state.status <> 'started' as has_ended
-      from unnest(_sweep_leased.run_ids, _sweep_leased.step_slugs, _sweep_leased.task_indexes)
+      from unnest(stalled.run_ids, stalled.step_slugs, stalled.task_indexes)
            as given (run_id, step_slug, task_index)
      cross join lateral (
        select one.* from pgflow.step_tasks as one
@@ -33,15 +52,15 @@ begin
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count
-     where attempt.lease_until < clock_timestamp() or not _sweep_leased.only_lapsed
+     where attempt.lease_until < clock_timestamp() or not only_lapsed
      order by task.run_id, task.step_slug, task.task_index
   loop
     if not kept.has_ended then
-      stalled := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
+      times := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
       if pgflowd._give_up(
            kept.run_id, kept.step_slug, kept.task_index,
            format('stalled %s times in a row, the last time because %s',
-                  stalled, _sweep_leased.reason)) then
+                  times, _sweep_leased.reason)) then
         given_up := given_up + 1;
       end if;
     else
