@@ -165,16 +165,12 @@ def _as_unreachable(url: str) -> Iterator[None]:
     try:
         yield
     except psycopg.ProgrammingError as error:
-        raise Unreachable(
-            f"the database URL cannot be read: {_cause(error, url)}",
-            next=URL_NEXT,
-        ) from None
+        text = f"the database URL cannot be read: {_cause(error, url)}"
+        raise Unreachable(text, next=URL_NEXT) from None
     except psycopg.Error as error:
         cause = _cause(error, url)
-        raise Unreachable(
-            f"the database at {place_of(url)} cannot be reached: {cause}",
-            next=_remedy(url, cause),
-        ) from None
+        text = f"the database at {place_of(url)} cannot be reached: {cause}"
+        raise Unreachable(text, next=_remedy(url, cause)) from None
 
 
 def _remedy(url: str, cause: str) -> str:
@@ -210,12 +206,8 @@ select set_config('statement_timeout', %s, false),
 
 
 def _settings(limits: Limits, conn: AnyConnection) -> list[str | int]:
-    waits = (
-        limits.statement_s,
-        limits.lock_s,
-        limits.idle_in_transaction_s,
-        limits.client_check_s,
-    )
+    idle_s, check_s = limits.idle_in_transaction_s, limits.client_check_s
+    waits = (limits.statement_s, limits.lock_s, idle_s, check_s)
     return [*(f"{round(wait * 1000)}ms" for wait in waits), conn.info.backend_pid]
 
 
