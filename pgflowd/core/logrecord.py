@@ -61,9 +61,7 @@ def redacted(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str]
 
 def as_text(record: LogRecord) -> bytes:
     """Return `time level event key=value …` and a line break."""
-    pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
-    line = f"{record.time} {record.level:<7} {record.event}{pairs}"
-    return _bytes(one_line(line)) + b"\n"
+    return _bytes(f"{record.time} {record.level:<7} {_message(record)}\n")
 
 
 def as_json(record: LogRecord) -> bytes:
@@ -91,7 +89,7 @@ def as_journal(record: LogRecord, identifier: str = "pgflowd") -> bytes:
 
 
 def _message(record: LogRecord) -> str:
-    """Return the line that `journalctl` shows: the event and the fields."""
+    """Return the event and the fields as one line, which `journalctl` shows."""
     pairs = "".join(f" {key}={_shown(value)}" for key, value in record.fields.items())
     return one_line(record.event + pairs)
 
