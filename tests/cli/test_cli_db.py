@@ -35,6 +35,7 @@ def test_migrate_tells_what_it_applied_and_then_all_is_well(db):
     assert ended.out.splitlines() == [
         "applied 0001_pgflow_tables",
         "applied 0002_pgflowd_tables",
+        "applied 0003_pgflowd_reports",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -72,7 +73,7 @@ def test_json_is_the_same_for_programs(db):
         "before": None,
         "after": NEWEST,
         "core": "own",
-        "migrations": ["0001_pgflow_tables", "0002_pgflowd_tables"],
+        "migrations": ["0001_pgflow_tables", "0002_pgflowd_tables", "0003_pgflowd_reports"],
         "dry_run": False,
     }
     assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)
