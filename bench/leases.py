@@ -33,6 +33,9 @@ from typing import Any
 
 import psycopg
 
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.state import TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import execute_together
 from pgflowd.db.schema import install
@@ -94,11 +97,9 @@ def bare(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
 def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
     """Claim and complete under leases."""
     done = 0
-    reports: list[tasks.ReportRow] = []
+    reports: list[TaskReport] = []
     while True:
-        chunks = [
-            reports[at : at + tasks.MAX_REPORTS] for at in range(0, len(reports), tasks.MAX_REPORTS)
-        ]
+        chunks = [reports[at : at + MOST_REPORTS] for at in range(0, len(reports), MOST_REPORTS)]
         calls = [tasks.report(chunk) for chunk in chunks]
         *answers, claimed = execute_together(conn, [*calls, tasks.claim(flow, worker, batch)])
         verdicts = {answer.verdict for answered in answers for answer in answered}
@@ -106,17 +107,7 @@ def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
             raise AssertionError(f"reports were not recorded: {verdicts}")
         if not claimed:
             return done
-        reports = [
-            tasks.ReportRow(
-                task.run_id,
-                task.step,
-                task.task_index,
-                task.token,
-                "completed",
-                b'{"ok": true}',
-            )
-            for task in claimed
-        ]
+        reports = [TaskReport(task, Outcome.COMPLETED, b'{"ok": true}') for task in claimed]
         done += len(claimed)
 
 

@@ -1,10 +1,11 @@
 """
-Tasks: claiming work, keeping it, and reporting it, as calls of the functions in `pgflowd`.
+Claims tasks, renews their leases and reports them, by the functions of schema `pgflowd`.
 
-Each function here returns a `Call`, which `db.query` performs: a worker reports what it
-finished and claims what is free by `all_together(conn, [report(…), claim(…)])`, one round trip and
-one commit. A claim returns a token for each task, and every report must show it: whoever
-lost a task cannot finish it. Inputs and outputs are JSON as bytes, never parsed here.
+Each function here returns a `Query`. A worker reports what it finished and claims what is free by
+`execute_together(conn, [report(…), claim(…)])`: one round trip and one commit. A claim returns a
+token for each task, and every report must show it, so a worker that has lost a task cannot
+finish it. Inputs and outputs are JSON as bytes, never parsed here. Rows become the types of the
+worker's engine.
 """
 
 from __future__ import annotations
@@ -15,79 +16,27 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.worker.state import Task
-from pgflowd.db.query import Query, Rows, only
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.worker.events import (
+    LeaseVerdict,
+    ReportAnswer,
+    RunCancelled,
+    RunChange,
+    Verdict,
+)
+from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.db.query import Query, Rows
 
-MAX_REPORTS = 200  # in one call
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRow:
-    """What became of an attempt. `outcome`: completed, failed, timed_out, crashed, released."""
-
-    run_id: str
-    step_slug: str
-    task_index: int
-    token: int
-    outcome: str
-    output: bytes | None = None
-    error_message: str | None = None  # of a release: the reason
-    error_type: str | None = None
-    traceback: str | None = None
-    retry: bool = True
-    delay_s: float | None = None
-    cpu_s: float | None = None
-    peak_kb: int | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
-    """What the database made of a report: completed, queued, failed, repeated, late, lost, error.
-
-    `sqlstate` and `message` say why for the last two. `run_status` is the status in which the
-    call ended the run of the attempt, None if it did not.
-    """
-
-    token: int | None
-    verdict: str
-    sqlstate: str | None
-    message: str | None
-    run_status: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RunChangeRow:
-    """A run (no step) or a step was started, completed, failed or skipped by a transaction."""
-
-    run_id: UUID
-    step_slug: str | None
-    status: str
-    took_s: float | None
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Cancellation:
-    """A cancelled run."""
-
-    run_id: UUID
-    by: str | None
-    reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseVerdict:
-    """What a heartbeat says of a token: `ok`, `cancel`, `lost`."""
-
-    token: int
-    verdict: str
+_VERDICTS = {each.value: each for each in Verdict}  # faster than to call an enum
+_LEASE_VERDICTS = {each.value: each for each in LeaseVerdict}
+_RUN_STATUSES = {each.value: each for each in RunStatus}
+_STEP_STATUSES = {each.value: each for each in StepStatus}
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep made of stalled tasks: so many are queued again, so many failed for good."""
+    """What became of stalled tasks: so many are queued again, so many have failed for good."""
 
     recovered: int
     given_up: int
@@ -96,84 +45,90 @@ class Swept:
 def claim(
     flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
 ) -> Query[list[Task]]:
-    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not beat."""
+    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not renew leases."""
     params = (flow_slug, worker_id, max_tasks, lease_s)
     return Query(_CLAIM, params, lambda rows: [Task(*row) for row in rows])
 
 
-def report(reports: Sequence[ReportRow]) -> Query[list[AnswerRow]]:
-    """Report up to `MAX_REPORTS` attempts of any runs; the answers are in the same order."""
-    if len(reports) > MAX_REPORTS:
-        raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
+def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
+    """Report up to `MOST_REPORTS` attempts of any runs; the answers are in the same order."""
+    if len(reports) > MOST_REPORTS:
+        raise ValueError(f"one call takes up to {MOST_REPORTS} reports, not {len(reports)}")
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = [None if one.output is None else one.output.decode() for one in reports]
-    return Query(_REPORT, (elements, outputs), lambda rows: [AnswerRow(*row) for row in rows])
+    return Query(_REPORT, (elements, outputs), _answers)
 
 
-def news(run_ids: Sequence[str]) -> Query[list[RunChangeRow]]:
-    """Ask, after a report and in its transaction, what it has changed in these runs."""
-    return Query(_NEWS, (_array(run_ids),), lambda rows: [RunChangeRow(*row) for row in rows])
+def run_changes(run_ids: Sequence[str]) -> Query[list[RunChange]]:
+    """Return, after a report and in its transaction, what it has changed in these runs."""
+    return Query(_RUN_CHANGES, (f"{{{','.join(run_ids)}}}",), _run_changes)
 
 
-def cancellations(tokens: Sequence[int]) -> Query[list[Cancellation]]:
-    """Ask which runs of these attempts were cancelled."""
-    return Query(_CANCELLATIONS, (list(tokens),), lambda rows: [Cancellation(*row) for row in rows])
-
-
-def completed_by(worker_id: UUID, run_ids: Sequence[str]) -> Query[int]:
-    """Ask how many of these runs a report of this worker has completed."""
-    return Query(_COMPLETED_BY, (worker_id, _array(run_ids)), only)
+def cancellations(tokens: Sequence[int]) -> Query[list[RunCancelled]]:
+    """Return which runs of these attempts were cancelled."""
+    return Query(_CANCELLATIONS, (list(tokens),), lambda rows: [RunCancelled(*row) for row in rows])
 
 
 def heartbeat(
     worker_id: UUID, tokens: Sequence[int], lease_s: float = 30.0
-) -> Query[list[LeaseVerdict]]:
-    """Say that the worker lives and holds these tokens."""
+) -> Query[list[tuple[int, LeaseVerdict]]]:
+    """Renew the leases with these tokens; return each token with its verdict."""
     params = (worker_id, list(tokens), lease_s)
-    return Query(_HEARTBEAT, params, lambda rows: [LeaseVerdict(*row) for row in rows])
+    return Query(
+        _HEARTBEAT, params, lambda rows: [(token, _LEASE_VERDICTS[word]) for token, word in rows]
+    )
 
 
 def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Query[Swept]:
-    """Give back what a dead worker held, and give up what stalled too often."""
+    """Give back the tasks of a worker that has ended; fail those that stalled too often."""
     return Query(_SWEEP_DEAD, (worker_id, reason, max_tasks), _swept)
 
 
 def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Query[Swept]:
-    """Give back what nobody works on any more, and give up what stalled too often."""
+    """Give back tasks that no worker works on any more; fail those that stalled too often."""
     return Query(_SWEEP, (stale_threshold_s, max_tasks), _swept)
 
 
-def _array(ids: Sequence[str]) -> str:
-    """Write ids as an array at once; there may be thousands."""
-    return f"{{{','.join(ids)}}}"
+def _answers(rows: Rows) -> list[ReportAnswer]:
+    return [
+        ReportAnswer(_VERDICTS[verdict], sqlstate, message, _RUN_STATUSES.get(run_status))
+        for verdict, sqlstate, message, run_status in rows
+    ]
+
+
+def _run_changes(rows: Rows) -> list[RunChange]:
+    return [
+        RunChange(run, step, (_STEP_STATUSES if step else _RUN_STATUSES)[status], took_s, error)
+        for run, step, status, took_s, error in rows
+    ]
 
 
 def _swept(rows: Rows) -> Swept:
     return Swept(*rows[0])
 
 
-def _element(one: ReportRow) -> dict[str, Any]:
+def _element(one: TaskReport) -> dict[str, Any]:
     """Write a report as the SQL reads it, without what it does not say."""
-    usage = {
-        "cpu_s": one.cpu_s,
-        "peak_kb": one.peak_kb,
-        "exit_code": one.exit_code,
-        "exit_signal": one.exit_signal,
+    task = one.task
+    element: dict[str, Any] = {
+        "run_id": task.run_id,
+        "step_slug": task.step,
+        "task_index": task.task_index,
+        "token": task.token,
+        "outcome": one.outcome.value,
     }
-    said = {
-        "run_id": one.run_id,
-        "step_slug": one.step_slug,
-        "task_index": one.task_index,
-        "token": one.token,
-        "outcome": one.outcome,
-        "error_message": one.error_message,
-        "error_type": one.error_type,
-        "traceback": one.traceback,
-        "retry": None if one.retry else False,
-        "delay": None if one.delay_s is None else f"{one.delay_s:f} s",
-        "usage": {key: value for key, value in usage.items() if value is not None} or None,
-    }
-    return {key: value for key, value in said.items() if value is not None}
+    usage: dict[str, Any] = {"cpu_s": one.cpu_s, "peak_kb": one.peak_kb}
+    if one.outcome is not Outcome.COMPLETED:
+        element["error_message"] = one.error_message
+        element["error_type"] = one.error_type
+        element["traceback"] = one.traceback
+        element["retry"] = None if one.retry else False
+        element["delay"] = None if one.delay_s is None else f"{one.delay_s:f} s"
+        usage |= {"exit_code": one.exit_code, "exit_signal": one.exit_signal}
+        element = {key: value for key, value in element.items() if value is not None}
+    if used := {key: value for key, value in usage.items() if value is not None}:
+        element["usage"] = used
+    return element
 
 
 _CLAIM = """
@@ -182,11 +137,14 @@ select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeou
   from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
 """
 _REPORT = """
-select token, verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
+select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
 """
-_NEWS = "select run_id, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])"
-_CANCELLATIONS = "select run_id, cancelled_by, cancel_reason from pgflowd.cancellations(%s)"
-_COMPLETED_BY = "select pgflowd.completed_by(%s, %s::uuid[])"
+_RUN_CHANGES = """
+select run_id::text, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])
+"""
+_CANCELLATIONS = """
+select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)
+"""
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
 _SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
 _SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

@@ -1,15 +1,14 @@
 """
-Workers: a worker's row, the definition of its flow, and what its handlers ask for.
+Reads and writes a worker's row, checks the definition of its flow, reads what its handlers need.
 
-A worker introduces itself by a row, renews it with each beat, and marks it stopped as it ends.
-Before that it sees to it that the flow in the database is the one in the code. The columns of
+A worker inserts its row, renews it together with its leases, and marks it stopped as it ends.
+Before that it makes sure that the flow in the database is the one in the code. The columns of
 `pgflow.workers` are a public part of the contract, as are `runs.input` and `step_states.output`.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -22,23 +21,14 @@ from pgflowd.core.definition.shape import (
     option_differences,
     shape_differences,
 )
+from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
 from pgflowd.errors import DatabaseError, Problem
 
-MOST_COUNTED = 10_000  # messages, when asked how many wait
+MOST_COUNTED = 10_000  # waiting messages; to count more takes too long
 
 Connection = psycopg.Connection[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How our row is, and what waits in the queue."""
-
-    state: str  # "ok", "deprecated", "gone"
-    queued: int = 0
-    oldest_queued_s: float | None = None
-    due_in_s: float | None = None  # until the next hidden message becomes visible
 
 
 def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem]:
@@ -79,8 +69,8 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
     )
 
 
-def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
-    """Insert the worker's row, unless a start that failed further on has done so."""
+def insert_row(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
+    """Insert the worker's row, unless an earlier try to start has done so."""
     query = """
     insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)
         on conflict (worker_id) do update set last_heartbeat_at = now()
@@ -90,7 +80,7 @@ def introduce(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
 
 
 def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
-    """Whether an insert into the queue wakes workers; see to it, if we may."""
+    """Make an insert into the queue wake workers, if allowed; return whether it does."""
     query = """
     select exists (select from pg_trigger as trigger
                     where trigger.tgrelid = to_regclass(%s) and trigger.tgname = 'pgflowd_notify')
@@ -106,8 +96,8 @@ def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
     return True
 
 
-def beat(worker_id: UUID, queue: str) -> Query[Standing]:
-    """Renew the worker's row, and look how it and the queue are."""
+def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
+    """Renew the worker's row; return how it and the queue are."""
     table = sql.Identifier("pgmq", f"q_{queue}")
     query = sql.SQL(
         """
@@ -123,7 +113,7 @@ def beat(worker_id: UUID, queue: str) -> Query[Standing]:
 
 
 def next_due(queue: str) -> Query[tuple[float | None, int]]:
-    """In how many seconds the next hidden message becomes visible, if any; how many are now."""
+    """Return in how many seconds the next hidden message becomes visible, and how many are now."""
     query = sql.SQL(
         """
         select (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
@@ -133,7 +123,7 @@ def next_due(queue: str) -> Query[tuple[float | None, int]]:
     return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
 
 
-def stopped(worker_id: UUID) -> Query[None]:
+def mark_stopped(worker_id: UUID) -> Query[None]:
     """Mark the worker's row stopped."""
     query = (
         "update pgflow.workers as worker set stopped_at = now()"
@@ -153,9 +143,10 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
 
 def _standing(rows: Rows) -> Standing:
     if not rows:
-        return Standing("gone")
+        return Standing(RowState.GONE)
     is_deprecated, queued, oldest_s, due_in_s = rows[0]
-    return Standing("deprecated" if is_deprecated else "ok", queued, oldest_s, due_in_s)
+    row = RowState.DEPRECATED if is_deprecated else RowState.OK
+    return Standing(row, queued, oldest_s, due_in_s)
 
 
 def _first(rows: Rows) -> bytes | None:

@@ -1,7 +1,8 @@
 """
 Actions: what the engine of a worker wants done.
 
-Each action is started at once and never waited for: its end is an event.
+Each action is started at once and never waited for: its end is an event. Actions and events are
+not changed once they are made; they are not frozen, as to make a frozen one takes thrice as long.
 """
 
 from __future__ import annotations
@@ -9,145 +10,158 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.metrics.definitions import Metric
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.state import ConnectionName, FetchRequest, Task, TaskReport
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
-    line: str
+class WorkerAction:
+    """What the engine wants done."""
+
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CutConnection:
+@dataclass(slots=True)
+class Connect(WorkerAction):
+    connection: ConnectionName
+
+
+@dataclass(slots=True)
+class CutConnection(WorkerAction):
     """Shut a connection's socket down: its call takes too long."""
 
-    line: str
+    connection: ConnectionName
 
 
-@dataclass(frozen=True, slots=True)
-class ReportAndClaim:
+@dataclass(slots=True)
+class ReportAndClaim(WorkerAction):
     """Report these and claim so many tasks, in one round trip and one transaction.
 
-    `about`: the runs of which we want to know what the reports have changed.
+    `changes_of`: runs whose changes by these reports the log wants.
     """
 
     reports: tuple[TaskReport, ...]
-    wanted: int
-    about: tuple[str, ...] = ()
+    claim: int
+    changes_of: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AskNextDue:
-    """Ask when the next message becomes visible."""
+@dataclass(slots=True)
+class ReadNextDue(WorkerAction):
+    """Read when the next message becomes visible."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenewLeases:
-    """Renew our row and these leases. `about`: runs that may be complete by now."""
+@dataclass(slots=True)
+class RenewLeases(WorkerAction):
+    """Renew the worker's row and these leases."""
 
     tokens: tuple[int, ...]
-    about: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+@dataclass(slots=True)
+class Fetch(WorkerAction):
+    """Read what a handler asked for, and send it to its runner."""
+
+    request: FetchRequest
+
+
+@dataclass(slots=True)
+class PublishOutput(WorkerAction):
+    """Send waiting output of handlers to the followers of their runs."""
+
+
+@dataclass(slots=True)
+class SignOff(WorkerAction):
+    """Mark the worker's row stopped."""
+
+
+@dataclass(slots=True)
+class RunnerAction(WorkerAction):
+    """What is to be done with a runner."""
+
     id: int
-    token: int
-    what: str
-    step: str
 
 
-@dataclass(frozen=True, slots=True)
-class PublishOutput:
-    """Tell followers what was overheard."""
+class ForkRunner(RunnerAction):
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SignOff:
-    """Mark our row stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForkRunner:
-    id: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendTask:
-    id: int
+@dataclass(slots=True)
+class SendTask(RunnerAction):
     task: Task
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceStop:
-    id: int
+class AnnounceStop(RunnerAction):
+    """Send the runner a frame that says that the daemon stops."""
+
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReadResult:
-    """Read what lies in the runner's socket; then say Done or Silent."""
+@dataclass(slots=True)
+class ReadResult(RunnerAction):
+    """Read what lies in the runner's socket; then send Done or NoResultYet."""
 
-    id: int
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class TerminateRunner:
+class TerminateRunner(RunnerAction):
     """SIGTERM to the runner's process group."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KillRunner:
+class KillRunner(RunnerAction):
     """Stop and kill the runner's whole tree."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CloseRunner:
+class CloseRunner(RunnerAction):
     """Close the runner's socket, so that it ends by itself."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReapRunner:
-    id: int
+class ReapRunner(RunnerAction):
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class KillZygote:
+@dataclass(slots=True)
+class KillZygote(WorkerAction):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLog:
-    """One log record."""
+@dataclass(slots=True)
+class WriteLog(WorkerAction):
+    """Write one log record."""
 
     level: str
     event: str
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CountRunsEnded:
-    """So many runs have ended by our reports."""
+@dataclass(slots=True)
+class Count(WorkerAction):
+    """Add to a counter. Labels are those of the metric, without the flow."""
 
-    status: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCheckDue:
-    """Nobody called, and it was time to look for tasks: "due", "fallback" or "poll"."""
-
-    reason: str
+    metric: Metric
+    labels: tuple[str, ...]
+    count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+@dataclass(slots=True)
+class Observe(WorkerAction):
+    """Add observations to a histogram."""
+
+    metric: Metric
+    labels: tuple[str, ...]
+    seconds: tuple[float, ...]
+    outcome: Outcome | None = None  # of the task that took so long
+
+
+@dataclass(slots=True)
+class Leave(WorkerAction):
+    """Exit."""
+
     code: int
     why: str = ""
     failure: tuple[str, str] | None = None

@@ -1,195 +1,225 @@
 """
-Dispatch, calls: what is asked of the database, on two lines, one call at a time on each.
+The two connections to the database, and the calls on them, one at a time on each.
 
-The main line reports and claims in one turn; the other beats, so that a report which waits
-for a lock does not look like death, and fetches what handlers ask for. A line that broke is
-made anew, after growing, jittered delays; outcomes wait meanwhile, in order. Part of
-`core.worker.decide`.
+The main one reports and claims in one round trip. The other renews leases, so that a report
+which waits for a lock does not look like the death of the worker; it also reads what handlers ask
+for and publishes their output. A lost connection is made anew after growing, jittered delays;
+reports wait meanwhile, in order.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from pgflowd.core.worker import actions, events, runners
-from pgflowd.core.worker import reporting as turns
-from pgflowd.core.worker import run_log as news
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
+from pgflowd.core.worker import actions, claiming, events, reporting, run_log, runner_ends, stopping
+from pgflowd.core.worker.events import LeaseVerdict, RowState
 from pgflowd.core.worker.state import (
-    LEASES,
-    MAIN,
+    FREE,
     NEVER,
+    ConnectionName,
     ConnectionState,
     DatabaseConnection,
+    NextDueQuestion,
+    WakeReason,
+    WorkerConnections,
     WorkerMode,
 )
 from pgflowd.core.worker.transition import WorkerTransition
 
-MOST_REPORTS = 200  # of one turn, and all that one call of the database takes
-BATCHING_S = 0.002  # while all runners are busy, outcomes wait for company
-# A worker without a lease has nothing to renew but its row, which counts as alive for 30 s. So it
-# beats three intervals apart, 15 s at most: idle it asks at most once in 10 s, fallback included.
-IDLE_BEATS = 3
-IDLE_BEAT_S = 15.0
-SOON_S = 0.5  # beats that a wake asks for are so far apart at least
+# A worker without a lease has only its row to renew, which counts as alive for 30 s. So it renews
+# three intervals apart, 15 s at most: idle it sends a call once in 10 s at most, fallback included.
+IDLE_INTERVALS = 3
+IDLE_RENEWAL_S = 15.0
+SOON_S = 0.5  # renewals that wakes ask for are at least so far apart
+FOREIGN_PAUSE_S = 60.0  # between two records about messages that belong to no open task
 
 
-def use_lines(transition: WorkerTransition) -> None:
-    """Start whatever a free line is wanted for."""
+def deadline(connections: WorkerConnections) -> float:
+    """When the connections change by themselves."""
+    leases = connections.leases
+    is_free = leases.state is ConnectionState.FREE
+    return min(connections.main.until, connections.renew_at if is_free else leases.until)
+
+
+def keep_times(transition: WorkerTransition) -> None:
+    """Cut calls over their limit, and make lost connections anew."""
     state = transition.state
-    if state.main.state is ConnectionState.FREE:
+    for name in ConnectionName:
+        connection = state.connections.get(name)
+        if transition.now < connection.until:
+            continue
+        if connection.state is ConnectionState.DOWN:
+            until = transition.now + state.options.call_limit_s
+            connection = connection._replace(state=ConnectionState.CONNECTING, until=until)
+            transition.do(actions.Connect(name))
+        else:
+            connection = connection._replace(until=NEVER)
+            transition.do(actions.CutConnection(name))
+        state.connections.put(name, connection)
+
+
+def use_free(transition: WorkerTransition) -> None:
+    """Start the calls for which a connection is free."""
+    connections = transition.state.connections
+    if connections.main.state is ConnectionState.FREE:
         _use_main(transition)
-    if state.beats.state is ConnectionState.FREE:
-        _use_beats(transition)
+    if connections.leases.state is ConnectionState.FREE:
+        _use_leases(transition)
 
 
 def _use_main(transition: WorkerTransition) -> None:
     state = transition.state
-    if state.mode in (WorkerMode.LEAVING, WorkerMode.LEFT) or not transition.passed(
-        state.turn_from
-    ):
+    outbox, schedule = state.outbox, state.schedule
+    if outbox.paused_until or state.mode in (WorkerMode.LEAVING, WorkerMode.LEFT):
         return
-    is_due = _reports_are_due(transition)
-    looks = state.look and not runners.is_stocked(transition)
-    room = runners.room(transition) if state.may_claim and (is_due or looks) else 0
-    if is_due or room:
-        state.sending = tuple(state.reports[:MOST_REPORTS])
-        del state.reports[:MOST_REPORTS]
-        state.wanted = room
-        state.is_fallback = state.is_fallback and not state.sending
+    has_due = reporting.is_due(state, transition.now)
+    wants_claim = has_due or (schedule.is_due and not claiming.is_stocked(state))
+    room = claiming.room(state) if wants_claim and not outbox.is_refused else 0
+    if has_due or room:
+        reporting.begin(outbox, room)
         if room:
-            state.look = False
-        state.about = news.asked_about(state, state.sending)
-        transition.do(actions.ReportAndClaim(state.sending, room, state.about))
-        state.main = _busy(transition)
-    elif _asks_due(transition):
-        state.asks_due = state.asks_soon = False
-        transition.do(actions.AskNextDue())
-        state.main = _busy(transition)
+            claiming.claim_begins(schedule, bool(outbox.sending))
+        changes_of = run_log.runs_of_interest(state.options, outbox.sending)
+        transition.do(actions.ReportAndClaim(outbox.sending, room, changes_of))
+        state.connections.main = _busy(transition)
+    elif claiming.may_ask_next_due(state):
+        schedule.question = NextDueQuestion.NO
+        transition.do(actions.ReadNextDue())
+        state.connections.main = _busy(transition)
 
 
-def _asks_due(transition: WorkerTransition) -> bool:
-    """Whether to ask when the next message is due: if that may be soon, or nothing runs."""
-    state = transition.state
-    if state.mode is not WorkerMode.WORKING or state.reports:
-        return False
-    return state.asks_soon or (state.asks_due and not state.held and not state.running)
-
-
-def _reports_are_due(transition: WorkerTransition) -> bool:
-    """At once if a runner is idle or nothing runs; else a little later, with others."""
-    state = transition.state
-    if not state.reports:
-        return False
-    if not state.held or len(state.reports) >= MOST_REPORTS or state.mode is not WorkerMode.WORKING:
-        return True
-    return transition.passed(state.reports_since + BATCHING_S)
-
-
-def _use_beats(transition: WorkerTransition) -> None:
-    state = transition.state
-    if state.mode is WorkerMode.LEFT:
-        return
-    if state.mode is WorkerMode.LEAVING and not state.tells:
+def _use_leases(transition: WorkerTransition) -> None:
+    state, connections = transition.state, transition.state.connections
+    if state.mode is WorkerMode.LEAVING and not connections.has_output:
         transition.do(actions.SignOff())
-        state.beats = _busy(transition)
-    elif transition.passed(state.beat_at):
+    elif transition.now >= connections.renew_at:
         tokens = tuple(task.token for task in state.leases())
         pause_s = state.options.heartbeat_interval_s
         if not tokens:
-            pause_s = max(pause_s, min(IDLE_BEATS * pause_s, IDLE_BEAT_S))
-        state.beaten_at, state.beat_at = transition.now, transition.by(transition.now + pause_s)
-        state.counting, state.perhaps_ended = tuple(dict.fromkeys(state.perhaps_ended)), ()
-        transition.do(actions.RenewLeases(tokens, state.counting))
-        state.beats = _busy(transition)
-    elif state.asks:
-        state.asking, state.asks = state.asks[:1], state.asks[1:]
-        transition.do(actions.Fetch(*state.asking[0]))
-        state.beats = _busy(transition)
-    elif state.tells:
-        state.tells = False
+            pause_s = max(pause_s, min(IDLE_INTERVALS * pause_s, IDLE_RENEWAL_S))
+        connections.renewed_at = transition.now
+        connections.renew_at = transition.now + pause_s
+        transition.do(actions.RenewLeases(tokens))
+    elif connections.requests:
+        connections.fetching, *others = connections.requests
+        connections.requests = tuple(others)
+        transition.do(actions.Fetch(connections.fetching))
+    elif connections.has_output:
+        connections.has_output = False
         transition.do(actions.PublishOutput())
-        state.beats = _busy(transition)
-
-
-def beat_soon(transition: WorkerTransition) -> None:
-    state = transition.state
-    state.beat_at = transition.by(min(state.beat_at, state.beaten_at + SOON_S))
-
-
-def keep_times(transition: WorkerTransition) -> None:
-    """Cut calls over their limit, make broken lines anew."""
-    state = transition.state
-    for name, line in ((MAIN, state.main), (LEASES, state.beats)):
-        if line.state is ConnectionState.FREE or not transition.passed(line.until):
-            continue
-        if line.state is ConnectionState.DOWN:
-            until = transition.by(transition.now + state.options.call_limit_s)
-            _set(transition, name, replace(line, state=ConnectionState.CONNECTING, until=until))
-            transition.do(actions.Connect(name))
-        else:
-            _set(transition, name, replace(line, until=NEVER))
-            transition.do(actions.CutConnection(name))
-    transition.passed(state.turn_from)
-    transition.passed(state.beat_at)
-    if state.reports and state.held:
-        transition.passed(state.reports_since + BATCHING_S)
-
-
-def connected(transition: WorkerTransition, event: events.Connected) -> None:
-    state = transition.state
-    _set(transition, event.line, replace(_line(transition, event.line), state=ConnectionState.FREE))
-    if event.line == MAIN:
-        state.look = True
-
-
-def broken(transition: WorkerTransition, event: events.ConnectionLost) -> None:
-    """A line is gone: keep what was under way, and try again later."""
-    state, options = transition.state, transition.state.options
-    if event.line == MAIN:
-        if state.sending and not state.reports:
-            state.reports_since = transition.now
-        state.reports, state.sending = [*state.sending, *state.reports], ()
-        state.look = True
     else:
-        state.perhaps_ended, state.counting = (*state.counting, *state.perhaps_ended), ()
-        state.asks, state.asking = (*state.asking, *state.asks), ()
-    _row_is_gone(transition, event)
-    line = _line(transition, event.line)
-    was_up = line.state is ConnectionState.BUSY and line.delay_s == 0
-    if was_up or event.meaning in ("loud", "fault"):
-        level = "error" if event.meaning in ("loud", "fault") else "warning"
-        transition.do(
-            actions.WriteLog(level, "worker.error", {"error": event.text, "line": event.line})
-        )
-    delay_s = min(options.reconnect_max_s, max(options.reconnect_min_s, 2 * line.delay_s))
-    if event.meaning == "fault":
-        delay_s = options.reconnect_max_s
-    wait_s = delay_s * (0.5 + event.chance / 2)
-    until = transition.by(transition.now + wait_s)
-    _set(transition, event.line, DatabaseConnection(ConnectionState.DOWN, until, delay_s))
-    if state.mode is WorkerMode.LEAVING and event.line == LEASES:
-        state.leave_at = transition.by(transition.now)
-
-
-def _row_is_gone(transition: WorkerTransition, event: events.ConnectionLost) -> None:
-    if event.meaning == "gone":
-        turns.leave_for_successor(transition, "its row or its flow is gone from the database")
-    elif event.meaning == "core" and transition.state.mode is WorkerMode.WORKING:
-        turns.begin_drain(transition, 78, event.text)
-        transition.state.failure = ("E307", event.text)
+        return
+    connections.leases = _busy(transition)
 
 
 def _busy(transition: WorkerTransition) -> DatabaseConnection:
-    until = transition.by(transition.now + transition.state.options.call_limit_s)
+    until = transition.now + transition.state.options.call_limit_s
     return DatabaseConnection(ConnectionState.BUSY, until)
 
 
-def _line(transition: WorkerTransition, name: str) -> DatabaseConnection:
-    return transition.state.main if name == MAIN else transition.state.beats
+def connected(transition: WorkerTransition, event: events.Connected) -> None:
+    state, connections = transition.state, transition.state.connections
+    connection = connections.get(event.connection)
+    free = DatabaseConnection(ConnectionState.FREE, delay_s=connection.delay_s)
+    connections.put(event.connection, free)
+    if event.connection is ConnectionName.MAIN:
+        claiming.claim_now(state.schedule)
 
 
-def _set(transition: WorkerTransition, name: str, line: DatabaseConnection) -> None:
-    if name == MAIN:
-        transition.state.main = line
-    else:
-        transition.state.beats = line
+def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) -> None:
+    """Keep what was under way, and connect again later."""
+    state, connections = transition.state, transition.state.connections
+    if event.connection is ConnectionName.MAIN:
+        reporting.return_unsent(state.outbox, transition.now)
+        state.schedule.is_due = True
+    elif connections.fetching is not None:
+        connections.requests = (connections.fetching, *connections.requests)
+        connections.fetching = None
+    if event.failure is DatabaseFailure.GONE:
+        _leave_for_successor(transition, "its row or its flow is gone from the database")
+    elif event.failure is DatabaseFailure.SCHEMA:
+        stopping.drain_because(transition, 78, event.text, ("E307", event.text))
+    transition.count(DATABASE_ERRORS, event.failure)
+    _connect_later(transition, event)
+    if state.mode is WorkerMode.LEAVING and event.connection is ConnectionName.LEASES:
+        state.leave_at = transition.now
+
+
+def _connect_later(transition: WorkerTransition, event: events.ConnectionLost) -> None:
+    options, connections = transition.state.options, transition.state.connections
+    connection = connections.get(event.connection)
+    is_serious = event.failure in (DatabaseFailure.ALERT, DatabaseFailure.BROKEN)
+    if is_serious or (connection.state is ConnectionState.BUSY and connection.delay_s == 0):
+        level = "error" if is_serious else "warning"
+        transition.log_problem(level, event.text, connection=event.connection.value)
+    delay_s = min(options.reconnect_max_s, max(options.reconnect_min_s, 2 * connection.delay_s))
+    if event.failure is DatabaseFailure.BROKEN:
+        delay_s = options.reconnect_max_s
+    until = transition.now + delay_s * (0.5 + event.chance / 2)
+    down = DatabaseConnection(ConnectionState.DOWN, until, delay_s)
+    connections.put(event.connection, down)
+
+
+def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
+    """Claim, and ask soon whether the tasks that run still should."""
+    state, connections = transition.state, transition.state.connections
+    transition.count(WAKES, WakeReason.NOTIFICATION)
+    claiming.claim_now(state.schedule)
+    if any(runner.task for runner in state.runners.by_id.values()):
+        connections.renew_at = min(connections.renew_at, connections.renewed_at + SOON_S)
+
+
+def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) -> None:
+    state, standing = transition.state, event.standing
+    state.connections.leases = FREE
+    run_log.runs_cancelled(transition, event.cancelled)
+    for token, verdict in event.verdicts:
+        if verdict is not LeaseVerdict.OK:
+            runner_ends.lease_refused(transition, token, verdict)
+    if standing.row is not RowState.OK:
+        _leave_for_successor(transition, f"its row is {standing.row}")
+    schedule = state.schedule
+    schedule.has_drained = False
+    claiming.next_message_due(schedule, state.options, transition.now, standing.due_in_s)
+    if standing.queued:  # no wake said so
+        claiming.claim_now(schedule)
+
+
+def next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> None:
+    state = transition.state
+    state.connections.main = FREE
+    claiming.next_due_read(state.schedule, state.options, transition.now, event)
+
+
+def foreign_messages_archived(
+    transition: WorkerTransition, event: events.ForeignMessagesArchived
+) -> None:
+    """Something else writes into the queue: log so now and then."""
+    connections = transition.state.connections
+    connections.foreign_messages += event.count
+    if transition.now < connections.foreign_logged_at + FOREIGN_PAUSE_S:
+        return
+    text = f"{connections.foreign_messages} messages that belong to no open task were archived"
+    transition.log("warning", "worker.strangers", error=text)
+    connections.foreign_messages, connections.foreign_logged_at = 0, transition.now
+
+
+def handler_asked(transition: WorkerTransition, event: events.HandlerAsked) -> None:
+    connections = transition.state.connections
+    connections.requests = (*connections.requests, event.request)
+
+
+def fetched(transition: WorkerTransition, event: events.Fetched | events.OutputPublished) -> None:
+    transition.state.connections.leases = FREE
+    transition.state.connections.fetching = None
+
+
+def output_waiting(transition: WorkerTransition, event: events.OutputWaiting) -> None:
+    transition.state.connections.has_output = True
+
+
+def _leave_for_successor(transition: WorkerTransition, why: str) -> None:
+    """Drain, and exit 10 (docs/design/supervision.md, rule 40)."""
+    if transition.state.mode is WorkerMode.WORKING:
+        transition.log("info", "worker.deprecated", reason=why)
+        stopping.drain_because(transition, 10, why)

@@ -1,5 +1,5 @@
 """
-Events: what the engine of a worker is told.
+Events: what has happened, as the engine of a worker is informed of it.
 
 `chance` is a number from 0 to 1, drawn where the event was seen, for delays with jitter.
 """
@@ -7,221 +7,264 @@ Events: what the engine of a worker is told.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.worker.state import ConnectionName, FetchRequest, Task, TaskReport, Word
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Verdict(Word):
+    """What the database made of a report."""
+
+    COMPLETED = "completed"
+    QUEUED = "queued"  # the task will be tried again
+    FAILED = "failed"
+    REPEATED = "repeated"  # this report was recorded before
+    LATE = "late"  # the run or step had ended
+    LOST = "lost"  # another worker has the task
+    ERROR = "error"
+
+
+class LeaseVerdict(Word):
+    """What the database says of a lease that is to be renewed."""
+
+    OK = "ok"
+    CANCEL = "cancel"  # run or step has ended
+    LOST = "lost"  # another worker has the task
+
+
+class RowState(Word):
+    """How the worker's row in the database is."""
+
+    OK = "ok"
+    DEPRECATED = "deprecated"
+    GONE = "gone"
+
+
+class WorkerEvent:
+    """What has happened."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Tick(WorkerEvent):
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class WokenUp:
-    """Somebody says that there may be work, or that a run was cancelled."""
+@dataclass(slots=True)
+class WokenUp(WorkerEvent):
+    """There may be work, or a run was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
-    line: str
+@dataclass(slots=True)
+class Connected(WorkerEvent):
+    connection: ConnectionName
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLost:
-    """A connection could not be made or a call on it failed; it is closed.
+@dataclass(slots=True)
+class ConnectionLost(WorkerEvent):
+    """A connection could not be made or a call on it failed; it is closed."""
 
-    `meaning`: "again" (reconnect), "loud" (likewise, a person has to act), "fault" (the
-    installation is wrong: try slowly), "gone" (our row or flow), "core" (schema pgflow changed).
-    """
-
-    line: str
-    meaning: str
+    connection: ConnectionName
+    failure: DatabaseFailure
     text: str
     chance: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReportAnswer:
-    """The database's verdict on one report."""
+    """The database's verdict on one report, and what the report made of the run, if it ended."""
 
-    verdict: str
+    verdict: Verdict
     sqlstate: str | None = None
     message: str | None = None
+    run_status: RunStatus | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunChange:
-    """A run, or a step of it, was started, completed, failed or skipped by our report."""
+    """A run, or a step of it, was started, completed, failed or skipped by a report."""
 
     run_id: str
     step: str | None  # None: the run
-    status: str
+    status: RunStatus | StepStatus
     took_s: float | None = None
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportAndClaimDone:
-    """A turn has ended: an answer for each report, the claimed tasks, and the news asked for."""
+@dataclass(slots=True)
+class ReportAndClaimDone(WorkerEvent):
+    """An answer for each report, the claimed tasks, and the changes of runs that were wanted."""
 
     answers: tuple[ReportAnswer, ...]
     tasks: tuple[Task, ...]
+    changes: tuple[RunChange, ...] = ()
     chance: float = 0.5
-    news: tuple[RunChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignMessages:
+@dataclass(slots=True)
+class ForeignMessagesArchived(WorkerEvent):
     """Messages that belong to no open task were archived."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class NextDue:
+@dataclass(slots=True)
+class NextDueRead(WorkerEvent):
     """When the next hidden message becomes visible (None: there is none), and how many are."""
 
     in_s: float | None
     visible: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunCancelled:
-    """A run of which we held a task was cancelled."""
+    """A run of which the worker has a task was cancelled."""
 
     run_id: str
     by: str | None
     why: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeasesRenewed:
-    """A beat has ended: verdicts by token, and "ok", "deprecated" or "gone" for our row.
+class Standing(NamedTuple):
+    """How the worker's row is, and what waits in the queue."""
 
-    `due_in_s`: when the next hidden message becomes visible; None: there is none.
-    `queued`: how many are visible. `cancelled`: why some tasks are to be given up. `completed`:
-    how many of the runs that were asked about we have completed.
-    """
-
-    verdicts: tuple[tuple[int, str], ...]
-    standing: str = "ok"
-    due_in_s: float | None = None
+    row: RowState = RowState.OK
     queued: int = 0
+    oldest_queued_s: float | None = None
+    due_in_s: float | None = None  # until the next hidden message becomes visible
+
+
+GOOD_STANDING = Standing()
+
+
+@dataclass(slots=True)
+class LeasesRenewed(WorkerEvent):
+    """Verdicts by token. `cancelled`: the runs of those tasks that are to be ended."""
+
+    verdicts: tuple[tuple[int, LeaseVerdict], ...]
+    standing: Standing = GOOD_STANDING
     cancelled: tuple[RunCancelled, ...] = ()
-    completed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """What a runner asked for was brought to it."""
+@dataclass(slots=True)
+class Fetched(WorkerEvent):
+    """What a handler asked for was sent to its runner."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputWaiting:
-    """Handlers have said something that somebody who follows their runs wants to hear."""
+@dataclass(slots=True)
+class OutputWaiting(WorkerEvent):
+    """Handlers have written output that is to be published."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPublished:
-    """Followers were told what was overheard."""
+@dataclass(slots=True)
+class OutputPublished(WorkerEvent):
+    pass
 
 
-@dataclass(frozen=True, slots=True)
-class SignedOff:
-    """Our row says that we stopped."""
+@dataclass(slots=True)
+class SignedOff(WorkerEvent):
+    """The worker's row is marked stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
+@dataclass(slots=True)
+class RunnerEvent(WorkerEvent):
+    """What has happened to a runner."""
+
     id: int
+
+
+@dataclass(slots=True)
+class Forked(RunnerEvent):
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRefused:
+@dataclass(slots=True)
+class ForkRefused(RunnerEvent):
     """No process, memory or descriptor for a runner."""
 
-    id: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerReady:
-    id: int
+class RunnerReady(RunnerEvent):
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A runner's whole outcome. `left`: what the task left behind."""
+class LeftBehind(NamedTuple):
+    """What a task left behind in its runner's process."""
 
-    id: int
+    children: tuple[str, ...] = ()  # names of child processes
+    reset: tuple[str, ...] = ()  # what only a new process has as it was
+
+
+NOTHING_LEFT = LeftBehind()
+
+
+@dataclass(slots=True)
+class Done(RunnerEvent):
+    """A runner has sent the whole result of its task."""
+
     report: TaskReport
-    left: tuple[str, ...] = ()
+    left: LeftBehind = NOTHING_LEFT
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerAsked:
-    """A handler wants the run's input, a step's output, or to know where to connect."""
+@dataclass(slots=True)
+class HandlerAsked(WorkerEvent):
+    """A handler asked for something."""
 
-    id: int
-    token: int
-    what: str
-    step: str = ""
+    request: FetchRequest
 
 
-@dataclass(frozen=True, slots=True)
-class NoResultYet:
-    """We looked: no outcome of this token lies in the runner's socket."""
+@dataclass(slots=True)
+class NoResultYet(RunnerEvent):
+    """No result of this token lies in the runner's socket."""
 
-    id: int
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class BadFrameReceived:
-    """A runner sent what is no frame of ours, or too much."""
+@dataclass(slots=True)
+class BadFrameReceived(RunnerEvent):
+    """A runner sent what is not a frame of ours, or too much."""
 
-    id: int
     code: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Undelivered:
-    """A runner died before it had read its task: the handler never began."""
+@dataclass(slots=True)
+class Undelivered(RunnerEvent):
+    """A runner ended before it had read its task: the handler never began."""
 
-    id: int
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerEnded:
-    """A runner is dead, its socket read to the end, the rest of its tree killed."""
+class RunnerEnded(RunnerEvent):
+    """A runner has ended, its socket is read to the end, the rest of its tree is killed."""
 
-    id: int
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reaped:
-    """A runner's status as `wait` tells it, what it used, and the stack it left, if any."""
+@dataclass(slots=True)
+class Reaped(RunnerEvent):
+    """A runner's wait status, what it used, and the stack that it wrote, if any."""
 
-    id: int
     status: int
     cpu_s: float = 0.0
     peak_kb: int = 0
     stack: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ZygoteEnded:
+@dataclass(slots=True)
+class ZygoteEnded(WorkerEvent):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DrainAsked:
+@dataclass(slots=True)
+class DrainAsked(WorkerEvent):
     within_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+@dataclass(slots=True)
+class StopAsked(WorkerEvent):
     pass

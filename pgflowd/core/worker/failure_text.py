@@ -1,19 +1,21 @@
 """
-Endings: what a person reads of a task whose runner was killed or died.
+What a person reads of a task whose runner was killed or ended by itself.
 
-It says where the handler was, which signal or exit code, and how much memory, as far as these
-are known: `timed out after 5 s; it was at flows/analyze.py:31 in summary`. The stack is what
-`faulthandler` wrote as the runner got SIGTERM, and what the task of an async handler awaited.
-Pure: a status is a number as `wait` tells it.
+The text says where the handler was, which signal or exit code ended it, and how much memory it
+had, as far as these are known: `timed out after 5 s; it was at flows/analyze.py:31 in summary`.
+The stack is what `faulthandler` wrote as the runner got SIGTERM, and what the task of an async
+handler awaited. A status is a number as `wait` returns it.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-from typing import Any
+from dataclasses import replace
 
 from pgflowd.core.failure import LONGEST_MESSAGE, clean
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.state import Task, TaskReport
 
 LONGEST_TRACEBACK = 16_000
@@ -24,39 +26,37 @@ _INSTALLED = re.compile(r"/site-packages/(?!pgflowd/(processes|host|core)/)")
 _RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner/\w+\.py"', re.M)  # it calls handlers
 
 
-def timed_out(task: Task, status: int, usage: dict[str, Any], stack: str) -> TaskReport:
+def timed_out(task: Task, end: Reaped) -> TaskReport:
     """The report of a task that was killed at its deadline."""
-    text = f"timed out after {task.timeout_s:g} s{_at(stack)}"
-    return _report(task, "timed_out", "Timeout", text, status, usage, stack)
+    text = f"timed out after {task.timeout_s:g} s{_at(end.stack)}"
+    return _report(task, Outcome.TIMED_OUT, "Timeout", text, end)
 
 
-def cancelled(task: Task, status: int, usage: dict[str, Any], stack: str) -> TaskReport:
+def cancelled(task: Task, end: Reaped) -> TaskReport:
     """The report of a task whose run or step ended before it."""
-    text = f"killed, since its run or step had ended{_at(stack)}"
-    return _report(task, "failed", "Cancelled", text, status, usage, stack)
+    text = f"killed, since its run or step had ended{_at(end.stack)}"
+    return _report(task, Outcome.FAILED, "Cancelled", text, end)
 
 
-def crashed(
-    task: Task, status: int, usage: dict[str, Any], stack: str, because: str = ""
-) -> TaskReport:
-    """The report of a task whose runner died by itself."""
-    how = because or _how(status)
-    text = f"the runner crashed: {how}{_memory(usage)}{_at(stack)}"
-    return _report(task, "crashed", "Crash", text, status, usage, stack)
+def crashed(task: Task, end: Reaped, because: str = "") -> TaskReport:
+    """The report of a task whose runner ended by itself."""
+    how = because or _how(end.status)
+    text = f"the runner crashed: {how}{_memory(end.peak_kb)}{_at(end.stack)}"
+    return _report(task, Outcome.CRASHED, "Crash", text, end)
 
 
-def spoilt(task: Task, code: str, why: str, status: int, usage: dict[str, Any]) -> TaskReport:
-    """The report of a task whose runner sent garbage, or an output over the limit."""
-    outcome = "failed" if code == "E404" else "crashed"
-    return _report(task, outcome, "Garbage", f"{code} {why}", status, usage, "")
+def bad_frame(task: Task, code: str, why: str, end: Reaped) -> TaskReport:
+    """The report of a task whose runner sent a bad frame, or an output over the limit."""
+    outcome = Outcome.FAILED if code == "E404" else Outcome.CRASHED
+    return _report(task, outcome, "Garbage", f"{code} {why}", replace(end, stack=""))
 
 
 def where(stack: str) -> str:
     """The innermost line of the user's own code in a stack, or ""."""
-    thread, _, task = stack.partition("\nCurrent task")  # it is on the stack, or awaits something
+    thread, _, task = stack.partition("\nCurrent task")  # it runs, or awaits something
     above = _above_us(_current(thread))
     theirs = [f for f in _FRAME.finditer(f"{above}\n{task}") if not _NOT_THEIRS.search(f["file"])]
-    if not theirs:  # a flow that is installed as libraries are: then it is what we called
+    if not theirs:  # a flow that is installed like a library: what the runner called
         frames = _FRAME.finditer(task or above)
         theirs = [f for f in frames if _INSTALLED.search(f["file"])][-1:]
     return "{file}:{line} in {name}".format(**theirs[0].groupdict()) if theirs else ""
@@ -81,7 +81,7 @@ def _current(stack: str) -> str:
 
 
 def _above_us(stack: str) -> str:
-    """What the runner called; below it stands who started the daemon."""
+    """What the runner called; below it stands the call that started the daemon."""
     ours = _RUNNER.search(stack)
     return stack if ours is None else stack[: ours.start()]
 
@@ -99,25 +99,23 @@ def _how(status: int) -> str:
     return f"killed by signal {number}, {signal_name(number)}{hint}"
 
 
-def _memory(usage: dict[str, Any]) -> str:
-    peak_kb = usage.get("peak_kb") or 0
+def _memory(peak_kb: int) -> str:
     if not peak_kb:
         return ""
     mib = peak_kb / 1024
     return f", peak {mib / 1024:.1f} GiB" if mib >= 1024 else f", peak {mib:.0f} MiB"
 
 
-def _report(
-    task: Task, outcome: str, kind: str, text: str, status: int, usage: dict[str, Any], stack: str
-) -> TaskReport:
-    code, number = exit_of(status)
-    fields: dict[str, Any] = {
-        "error_message": clean(text, LONGEST_MESSAGE),
-        "error_type": kind,
-        **usage,
-        "exit_code": code,
-        "exit_signal": number,
-    }
-    if stack:
-        fields["traceback"] = clean(stack, LONGEST_TRACEBACK)
-    return TaskReport(task, outcome, None, fields)
+def _report(task: Task, outcome: Outcome, error_type: str, text: str, end: Reaped) -> TaskReport:
+    code, number = exit_of(end.status)
+    return TaskReport(
+        task,
+        outcome,
+        error_message=clean(text, LONGEST_MESSAGE),
+        error_type=error_type,
+        traceback=clean(end.stack, LONGEST_TRACEBACK) if end.stack else None,
+        cpu_s=round(end.cpu_s, 6),
+        peak_kb=end.peak_kb,
+        exit_code=code,
+        exit_signal=number,
+    )

@@ -1,14 +1,14 @@
 """
-Dispatch, news: what is told of runs and steps.
+What is logged of tasks, steps and runs.
 
-The database tells in the turn that reports an outcome what became of its run and steps. It is
-asked where the log wants to know: at level debug of every run, else of those in which something
-went wrong, and of all if conditions may end steps and runs without any failure. So a worker
-whose tasks succeed pays nothing and says nothing at level info. That a run starts is seen when
-its first task is claimed; that it was cancelled, when a beat says so.
+The database returns, with the answers to reports, what became of their runs and steps. It is
+asked for that where the log wants it: at level debug of every run, else of those in which
+something went wrong, and of all if conditions may end steps and runs without any failure. So a
+worker whose tasks succeed pays nothing and logs nothing at level info. A run counts as started
+when its first task is claimed, as cancelled when a renewal of leases says so.
 
-Runs that ended are counted, too. Where no news are asked for, a run of one task ends with it; of
-others the next beat asks, off the way that tasks take. Part of `core.worker.decide`.
+Inputs and outputs are logged where `logging.payloads` asks for them: parsed, so that the log can
+hide the keys that `logging.redact` names; of what is large, only the size.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.state import Task, TaskReport, WorkerState
+from pgflowd.core.json.values import decode
+from pgflowd.core.metrics.definitions import RUNS
+from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.worker.events import RunCancelled, RunChange, Verdict
+from pgflowd.core.worker.state import Task, TaskReport, WorkerOptions
 from pgflowd.core.worker.transition import WorkerTransition
 
-MOST_TOLD = 200  # what was told once is remembered so long
-MOST_ASKED = 100_000  # runs that wait to be counted; more than end between two beats
-
+MOST_SHOWN = 4000  # bytes of an input or output; a record has no room for more
+WRONG_TYPE = "the output is no array, and a map waits for one"
 _LEVELS = {
     "run.completed": "debug",
     "run.failed": "warning",
@@ -30,101 +32,132 @@ _LEVELS = {
     "step.completed": "debug",
     "step.skipped": "info",
 }
+_CODES = {Outcome.TIMED_OUT: "E401", Outcome.CRASHED: "E402"}
 
 
-def asked_about(state: WorkerState, reports: Iterable[TaskReport]) -> tuple[str, ...]:
-    """The runs whose news are wanted with these reports."""
-    all_of_them = state.options.tells_all or state.options.has_conditions
+def naming(task: Task) -> dict[str, Any]:
+    """The fields by which a log record names a task."""
+    return {
+        "run": task.run_id,
+        "step": task.step,
+        "task": f"{task.step}#{task.task_index}",
+        "attempt": task.attempt,
+    }
+
+
+# tasks
+
+
+def task_started(transition: WorkerTransition, task: Task) -> None:
+    options = transition.state.options
+    if options.is_debug:
+        given = {"input": input_of(task)} if options.may_log_payloads else {}
+        event = "task.started" if task.attempt == 1 else "task.retried"
+        transition.log("debug", event, **naming(task), **given)
+
+
+def lease_lost(transition: WorkerTransition, task: Task, text: str) -> None:
+    transition.log_problem("warning", text, code="E407", **naming(task))
+
+
+def is_wrong_type(report: TaskReport, verdict: Verdict) -> bool:
+    """Whether a map waits for this output, which is not an array; then its run has failed."""
+    return verdict is Verdict.FAILED and report.outcome is Outcome.COMPLETED
+
+
+def recorded(transition: WorkerTransition, report: TaskReport, verdict: Verdict) -> None:
+    """The database has recorded a report."""
+    outcome, options = report.outcome, transition.state.options
+    if outcome is Outcome.COMPLETED and verdict is not Verdict.FAILED and not options.is_debug:
+        return
+    error, code = report.error_message, _CODES.get(outcome)
+    if is_wrong_type(report, verdict):
+        outcome, error, code = Outcome.FAILED, WRONG_TYPE, "E416"
+    if outcome.is_failure:
+        then = "it will be retried" if verdict is Verdict.QUEUED else "it is not retried"
+        which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
+        error = f"{error} ({which}); {then}"
+    fields = {"verdict": verdict.value, "code": code, "took_s": report.took_s, "error": error}
+    if options.may_log_payloads:
+        fields |= {"input": input_of(report.task), "output": shown(report.output)}
+    level = "warning" if verdict is Verdict.FAILED else "info"
+    level = "debug" if outcome is Outcome.COMPLETED else level
+    transition.log(level, f"task.{outcome}", **naming(report.task), **fields)
+
+
+def input_of(task: Task) -> Any:
+    """What the handler gets: the run's input as `run`, with the deps; or a map's element."""
+    if task.flow_input is None:
+        return shown(task.input)
+    deps = shown(task.input)
+    run = {"run": shown(task.flow_input)}
+    return {**run, **deps} if isinstance(deps, dict) else run
+
+
+def shown(body: bytes | None) -> Any:
+    """A JSON text as a value, or its size."""
+    if body is None:
+        return None
+    if len(body) <= MOST_SHOWN:
+        try:
+            return decode(body)
+        except (ValueError, RecursionError):
+            pass
+    return f"({len(body)} bytes)"
+
+
+# runs and steps
+
+
+def runs_of_interest(options: WorkerOptions, reports: Iterable[TaskReport]) -> tuple[str, ...]:
+    """The runs whose changes by these reports the log wants."""
+    wants_all = options.is_debug or options.has_conditions
     runs = [
         report.task.run_id
         for report in reports
-        if report.outcome != "released" and (all_of_them or report.outcome != "completed")
+        if report.outcome is not Outcome.RELEASED
+        and (wants_all or report.outcome is not Outcome.COMPLETED)
     ]
-    return tuple(dict.fromkeys(runs))
+    return tuple(dict.fromkeys(runs)) if runs else ()
 
 
-def tell(transition: WorkerTransition, news: tuple[events.RunChange, ...]) -> None:
-    """One record for each thing that ended or began; what is for debug only at debug."""
-    failed = {each.run_id for each in news if each.step is None and each.status == "failed"}
-    for each in news:
+def changes(transition: WorkerTransition, found: tuple[RunChange, ...]) -> None:
+    """Log each run and step that ended or began; what is for debug only at debug."""
+    failed = {each.run_id for each in found if _is_failed_run(each)}
+    for each in found:
         event = f"{'run' if each.step is None else 'step'}.{each.status}"
-        ends_run = "warning" if each.run_id in failed else "info"  # or the flow lives on
-        level = _LEVELS.get(event, ends_run)
+        level = "warning" if each.run_id in failed else "info"  # or the run goes on
         fields = {"run": each.run_id, "step": each.step, "took_s": each.took_s}
-        _say(transition, level, event, {**fields, "error": each.error})
+        transition.log(_LEVELS.get(event, level), event, **fields, error=each.error)
 
 
-def count(
-    transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
+def wrong_type_failed_run(
+    transition: WorkerTransition, run_id: str, found: tuple[RunChange, ...]
 ) -> None:
-    """Count the runs that this turn has ended, or leave those that it may have to a beat."""
-    state, options = transition.state, transition.state.options
-    for status in ("completed", "failed"):
-        _count(transition, status, sum(n.step is None and n.status == status for n in event.news))
-    last = [
-        report.task.run_id
-        for report, answer in zip(sent, event.answers, strict=True)
-        if answer.verdict == "completed" and report.task.step in options.ends
-    ]
-    if state.about:
-        last = [run_id for run_id in last if run_id not in state.about]
-    if options.is_job:
-        _count(transition, "completed", len(last))
-    elif last:
-        room = max(MOST_ASKED - len(state.perhaps_ended), 0)  # a beat may fail again and again
-        state.perhaps_ended = (*state.perhaps_ended, *list(dict.fromkeys(last))[:room])
+    """An output of the wrong type has failed its run, whose changes were perhaps not read."""
+    if not any(each.run_id == run_id and _is_failed_run(each) for each in found):
+        transition.log("warning", "run.failed", run=run_id, error=WRONG_TYPE)
 
 
-def counted(transition: WorkerTransition, event: events.LeasesRenewed) -> None:
-    transition.state.counting = ()
-    _count(transition, "completed", event.completed)
+def _is_failed_run(change: RunChange) -> bool:
+    return change.step is None and change.status is RunStatus.FAILED
 
 
-def _count(transition: WorkerTransition, status: str, number: int) -> None:
-    if number:
-        transition.do(actions.CountRunsEnded(status, number))
-
-
-def tell_of_refused(
-    transition: WorkerTransition, report: TaskReport, news: tuple[events.RunChange, ...], why: str
-) -> None:
-    """An output of the wrong type has failed its run, which perhaps nobody asked about."""
-    run_id = report.task.run_id
-    if not any(each.run_id == run_id and each.status == "failed" for each in news):
-        _count(transition, "failed", 1)
-        _say(transition, "warning", "run.failed", {"run": run_id, "error": why})
-
-
-def begun(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
-    """A run has started when the first of its tasks is seen."""
+def runs_started(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
     options = transition.state.options
-    if not options.tells_all:
+    if not options.is_debug:
         return
     for task in tasks:
         if task.step in options.roots and task.attempt == 1 and task.task_index == 0:
-            if _is_new(transition, f"{task.run_id} started"):
-                _say(transition, "debug", "run.started", {"run": task.run_id})
-            if _is_new(transition, f"{task.run_id} {task.step} started"):
-                fields = {"run": task.run_id, "step": task.step}
-                _say(transition, "debug", "step.started", fields)
+            if transition.is_first(f"{task.run_id} started"):
+                transition.log("debug", "run.started", run=task.run_id)
+            if transition.is_first(f"{task.run_id} {task.step} started"):
+                transition.log("debug", "step.started", run=task.run_id, step=task.step)
 
 
-def cancelled(transition: WorkerTransition, runs: tuple[events.RunCancelled, ...]) -> None:
+def runs_cancelled(transition: WorkerTransition, runs: tuple[RunCancelled, ...]) -> None:
     for each in runs:
-        if _is_new(transition, f"{each.run_id} cancelled"):
-            _count(transition, "cancelled", 1)
+        if transition.is_first(f"{each.run_id} cancelled"):
+            transition.count(RUNS, RunStatus.CANCELLED)
             why = f"cancelled by {each.by or 'somebody'}" + (f": {each.why}" if each.why else "")
-            _say(transition, "info", "run.cancelled", {"run": each.run_id, "error": why})
-
-
-def _is_new(transition: WorkerTransition, what: str) -> bool:
-    state = transition.state
-    if what in state.told:
-        return False
-    state.told = (*state.told[-MOST_TOLD + 1 :], what)
-    return True
-
-
-def _say(transition: WorkerTransition, level: str, event: str, fields: dict[str, Any]) -> None:
-    if level != "debug" or transition.state.options.tells_all:
-        transition.do(actions.WriteLog(level, event, fields))
+            transition.log("info", "run.cancelled", run=each.run_id, error=why)

@@ -1,8 +1,9 @@
 """
-Dispatch, ends: how runners end, and what becomes of the tasks in them.
+How runners end, and what becomes of the tasks in them.
 
-A runner whose time is over is peeked at (an outcome in its socket wins), asked to end, killed
-with its tree, reaped, and only then reported: runners.md, section 6. Part of `core.worker.decide`.
+A runner whose task must end is checked for a result first, as one that lies in its socket
+counts; then it gets SIGTERM, is killed with its tree and reaped, and only then its task is
+reported: docs/design/runners.md, section 6.
 """
 
 from __future__ import annotations
@@ -10,62 +11,93 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.worker import actions, events, failure_text
+from pgflowd.core.worker import actions, events, failure_text, run_log
 from pgflowd.core.worker.state import (
     MOVES,
     NEVER,
     EndCause,
     RunnerPhase,
+    RunnerPool,
     RunnerState,
     Task,
-    TaskReport,
     UnassignedTask,
     WorkerMode,
 )
 from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.errors import Bug
 
 RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
-ZYGOTE_LIMIT_S = 5.0  # silent for so long, it is killed
+ZYGOTE_LIMIT_S = 5.0  # a zygote that has not answered is killed
 MOST_UNREADY_DEATHS = 3
 
 
-def begin_to_end(transition: WorkerTransition) -> None:
-    """Give back what waits, tell handlers that the daemon drains, let idle runners go."""
+def move(
+    pool: RunnerPool, runner: RunnerState, phase: RunnerPhase, due_at: float = NEVER, **changes: Any
+) -> None:
+    """Put a runner into another phase."""
+    if phase not in MOVES[runner.phase]:
+        raise Bug(f"a runner cannot go from {runner.phase.value} to {phase.value}", code="E902")
+    if runner.phase is RunnerPhase.IDLE and pool.idle[-1] == runner.id:
+        pool.idle.pop()
+    elif runner.phase is RunnerPhase.IDLE:
+        pool.idle.remove(runner.id)
+    elif runner.phase is RunnerPhase.STARTING and runner.task is None:
+        pool.spare -= 1
+    pool.by_id[runner.id] = runner._replace(phase=phase, due_at=due_at, **changes)
+    if phase is RunnerPhase.IDLE:
+        pool.idle.append(runner.id)
+
+
+def take_back(pool: RunnerPool, runner: RunnerState, task: Task) -> Task:
+    """Take the task from a runner that still starts, and return it."""
+    pool.by_id[runner.id] = runner._replace(task=None)
+    pool.spare += 1
+    return task
+
+
+def stop_working(transition: WorkerTransition, mode: WorkerMode) -> None:
+    """Give back the tasks that no handler has begun, and announce the stop to the others."""
     state = transition.state
-    for held in state.held:
-        transition.release(held.task, "the worker stops")
-    state.held = []
-    for runner in list(state.runners.values()):
-        if runner.phase is RunnerPhase.BUSY:
+    state.mode = mode
+    tasks = [waiting.task for waiting in state.unassigned]
+    state.unassigned = []
+    for runner in list(state.runners.by_id.values()):
+        if runner.phase is RunnerPhase.STARTING and runner.task:
+            tasks.append(take_back(state.runners, runner, runner.task))
+        elif runner.phase is RunnerPhase.BUSY:
             transition.do(actions.AnnounceStop(runner.id))
+    for task in tasks:
+        transition.release(task, "the worker stops")
 
 
 def retire(transition: WorkerTransition, runner: RunnerState) -> None:
-    transition.move(runner, RunnerPhase.RETIRED, transition.now + RETIRE_LIMIT_S, task=None)
+    due_at = transition.now + RETIRE_LIMIT_S
+    move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, task=None)
     transition.do(actions.CloseRunner(runner.id))
 
 
-def peek(transition: WorkerTransition, runner: RunnerState, cause: EndCause) -> None:
-    """Its task has to end: first look whether it has."""
-    if runner.task is not None:  # else it is dying, and its task went elsewhere
-        transition.move(runner, RunnerPhase.PEEKED, cause=cause)
+def check(transition: WorkerTransition, runner: RunnerState, cause: EndCause) -> None:
+    """Its task must end: first read whether it has."""
+    if runner.task is not None:  # else the runner ends already, and its task is elsewhere
+        move(transition.state.runners, runner, RunnerPhase.CHECKED, cause=cause)
         transition.do(actions.ReadResult(runner.id, runner.task.token))
 
 
 def kill(
     transition: WorkerTransition, runner: RunnerState, cause: EndCause, **changes: Any
 ) -> None:
-    changes.setdefault("cause", cause)
-    transition.move(runner, RunnerPhase.KILLED, transition.now + KILL_LIMIT_S, **changes)
+    due_at = transition.now + KILL_LIMIT_S
+    move(transition.state.runners, runner, RunnerPhase.KILLED, due_at, cause=cause, **changes)
     transition.do(actions.KillRunner(runner.id))
 
 
 def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
     """The moment that a runner's phase waited for has come."""
+    pool = transition.state.runners
     if runner.phase is RunnerPhase.BUSY:
-        peek(transition, runner, EndCause.TIMEOUT)
-    elif runner.phase is RunnerPhase.TERMED:
+        check(transition, runner, EndCause.TIMEOUT)
+    elif runner.phase is RunnerPhase.TERMINATED:
         kill(transition, runner, runner.cause or EndCause.TIMEOUT)
     elif runner.phase is RunnerPhase.RETIRED:
         kill(transition, runner, EndCause.SURPLUS)
@@ -73,167 +105,150 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         retire(transition, runner)
     elif runner.phase is RunnerPhase.KILLED:
         text = f"runner {runner.id} was killed {KILL_LIMIT_S:g} s ago and is not gone"
-        transition.do(actions.WriteLog("error", "worker.error", {"error": text}))
-        _conclude(transition, runner, status=9, usage={}, stack="")
-        transition.move(runner, RunnerPhase.STUCK, task=None, outcome=None)
+        transition.log_problem("error", text)
+        _report_end(transition, runner, events.Reaped(runner.id, 9))
+        move(pool, runner, RunnerPhase.STUCK, task=None, result=None)
+    else:  # STARTING or ENDED: the zygote was to fork or to reap it
+        pool.by_id[runner.id] = runner._replace(due_at=NEVER)
+        if not pool.zygote_end:
+            pool.zygote_end = f"it did not answer for {ZYGOTE_LIMIT_S:g} s"
+            transition.do(actions.KillZygote())
 
 
-def silent(transition: WorkerTransition, event: events.NoResultYet) -> None:
-    """No outcome came in time: ask the runner to end."""
-    state = transition.state
-    runner = state.runners.get(event.id)
-    if runner is None or runner.phase is not RunnerPhase.PEEKED or runner.task is None:
+def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> None:
+    """No result came in time: ask the runner to end."""
+    state, runner = transition.state, transition.state.runners.by_id.get(event.id)
+    if runner is None or runner.phase is not RunnerPhase.CHECKED or runner.task is None:
         return
     if runner.task.token == event.token:
-        transition.move(runner, RunnerPhase.TERMED, transition.now + state.options.kill_grace_s)
+        due_at = transition.now + state.options.kill_grace_s
+        move(state.runners, runner, RunnerPhase.TERMINATED, due_at)
         transition.do(actions.TerminateRunner(runner.id))
 
 
-def spoilt(transition: WorkerTransition, event: events.BadFrameReceived) -> None:
-    """Garbage: the runner is killed; what counted before stays."""
-    runner = transition.state.runners.get(event.id)
-    if runner is None or RunnerPhase.KILLED not in _next(runner):
+def bad_frame(transition: WorkerTransition, event: events.BadFrameReceived) -> None:
+    """The runner is killed; what counted before stays."""
+    runner = transition.state.runners.by_id.get(event.id)
+    if runner is None or RunnerPhase.KILLED not in MOVES[runner.phase]:
         return
-    if runner.phase is RunnerPhase.TERMED:
-        kill(transition, runner, runner.cause or EndCause.GARBAGE)
+    if runner.phase is RunnerPhase.TERMINATED:
+        kill(transition, runner, runner.cause or EndCause.BAD_FRAME)
         return
     if runner.task is None:
         text = f"{event.code} an idle runner sent {event.text}"
-        transition.do(
-            actions.WriteLog("warning", "worker.error", {"error": text, "code": event.code})
-        )
-    kill(transition, runner, EndCause.GARBAGE, code=event.code, detail=event.text)
+        transition.log_problem("warning", text, code=event.code)
+    kill(transition, runner, EndCause.BAD_FRAME, bad_frame=(event.code, event.text))
 
 
 def undelivered(transition: WorkerTransition, event: events.Undelivered) -> None:
     """Its handler never began, so the task may go to another runner."""
-    state = transition.state
-    runner = state.runners.get(event.id)
+    state, runner = transition.state, transition.state.runners.by_id.get(event.id)
     if runner is None or runner.task is None or runner.task.token != event.token:
         return
-    if runner.phase not in (RunnerPhase.BUSY, RunnerPhase.PEEKED):
+    if runner.phase not in (RunnerPhase.BUSY, RunnerPhase.CHECKED):
         return
-    state.runners[runner.id] = runner._replace(task=None, due_at=NEVER)
+    state.runners.by_id[runner.id] = runner._replace(task=None, due_at=NEVER)
     if state.mode is WorkerMode.WORKING and runner.cause is None:
-        state.held.insert(0, UnassignedTask(runner.task, transition.now))
+        put_first(transition, runner.task)
     else:
         transition.release(runner.task, "the worker stops")
 
 
-def _next(runner: RunnerState) -> set[RunnerPhase]:
-    return MOVES[runner.phase]
+def put_first(transition: WorkerTransition, task: Task) -> None:
+    """The task is the next that an idle runner takes."""
+    unassigned = transition.state.unassigned
+    since = unassigned[0].since if unassigned else transition.now
+    unassigned.insert(0, UnassignedTask(task, since))
 
 
-def forget(transition: WorkerTransition, runner: RunnerState) -> None:
+def forget(pool: RunnerPool, runner: RunnerState) -> None:
     """There is no such process, and there was none."""
-    transition.move(runner, RunnerPhase.ENDED)
-    del transition.state.runners[runner.id]
+    move(pool, runner, RunnerPhase.ENDED)
+    del pool.by_id[runner.id]
 
 
 def ended(transition: WorkerTransition, event: events.RunnerEnded) -> None:
-    state = transition.state
-    runner = state.runners.get(event.id)
+    pool = transition.state.runners
+    runner = pool.by_id.get(event.id)
     if runner is not None:
-        if runner.phase is RunnerPhase.STARTING and runner.cause is None:
-            _died_unready(transition)
-        transition.move(runner, RunnerPhase.ENDED)
-    if not state.zygote_end:
-        state.zygote[f"reap {event.id}"] = transition.now
-        transition.by(transition.now + ZYGOTE_LIMIT_S)
+        due_at = NEVER if pool.zygote_end else transition.now + ZYGOTE_LIMIT_S
+        is_unready = runner.phase is RunnerPhase.STARTING
+        task = None if is_unready else runner.task
+        move(pool, runner, RunnerPhase.ENDED, due_at, task=task)
+        if is_unready:
+            _died_unready(transition, runner)
     transition.do(actions.ReapRunner(event.id))
 
 
-def _died_unready(transition: WorkerTransition) -> None:
+def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     """Its task is released, not failed; three in a row are a bug of ours or of the module."""
     state = transition.state
-    state.unready_deaths += 1
-    transition.do(
-        actions.WriteLog("warning", "worker.error", {"error": "a runner ended before it was ready"})
-    )
-    if len(state.held) >= state.starting:
-        transition.release(state.held[-1].task, "its runner ended before it was ready")
-        state.held = state.held[:-1]
-    if state.unready_deaths >= MOST_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:
+    state.runners.unready_deaths += 1
+    transition.log_problem("warning", "a runner ended before it was ready")
+    if runner.task is not None:
+        transition.release(runner.task, "its runner ended before it was ready")
+    if state.runners.unready_deaths >= MOST_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:
         text = f"{MOST_UNREADY_DEATHS} runners in a row ended before they were ready"
-        state.exit_code, state.why, state.failure = 70, text, ("E402", text)
-        begin_to_end(transition)
-        state.mode = WorkerMode.DRAINING
+        transition.will_exit(70, text, ("E402", text))
+        stop_working(transition, WorkerMode.DRAINING)
 
 
 def reaped(transition: WorkerTransition, event: events.Reaped) -> None:
     """It is gone, and now its task is reported."""
-    state = transition.state
-    state.zygote.pop(f"reap {event.id}", None)
-    runner = state.runners.get(event.id)
-    if runner is None or runner.phase is not RunnerPhase.ENDED:
-        return
-    usage = {"cpu_s": round(event.cpu_s, 6), "peak_kb": event.peak_kb}
-    _conclude(transition, runner, event.status, usage, event.stack)
-    del state.runners[event.id]
+    pool = transition.state.runners
+    runner = pool.by_id.get(event.id)
+    if runner is not None and runner.phase is RunnerPhase.ENDED:
+        _report_end(transition, runner, event)
+        del pool.by_id[event.id]
 
 
-def _conclude(
-    transition: WorkerTransition,
-    runner: RunnerState,
-    status: int,
-    usage: dict[str, Any],
-    stack: str,
-) -> None:
+def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.Reaped) -> None:
     """Make the one report of a task whose runner is gone."""
     task, cause = runner.task, runner.cause
-
-    def report(ending: TaskReport) -> None:
-        transition.report(replace(ending, took_s=round(transition.now - runner.sent_at, 6)))
-
-    if runner.outcome is not None:
-        transition.report(runner.outcome)
+    if runner.result is not None:
+        transition.report(runner.result)
     elif task is None:
         return
-    elif cause is EndCause.TIMEOUT:
-        report(failure_text.timed_out(task, status, usage, stack))
-    elif cause is EndCause.CANCELLED:
-        report(failure_text.cancelled(task, status, usage, stack))
     elif cause is EndCause.STOP:
         transition.release(task, "the worker stops")
     elif cause is EndCause.LOST:
-        lost(transition, task, "somebody else has the task now; its runner was killed")
-    elif cause is EndCause.GARBAGE:
-        report(failure_text.spoilt(task, runner.code, runner.detail, status, usage))
+        run_log.lease_lost(
+            transition, task, "another worker has the task now; its runner was killed"
+        )
     else:
-        end = transition.state.zygote_end
-        because = f"its zygote ended ({end}), and it with it" if end else ""
-        report(failure_text.crashed(task, status, usage, stack, because))
+        if cause is EndCause.TIMEOUT:
+            report = failure_text.timed_out(task, end)
+        elif cause is EndCause.CANCELLED:
+            report = failure_text.cancelled(task, end)
+        elif cause is EndCause.BAD_FRAME:
+            report = failure_text.bad_frame(task, *runner.bad_frame, end)
+        else:
+            zygote_end = transition.state.runners.zygote_end
+            because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
+            report = failure_text.crashed(task, end, because)
+        transition.report(replace(report, took_s=round(transition.now - runner.sent_at, 6)))
 
 
-def judged(transition: WorkerTransition, token: int, verdict: str) -> None:
-    """A beat's verdict on a lease: go on, or end what it stands for."""
-    state = transition.state
-    if verdict == "ok":
+def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:
+    """A lease is not renewed: end what it stands for."""
+    state, is_lost = transition.state, verdict is events.LeaseVerdict.LOST
+    for runner in list(state.runners.by_id.values()):
+        if runner.task is None or runner.task.token != token:
+            continue
+        if runner.phase is RunnerPhase.BUSY:
+            check(transition, runner, EndCause.LOST if is_lost else EndCause.CANCELLED)
+        elif runner.phase is RunnerPhase.STARTING:
+            _drop(transition, take_back(state.runners, runner, runner.task), is_lost)
         return
-    for runner in list(state.runners.values()):
-        if runner.phase is RunnerPhase.BUSY and runner.task and runner.task.token == token:
-            peek(transition, runner, EndCause.LOST if verdict == "lost" else EndCause.CANCELLED)
-            return
-    for held in state.held:
-        if held.task.token == token:
-            state.held.remove(held)
-            if verdict == "lost":
-                lost(transition, held.task, "somebody else has the task now; it had not begun")
-            else:
-                transition.release(held.task, "its run has ended")
+    for waiting in state.unassigned:
+        if waiting.task.token == token:
+            state.unassigned.remove(waiting)
+            _drop(transition, waiting.task, is_lost)
             return
 
 
-def lost(transition: WorkerTransition, task: Task, text: str) -> None:
-    fields = {**about(task), "code": "E407", "error": text}
-    transition.do(actions.WriteLog("warning", "worker.error", fields))
-
-
-def about(task: Task) -> dict[str, Any]:
-    """The fields by which a log record names a task."""
-    return {
-        "run": task.run_id,
-        "step": task.step,
-        "task": f"{task.step}#{task.task_index}",
-        "attempt": task.attempt,
-    }
+def _drop(transition: WorkerTransition, task: Task, is_lost: bool) -> None:
+    if is_lost:
+        run_log.lease_lost(transition, task, "another worker has the task now; it had not begun")
+    else:
+        transition.release(task, "its run has ended")

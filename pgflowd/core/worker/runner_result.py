@@ -1,9 +1,9 @@
 """
-Told: what a runner said of its task's end, made safe to pass on.
+What a runner sends at the end of its task, made safe to pass on.
 
-A runner's own frames are sound; but a handler shares its process and may write whatever it
-likes into the socket. So nothing from there reaches a report unless it has the right type, can
-be stored, and is no longer than a runner would send.
+A runner's own frames are sound; but a handler shares its process and may write anything into the
+socket. So nothing from there reaches a report unless it has the right type, can be stored, and is
+no longer than a runner would send.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgflowd.core.failure import LONGEST_MESSAGE, LONGEST_TYPE, clean
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
 from pgflowd.core.worker.failure_text import LONGEST_TRACEBACK
+from pgflowd.core.worker.state import Task, TaskReport
 
-OUTCOMES = ("completed", "failed")
-MOST_LEFT = 20
+_OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED)}
+MOST_NAMES = 20  # of what a task left behind
 _TEXTS = {
     "error_type": LONGEST_TYPE,
     "error_message": LONGEST_MESSAGE,
@@ -24,19 +27,18 @@ _TEXTS = {
 _NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}
 
 
-def fields_of(head: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a report, as far as they are what they should be."""
+def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
+    """The report of a sound result, with those fields that are what they should be."""
+    outcome = _OUTCOMES[head["outcome"]]
+    output = body if outcome is Outcome.COMPLETED else None
     fields: dict[str, Any] = {}
     for name, longest in _TEXTS.items():
         if isinstance(head.get(name), str):
             fields[name] = clean(head[name], longest)
     for name, most in _NUMBERS.items():
-        value = _number(head.get(name), most)
-        if value is not None:
+        if (value := _number(head.get(name), most)) is not None:
             fields[name] = int(value) if name == "peak_kb" else value
-    if head.get("retry") is False:
-        fields["retry"] = False
-    return fields
+    return TaskReport(task, outcome, output, retry=head.get("retry") is not False, **fields)
 
 
 def _number(value: Any, most: float) -> float | None:
@@ -45,21 +47,28 @@ def _number(value: Any, most: float) -> float | None:
     return float(value) if 0 <= value <= most else None  # NaN is neither
 
 
-def left_of(head: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the task left behind."""
+def left_behind(head: Mapping[str, Any]) -> LeftBehind:
+    """What the task left behind in its process."""
     left = head.get("left")
-    return tuple(map(str, left[:MOST_LEFT])) if isinstance(left, list) else ()
+    if not left or not isinstance(left, dict):
+        return NOTHING_LEFT
+    return LeftBehind(_names(left.get("children")), _names(left.get("reset")))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value[:MOST_NAMES])) if isinstance(value, list) else ()
 
 
 def fault_of(head: Mapping[str, Any], body: bytes) -> str | None:
-    """What is wrong with a `done`, if anything."""
-    if head.get("outcome") not in OUTCOMES:
-        return f"an unknown outcome: {str(head.get('outcome'))[:60]}"
-    if head["outcome"] == "completed":
+    """What is wrong with a result, if anything."""
+    outcome = head.get("outcome")
+    if not isinstance(outcome, str) or outcome not in _OUTCOMES:
+        return f"an unknown outcome: {str(outcome)[:60]}"
+    if outcome == Outcome.COMPLETED:
         try:
             text = body.decode()
         except UnicodeDecodeError as error:
-            return f"an output that is no UTF-8: {error}"
+            return f"an output that is not UTF-8: {error}"
         if not text or "\0" in text:
-            return "an output that is no JSON"
+            return "an output that is not JSON"
     return None

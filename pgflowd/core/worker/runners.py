@@ -1,217 +1,176 @@
 """
-Dispatch, runners: which tasks are taken, which runner gets them, and what its outcome changes.
+The pool of runners: which task goes to which runner, and what its result changes.
 
-A worker holds no more tasks than its runners will take up at once or, of very short ones,
-within 20 ms. How runners end is written in `dispatch_ends`. Part of `core.worker.decide`.
+A runner that starts has its task already. An idle one takes a task that waits, or else the task
+of a runner that still starts. Of the idle runners the last used goes first. How runners end is
+decided in `core.worker.runner_ends`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
-from pgflowd.core.worker import actions, events, payloads
-from pgflowd.core.worker import runner_ends as ends
+from pgflowd.core.metrics.definitions import TASK_SECONDS
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker import actions, events, run_log, runner_ends
+from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S, move, take_back
 from pgflowd.core.worker.state import (
+    NEVER,
     EndCause,
     RunnerPhase,
+    RunnerPool,
     RunnerState,
     Task,
-    TaskReport,
-    UnassignedTask,
     WorkerMode,
+    WorkerOptions,
 )
 from pgflowd.core.worker.transition import WorkerTransition
 
-CHILDREN = "child processes"  # what a task left behind, if its runner has to be killed for it
-UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
-OLDER_PAUSE_S = 1.0  # beyond its grace, for the killing of an older attempt
-HELD_LIMIT_S = 1.0  # a task claimed ahead waits no longer
-AHEAD_S = 0.02
-STOCK = 4  # a fourth of what they take up within that time
-PACE_WEIGHT = 0.2
-STEADY_WEIGHT = 0.05  # once tasks are short: the next few say little, a turn's end slows them
-NO_ARRAY = "the output is no array, and a map waits for one"
+SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
+PACE_WEIGHT = 0.2  # of the last task in the pace
+STEADY_WEIGHT = 0.05  # likewise once tasks are short: the next few say little
+_DUE_AT = attrgetter("due_at")
 
 
-def hand_out(transition: WorkerTransition) -> None:
-    """Give waiting tasks to idle runners, and start runners for the others."""
-    state = transition.state
-    if state.mode is not WorkerMode.WORKING:
-        return
-    count = min(len(state.held), len(state.idle))
-    for held in state.held[:count]:
-        send(transition, state.runners[state.idle[-1]], held.task)
-    del state.held[:count]
-    if not state.held or transition.now < state.fork_from or state.zygote_end:
-        return
-    wanted = min(
-        len(state.held) - state.starting, state.options.max_concurrency - len(state.runners)
-    )
-    for _ in range(wanted):
-        state.forked += 1
-        state.starting += 1
-        state.runners[state.forked] = RunnerState(state.forked)
-        state.zygote[f"fork {state.forked}"] = transition.now
-        transition.by(transition.now + ends.ZYGOTE_LIMIT_S)
-        transition.do(actions.ForkRunner(state.forked))
+def deadline(pool: RunnerPool) -> float:
+    """When the pool changes by itself."""
+    soonest = min(map(_DUE_AT, pool.by_id.values()), default=NEVER)
+    return min(soonest, pool.forks_from or NEVER)
 
 
-def send(transition: WorkerTransition, runner: RunnerState, task: Task) -> None:
-    """Give an idle runner a task; its deadline counts from now."""
-    now = transition.now
-    transition.move(runner, RunnerPhase.BUSY, now + task.timeout_s, task=task, sent_at=now)
-    transition.do(actions.SendTask(runner.id, task))
-    if transition.state.options.tells_all:
-        event = "task.started" if task.attempt == 1 else "task.retried"
-        given = {"input": payloads.of_input(task)} if transition.state.options.payloads else {}
-        transition.do(actions.WriteLog("debug", event, {**ends.about(task), **given}))
+def free_places(pool: RunnerPool, options: WorkerOptions) -> int:
+    """How many tasks more the runners can begin now; fewer while forks are paused."""
+    idle = len(pool.idle) + pool.spare
+    return idle if pool.forks_from else options.max_concurrency - len(pool.by_id) + idle
 
 
-def room(transition: WorkerTransition) -> int:
-    """How many tasks more may be claimed."""
-    state = transition.state
-    if state.mode is not WorkerMode.WORKING:
+def tasks_ahead(pool: RunnerPool, options: WorkerOptions) -> int:
+    """How many tasks may wait for a runner besides those that fill the free places."""
+    if pool.pace_s >= SHORT_S or not (free_places(pool, options) or pool.count_running()):
         return 0
-    return max(0, min(state.options.batch_size, _capacity(transition) - len(state.held)))
+    return int(options.max_concurrency * SHORT_S / max(pool.pace_s, 1e-5))
 
 
-def is_stocked(transition: WorkerTransition) -> bool:
-    """Whether all runners have enough to do until the next report, which takes a claim along."""
-    state, held = transition.state, len(transition.state.held)
-    if not held or not state.running or held < state.options.max_concurrency - state.occupied:
-        return False
-    return STOCK * held > _capacity(transition)
+def assign(transition: WorkerTransition) -> None:
+    """Give tasks to idle runners, and start runners for the others."""
+    state = transition.state
+    if state.mode is not WorkerMode.WORKING:
+        return
+    pool, unassigned = state.runners, state.unassigned
+    if pool.idle:
+        count = min(len(unassigned), len(pool.idle))
+        for waiting in unassigned[:count]:
+            _send(transition, waiting.task)
+        del unassigned[:count]
+        if pool.idle and len(pool.idle) < len(pool.by_id):
+            _take_from_starting(transition)
+    if not unassigned or pool.forks_from or pool.zygote_end:
+        return
+    room = min(len(unassigned) - pool.spare, state.options.max_concurrency - len(pool.by_id))
+    for waiting in unassigned[: max(0, room)]:
+        pool.last_id += 1
+        due_at = transition.now + ZYGOTE_LIMIT_S
+        runner = RunnerState(pool.last_id, due_at=due_at, task=waiting.task)
+        pool.by_id[runner.id] = runner
+        transition.do(actions.ForkRunner(runner.id))
+    del unassigned[: max(0, room)]
 
 
-def _capacity(transition: WorkerTransition) -> int:
-    """How many tasks may wait for a runner."""
+def _take_from_starting(transition: WorkerTransition) -> None:
+    """No task waits for the start of its runner while another runner is idle."""
+    pool = transition.state.runners
+    for runner in list(pool.by_id.values()):
+        if runner.phase is RunnerPhase.STARTING and runner.task and pool.idle:
+            _send(transition, take_back(pool, runner, runner.task))
+
+
+def _send(transition: WorkerTransition, task: Task) -> None:
+    """Give the last used idle runner a task; its deadline counts from now."""
+    now, pool = transition.now, transition.state.runners
+    runner = pool.by_id[pool.idle[-1]]
+    move(pool, runner, RunnerPhase.BUSY, now + task.timeout_s, task=task, sent_at=now)
+    transition.do(actions.SendTask(runner.id, task))
+    run_log.task_started(transition, task)
+
+
+def forked(transition: WorkerTransition, event: events.Forked) -> None:
+    pool = transition.state.runners
+    if pool.forks_from:
+        transition.state.schedule.is_due = True
+    pool.fork_delay_s = pool.forks_from = 0.0
+    runner = pool.by_id.get(event.id)
+    if runner and runner.phase is RunnerPhase.STARTING:
+        pool.by_id[event.id] = runner._replace(due_at=NEVER)
+
+
+def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
+    """No room for a runner: give its task back, and pause before the next fork."""
     state, options = transition.state, transition.state.options
-    free = options.max_concurrency - state.occupied
-    if transition.now < state.fork_from:
-        free = len(state.idle) + state.starting
-    ahead = 0
-    if state.pace_s < AHEAD_S and free + state.running:
-        ahead = int(options.max_concurrency * AHEAD_S / max(state.pace_s, 1e-5))
-    return free + ahead
+    pool, runner = state.runners, state.runners.by_id.get(event.id)
+    if runner is None:
+        return
+    runner_ends.forget(pool, runner)
+    if runner.task is not None:
+        transition.release(runner.task, "no runner could be started")
+    if pool.forks_from:  # requested before the pause began
+        return
+    pool.fork_delay_s = min(
+        options.backoff_max_s, max(options.backoff_min_s, 2 * pool.fork_delay_s)
+    )
+    pool.forks_from = transition.now + pool.fork_delay_s
+    text = f"a runner could not be started: {event.text}"
+    transition.log_problem("warning", text, wait_s=pool.fork_delay_s)
 
 
 def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
+    """It takes its task, if no other runner has taken that."""
     state = transition.state
-    state.unready_deaths = 0
-    runner = state.runners.get(event.id)
-    if runner and runner.phase is RunnerPhase.STARTING:
-        transition.move(runner, RunnerPhase.IDLE, transition.now + state.options.runner_idle_s)
+    pool, runner = state.runners, state.runners.by_id.get(event.id)
+    pool.unready_deaths = 0
+    if runner is None or runner.phase is not RunnerPhase.STARTING:
+        return
+    task, due_at = runner.task, transition.now + state.options.runner_idle_s
+    move(pool, runner, RunnerPhase.IDLE, due_at, task=None)
+    if task is not None:
+        runner_ends.put_first(transition, task)
 
 
 def done(transition: WorkerTransition, event: events.Done) -> None:
-    """A whole outcome: it counts, unless the task was settled before."""
-    state = transition.state
-    runner = state.runners.get(event.id)
-    if runner is None or runner.task is None or runner.task.token != event.report.task.token:
+    """A whole result: it counts, unless the task was settled before."""
+    pool, report = transition.state.runners, event.report
+    runner = pool.by_id.get(event.id)
+    if runner is None or runner.task is None or runner.task.token != report.task.token:
         return
-    if runner.phase is RunnerPhase.TERMED:
-        ends.kill(transition, runner, runner.cause or EndCause.TIMEOUT)
+    if runner.phase is RunnerPhase.TERMINATED:
+        runner_ends.kill(transition, runner, runner.cause or EndCause.TIMEOUT)
         return
-    if runner.phase not in (RunnerPhase.BUSY, RunnerPhase.PEEKED):
+    if runner.phase is not RunnerPhase.BUSY and runner.phase is not RunnerPhase.CHECKED:
         return
     took_s = transition.now - runner.sent_at
-    weight = PACE_WEIGHT if state.pace_s > AHEAD_S / 4 else STEADY_WEIGHT
-    state.pace_s += weight * (took_s - state.pace_s)
-    if took_s > AHEAD_S:  # one long task says more than many short ones
-        state.pace_s = max(state.pace_s, took_s)
-    report = event.report
-    if report.outcome != "completed" or state.options.tells_all:
+    _measure_pace(pool, took_s)
+    labels = (report.task.step,)
+    transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
+    if report.outcome is not Outcome.COMPLETED or transition.state.options.is_debug:
         report = replace(report, took_s=round(took_s, 6))
-    if children := next((left for left in event.left if left.startswith(CHILDREN)), ""):
-        _warn_of_children(transition, runner, children[:100])
-        ends.kill(transition, runner, EndCause.OUTLIVED, task=None, outcome=report)
+    if event.left.children:
+        names = ", ".join(event.left.children)[:100]
+        text = f"the task left child processes ({names}) behind; they are killed with its runner"
+        transition.log_problem("warning", text, **run_log.naming(report.task))
+        cause = EndCause.LEFT_CHILDREN
+        runner_ends.kill(transition, runner, cause, task=None, result=report)
         return
     transition.report(report)
-    _after_a_task(transition, runner, bool(event.left))
-
-
-def _after_a_task(transition: WorkerTransition, runner: RunnerState, has_left: bool) -> None:
-    options, ran = transition.state.options, runner.ran + 1
-    if has_left or not options.reuses or ran >= options.max_tasks_per_runner:
-        ends.retire(transition, runner)
+    options, count = transition.state.options, runner.tasks_done + 1
+    if event.left.reset or not options.may_reuse_runners or count >= options.max_tasks_per_runner:
+        runner_ends.retire(transition, runner)
     else:
         due_at = transition.now + options.runner_idle_s
-        transition.move(runner, RunnerPhase.IDLE, due_at, task=None, cause=None, ran=ran)
+        move(pool, runner, RunnerPhase.IDLE, due_at, task=None, cause=None, tasks_done=count)
 
 
-def _warn_of_children(transition: WorkerTransition, runner: RunnerState, children: str) -> None:
-    assert runner.task is not None
-    text = f"the task left {children} behind; they are killed with its runner"
-    transition.do(
-        actions.WriteLog("warning", "worker.error", {**ends.about(runner.task), "error": text})
-    )
-
-
-def asked(transition: WorkerTransition, event: events.HandlerAsked) -> None:
-    transition.state.asks = (
-        *transition.state.asks,
-        (event.id, event.token, event.what, event.step),
-    )
-
-
-def hold(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
-    """
-    Take claimed tasks; those of unknown steps go back for newer code (E406).
-
-    One that still runs here, its lease having lapsed in a stall, goes back until that is killed.
-    """
-    state = transition.state
-    again = {_which(task) for task in tasks}
-    for held in [held for held in state.held if _which(held.task) in again]:
-        state.held.remove(held)
-        ends.lost(transition, held.task, "its lease lapsed before it had begun")
-    running = {_which(runner.task): runner for runner in state.runners.values() if runner.task}
-    for task in tasks:
-        if state.mode is not WorkerMode.WORKING:
-            transition.release(task, "the worker stops")
-        elif older := running.get(_which(task)):
-            if older.phase is RunnerPhase.BUSY:
-                ends.peek(transition, older, EndCause.LOST)
-            pause_s = state.options.kill_grace_s + OLDER_PAUSE_S
-            transition.release(task, "an older attempt of it still runs here", pause_s)
-        elif task.step in state.options.steps:
-            state.held.append(UnassignedTask(task, transition.now))
-            transition.by(transition.now + HELD_LIMIT_S)
-        else:
-            text = f"the code has no step {task.step}; the task is given back for 30 s"
-            fields = {**ends.about(task), "code": "E406", "error": text}
-            transition.do(actions.WriteLog("warning", "worker.error", fields))
-            transition.release(task, f"E406 {text}", UNKNOWN_STEP_PAUSE_S)
-
-
-def _which(task: Task) -> tuple[str, str, int]:
-    return task.run_id, task.step, task.task_index
-
-
-def is_refused(report: TaskReport, verdict: str) -> bool:
-    """Whether a map waits for this output, which is no array; then its run has failed."""
-    return report.outcome == "completed" and verdict == "failed"
-
-
-def outcome_record(
-    report: TaskReport, verdict: str, with_payloads: bool = False
-) -> actions.WriteLog:
-    """The log record of an outcome that the database took."""
-    outcome, error = report.outcome, report.fields.get("error_message")
-    code = _CODES.get(outcome)
-    if is_refused(report, verdict):
-        outcome, error, code = "failed", NO_ARRAY, "E416"
-    known = {"verdict": verdict, "code": code, "took_s": report.took_s}
-    fields = {**ends.about(report.task), **known}
-    if outcome in ("failed", "timed_out", "crashed"):
-        then = "it will be retried" if verdict == "queued" else "it is not retried"
-        which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
-        error = f"{error} ({which}); {then}"
-    if with_payloads:
-        fields["input"] = payloads.of_input(report.task)
-        fields["output"] = payloads.shown(report.output)
-    level = "debug" if outcome == "completed" else "warning" if verdict == "failed" else "info"
-    return actions.WriteLog(level, f"task.{outcome}", {**fields, "error": error})
-
-
-_CODES = {"timed_out": "E401", "crashed": "E402"}
+def _measure_pace(pool: RunnerPool, took_s: float) -> None:
+    weight = PACE_WEIGHT if pool.pace_s > SHORT_S / 4 else STEADY_WEIGHT
+    pool.pace_s += weight * (took_s - pool.pace_s)
+    if took_s > SHORT_S:  # one long task says more than many short ones
+        pool.pace_s = max(pool.pace_s, took_s)

@@ -1,72 +1,69 @@
 """
-Mind: what a worker knows, as a value that `core.worker.decide` turns into the next one.
+State of a worker's engine: a value that `core.worker.decide` turns into the next one.
 
-It holds runners, tasks that wait for one, outcomes that wait for the database, two lines to the
-database, and times. `core.worker.transition` changes it.
-Nothing here looks at a clock or a process: all of it is told by events (`core.worker.events`).
+It has five parts: the runners, the tasks that wait for one, the reports that wait for the
+database, the schedule of claims, and the two connections. Beside these stand the worker's mode
+and how it will exit. Nothing here reads a clock or a process: all facts come by events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, NamedTuple
+from enum import Enum, StrEnum
+from typing import NamedTuple, Self
+
+from pgflowd.core.statuses import Outcome
 
 NEVER = float("inf")
-MAIN, LEASES = "main", "leases"  # the two connections to the database
+
+
+class Word(StrEnum):
+    """A string that code compares. It hashes as fast as a string does."""
+
+    __hash__ = str.__hash__
+
+
+class Part:
+    """A part of the state; a transition changes a copy of it."""
+
+    def copy(self) -> Self:
+        copied = object.__new__(type(self))
+        copied.__dict__ = self.__dict__.copy()  # in a fifth of the time of copy.copy
+        return copied
 
 
 class WorkerMode(Enum):
-    """What a worker is about."""
-
     WORKING = "working"
     DRAINING = "draining"  # claims nothing more, lets running tasks finish
     STOPPING = "stopping"  # a quick stop
-    LEAVING = "leaving"  # says good-bye to the database
+    LEAVING = "leaving"  # marks its row in the database stopped
     LEFT = "left"
 
 
 class RunnerPhase(Enum):
-    """Where a runner is on its way."""
+    __hash__ = object.__hash__  # Enum's own is written in Python, and every move needs it
 
-    __hash__ = object.__hash__  # Enum's own is written in Python, and asked for with each move
-
-    STARTING = "starting"  # forked, or asked for; not ready yet
+    STARTING = "starting"  # requested of the zygote, or forked; not ready yet
     IDLE = "idle"
     BUSY = "busy"
-    PEEKED = "peeked"  # its time is over: an outcome already in its socket wins
-    TERMED = "termed"  # asked to end
+    CHECKED = "checked"  # its task must end: a result that already lies in its socket counts
+    TERMINATED = "terminated"  # got SIGTERM
     KILLED = "killed"
     STUCK = "stuck"  # killed and not gone: reported, its place is lost
     RETIRED = "retired"  # its socket is closed, it ends by itself
-    ENDED = "ended"  # dead, to be reaped
+    ENDED = "ended"  # not reaped yet
 
 
+_ANY_END = {RunnerPhase.KILLED, RunnerPhase.ENDED}
+_AFTER_TASK = {RunnerPhase.IDLE, RunnerPhase.RETIRED, *_ANY_END}
 MOVES = {
-    RunnerPhase.STARTING: {RunnerPhase.IDLE, RunnerPhase.KILLED, RunnerPhase.ENDED},
-    RunnerPhase.IDLE: {
-        RunnerPhase.BUSY,
-        RunnerPhase.RETIRED,
-        RunnerPhase.KILLED,
-        RunnerPhase.ENDED,
-    },
-    RunnerPhase.BUSY: {
-        RunnerPhase.IDLE,
-        RunnerPhase.RETIRED,
-        RunnerPhase.PEEKED,
-        RunnerPhase.KILLED,
-        RunnerPhase.ENDED,
-    },
-    RunnerPhase.PEEKED: {
-        RunnerPhase.IDLE,
-        RunnerPhase.RETIRED,
-        RunnerPhase.TERMED,
-        RunnerPhase.KILLED,
-        RunnerPhase.ENDED,
-    },
-    RunnerPhase.TERMED: {RunnerPhase.KILLED, RunnerPhase.ENDED},
-    RunnerPhase.RETIRED: {RunnerPhase.KILLED, RunnerPhase.ENDED},
+    RunnerPhase.STARTING: {RunnerPhase.IDLE, *_ANY_END},
+    RunnerPhase.IDLE: {RunnerPhase.BUSY, RunnerPhase.RETIRED, *_ANY_END},
+    RunnerPhase.BUSY: {RunnerPhase.CHECKED, *_AFTER_TASK},
+    RunnerPhase.CHECKED: {RunnerPhase.TERMINATED, *_AFTER_TASK},
+    RunnerPhase.TERMINATED: _ANY_END,
+    RunnerPhase.RETIRED: _ANY_END,
     RunnerPhase.KILLED: {RunnerPhase.STUCK, RunnerPhase.ENDED},
     RunnerPhase.STUCK: {RunnerPhase.ENDED},
     RunnerPhase.ENDED: set(),
@@ -74,15 +71,38 @@ MOVES = {
 
 
 class EndCause(Enum):
-    """Why we end a runner."""
+    """Why the worker ends a runner."""
 
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"  # its run or step has ended
-    LOST = "lost"  # somebody else has the task
+    LOST = "lost"  # another worker has the task
     STOP = "stop"
-    GARBAGE = "garbage"
-    OUTLIVED = "outlived"  # its task is done, and left children behind
+    BAD_FRAME = "bad frame"
+    LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
     SURPLUS = "surplus"  # it has no task
+
+
+class WakeReason(Word):
+    """Why a worker claims; counted by this name."""
+
+    NOTIFICATION = "notification"
+    COMPLETION = "completion"  # a report took a claim along, which was given tasks
+    DUE = "due"
+    FALLBACK = "fallback"
+    POLL = "poll"
+
+
+class HandlerRequest(Word):
+    """What a handler may ask its worker for."""
+
+    RUN_INPUT = "input"
+    STEP_OUTPUT = "output"
+    CONNECTION = "conn"  # where and as whom to connect
+
+
+class ConnectionName(Word):
+    MAIN = "main"  # reports and claims
+    LEASES = "leases"  # renews leases, reads what handlers ask for, publishes output
 
 
 @dataclass(frozen=True)
@@ -91,12 +111,12 @@ class WorkerOptions:
 
     max_concurrency: int = 10
     batch_size: int = 100
-    polls: bool = False
+    is_polling: bool = False
     notify_fallback_s: float = 30.0
     poll_min_s: float = 0.05
     poll_max_s: float = 5.0
     heartbeat_interval_s: float = 5.0
-    reuses: bool = True
+    may_reuse_runners: bool = True
     max_tasks_per_runner: int = 1000
     runner_idle_s: float = 60.0
     kill_grace_s: float = 2.0
@@ -106,12 +126,10 @@ class WorkerOptions:
     reconnect_max_s: float = 30.0
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
-    roots: frozenset[str] = frozenset()  # those without deps
-    ends: frozenset[str] = frozenset()  # those with which a run may be over
-    is_job: bool = False  # a run is one task
+    roots: frozenset[str] = frozenset()  # steps without deps
     has_conditions: bool = False  # so steps and runs may end without any failure
-    payloads: bool = False  # records of tasks have their inputs and outputs
-    tells_all: bool = False  # a record for each completed task, step and run, too
+    may_log_payloads: bool = False  # records of tasks have their inputs and outputs
+    is_debug: bool = False  # each completed task, step and run has a log record, too
 
 
 class Task(NamedTuple):
@@ -128,21 +146,25 @@ class Task(NamedTuple):
     flow_input: bytes | None  # None: SQL null
     waited_s: float | None = None  # for its claim; of first attempts
 
-    @property
-    def name(self) -> str:
-        return f"{self.run_id}/{self.step}#{self.task_index}"
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TaskReport:
-    """What is to be told of an attempt; `fields` are those of `db.tasks.Report`."""
+    """What the database is to record of an attempt."""
 
     task: Task
-    outcome: str
+    outcome: Outcome
     output: bytes | None = None
-    fields: dict[str, Any] = field(default_factory=dict)
-    is_last_word: bool = False  # stands in for a report that the server refused
-    took_s: float | None = None  # from the sending of the task, where a record tells it
+    error_message: str | None = None  # of a release: the reason
+    error_type: str | None = None
+    traceback: str | None = None
+    retry: bool = True
+    delay_s: float | None = None
+    cpu_s: float | None = None
+    peak_kb: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    is_final: bool = False  # replaces a report that the server refused; not replaced again
+    took_s: float | None = None  # from the sending of the task, where a log record shows it
 
 
 class RunnerState(NamedTuple):
@@ -151,21 +173,94 @@ class RunnerState(NamedTuple):
     id: int
     phase: RunnerPhase = RunnerPhase.STARTING
     due_at: float = NEVER
-    task: Task | None = None
+    task: Task | None = None  # while it starts: the one that it will be sent
     sent_at: float = 0.0
-    ran: int = 0  # tasks
+    tasks_done: int = 0
     cause: EndCause | None = None
-    detail: str = ""
-    code: str = ""
-    outcome: TaskReport | None = None  # stands already, and is reported when the runner is reaped
+    bad_frame: tuple[str, str] = ("", "")  # error code and text
+    result: TaskReport | None = None  # settled; reported when the runner is reaped
 
 
-@dataclass(frozen=True, slots=True)
-class UnassignedTask:
+@dataclass
+class RunnerPool(Part):
+    """The runners, and the zygote that forks them."""
+
+    by_id: dict[int, RunnerState] = field(default_factory=dict)
+    idle: list[int] = field(default_factory=list)  # the last used is the last
+    spare: int = 0  # starting runners without a task
+    last_id: int = 0
+    unready_deaths: int = 0  # in a row
+    pace_s: float = 1.0  # how long a task took lately
+    forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
+    fork_delay_s: float = 0.0
+    zygote_end: str = ""  # how the zygote ended, or why it is being killed
+
+    def copy(self) -> Self:
+        copied = Part.copy(self)
+        copied.by_id, copied.idle = self.by_id.copy(), self.idle[:]
+        return copied
+
+    def count_running(self) -> int:
+        """How many runners have a task that was sent to them."""
+        starting = RunnerPhase.STARTING
+        return len([1 for each in self.by_id.values() if each.task and each.phase is not starting])
+
+
+class UnassignedTask(NamedTuple):
     """A claimed task without a runner, and since when."""
 
     task: Task
     since: float
+
+
+@dataclass
+class Outbox(Part):
+    """Reports that wait for the database, and the call that is under way there."""
+
+    reports: list[TaskReport] = field(default_factory=list)
+    waiting_since: float = 0.0
+    sending: tuple[TaskReport, ...] = ()
+    claiming: int = 0  # how many tasks the call under way claims
+    paused_until: float = 0.0  # the server refuses reports; 0: it does not
+    is_refused: bool = False  # by a fault of the installation: claim nothing, reports would heap up
+
+    def copy(self) -> Self:
+        copied = Part.copy(self)
+        copied.reports = self.reports[:]
+        return copied
+
+    def pause(self, until: float) -> None:
+        self.paused_until = max(self.paused_until, until)
+
+
+class NextDueQuestion(Enum):
+    """Whether to ask the database when the next message becomes visible."""
+
+    NO = "no"
+    WHEN_IDLE = "when idle"
+    NOW = "now"  # it may be soon: even while tasks run
+
+
+@dataclass
+class ClaimSchedule(Part):
+    """
+    When to claim; `core.worker.claiming` changes it. The policy:
+
+    Claim at once after a wake, after a claim that brought all that it asked for, and after a
+    reconnect. Otherwise claim when the next hidden message becomes visible; the database is
+    asked for that moment after a claim, and answers it with each renewal of leases. Otherwise
+    claim after `notify_fallback`, or, where queues are polled, after a growing, jittered pause.
+    """
+
+    is_due: bool = True  # claim as soon as a place is free
+    check_at: float = NEVER  # when that will be so without any wake
+    reason: WakeReason = WakeReason.DUE  # why then
+    is_fallback: bool = False  # it is due only since no wake came for long
+    question: NextDueQuestion = NextDueQuestion.NO
+    poll_s: float = 0.0  # the last pause between two polls
+    visible: int = 0  # visible messages at the last answer
+    visible_pause_s: float = 0.0  # for how long such messages that no claim gets are left alone
+    has_drained: bool = False  # since the last renewal a claim got less than it asked for
 
 
 class ConnectionState(Enum):
@@ -175,8 +270,7 @@ class ConnectionState(Enum):
     BUSY = "busy"
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseConnection:
+class DatabaseConnection(NamedTuple):
     """A connection to the database. `until`: when to connect again, or when a call is cut."""
 
     state: ConnectionState = ConnectionState.FREE
@@ -184,79 +278,84 @@ class DatabaseConnection:
     delay_s: float = 0.0
 
 
+FREE = DatabaseConnection()
+
+
+class FetchRequest(NamedTuple):
+    """What a handler asked for."""
+
+    runner_id: int
+    token: int
+    kind: HandlerRequest
+    step: str
+
+
 @dataclass
-class WorkerState:
-    """All that a worker knows."""
+class WorkerConnections(Part):
+    """The two connections, and what the one for leases is wanted for."""
+
+    main: DatabaseConnection = FREE
+    leases: DatabaseConnection = FREE
+    renew_at: float = 0.0
+    renewed_at: float = -NEVER
+    requests: tuple[FetchRequest, ...] = ()
+    fetching: FetchRequest | None = None
+    has_output: bool = False  # output of handlers is to be published
+    foreign_messages: int = 0  # archived, and not logged yet
+    foreign_logged_at: float = -NEVER
+
+    def get(self, name: ConnectionName) -> DatabaseConnection:
+        return self.main if name is ConnectionName.MAIN else self.leases
+
+    def put(self, name: ConnectionName, connection: DatabaseConnection) -> None:
+        if name is ConnectionName.MAIN:
+            self.main = connection
+        else:
+            self.leases = connection
+
+
+class WorkerExit(NamedTuple):
+    """How the worker will exit."""
+
+    code: int = 0
+    why: str = ""
+    failure: tuple[str, str] | None = None  # error code and text, sent to the supervisor
+
+
+STILL_WORKING = WorkerExit()
+
+
+@dataclass
+class WorkerState(Part):
+    """All that a worker's engine knows."""
 
     options: WorkerOptions
+    runners: RunnerPool = field(default_factory=RunnerPool)
+    unassigned: list[UnassignedTask] = field(default_factory=list)  # the oldest first
+    outbox: Outbox = field(default_factory=Outbox)
+    schedule: ClaimSchedule = field(default_factory=ClaimSchedule)
+    connections: WorkerConnections = field(default_factory=WorkerConnections)
     mode: WorkerMode = WorkerMode.WORKING
-    exit_code: int = 0
-    why: str = ""
-    failure: tuple[str, str] | None = None  # code and text, to be said before the exit
-    runners: dict[int, RunnerState] = field(default_factory=dict)
-    idle: list[int] = field(default_factory=list)  # the last used is the last
-    starting: int = 0
-    forked: int = 0  # so far, which numbers them
-    unready_deaths: int = 0  # in a row
-    held: list[UnassignedTask] = field(default_factory=list)
-    reports: list[TaskReport] = field(default_factory=list)
-    reports_since: float = 0.0
-    sending: tuple[TaskReport, ...] = ()
-    wanted: int = 0  # tasks asked for by the turn under way
-    main: DatabaseConnection = DatabaseConnection()
-    beats: DatabaseConnection = DatabaseConnection()
-    turn_from: float = 0.0  # not before; set when the server refuses our calls
-    may_claim: bool = True  # False while it refuses outcomes, which would heap up
-    look: bool = True  # there may be tasks to claim
-    look_at: float = NEVER
-    look_reason: str = ""  # why then: "due", "fallback", "poll"
-    is_fallback: bool = False  # we look only because nothing was heard for long
-    asks_due: bool = False  # nobody told us yet when the next message becomes visible
-    asks_soon: bool = False  # likewise, and it may be soon: ask even while tasks run
-    poll_s: float = 0.0
-    visible: int = 0  # messages that lay open when we asked last
-    idle_s: float = 0.0  # how long to leave such messages alone that we could not take
-    beat_at: float = 0.0
-    beaten_at: float = -NEVER
-    asks: tuple[tuple[int, int, str, str], ...] = ()  # runner, token, what, step
-    asking: tuple[tuple[int, int, str, str], ...] = ()  # the one that is being fetched
-    tells: bool = False  # something was overheard, and is to be told to followers
-    fork_from: float = 0.0
-    fork_delay_s: float = 0.0
-    pace_s: float = 1.0  # how long a task took lately
-    strangers: int = 0  # messages of others that were archived, and not told yet
-    strangers_from: float = -NEVER  # when they may be told again
-    told: tuple[str, ...] = ()  # what the log says once
-    about: tuple[str, ...] = ()  # runs of which the turn under way asks for news
-    perhaps_ended: tuple[str, ...] = ()  # runs that the next beat asks about
-    counting: tuple[str, ...] = ()  # runs that the beat under way asks about
-    zygote: dict[str, float] = field(default_factory=dict)  # questions to it, and when
-    zygote_end: str = ""
     stop_at: float = NEVER  # a drain becomes a quick stop
     leave_at: float = NEVER  # whatever is unfinished
-    alarm: float = NEVER  # no deadline is earlier
+    exit: WorkerExit = STILL_WORKING
+    logged: tuple[str, ...] = ()  # what the log says once
 
-    def nap_s(self, now: float) -> float | None:
-        """How long nothing will be due; None: for ever."""
-        return None if self.alarm == NEVER else max(0.0, self.alarm - now)
-
-    @property
-    def occupied(self) -> int:
-        """Runners that can take no task now."""
-        return len(self.runners) - len(self.idle) - self.starting
-
-    @property
-    def running(self) -> int:
-        return sum(1 for runner in self.runners.values() if runner.task)
+    def copy(self) -> Self:
+        copied = Part.copy(self)
+        copied.runners, copied.unassigned = self.runners.copy(), self.unassigned[:]
+        copied.outbox, copied.schedule = self.outbox.copy(), self.schedule.copy()
+        copied.connections = self.connections.copy()
+        return copied
 
     def leases(self) -> Iterator[Task]:
-        """All tasks that we must report or give back."""
-        for runner in self.runners.values():
+        """All tasks that must be reported or given back."""
+        for runner in self.runners.by_id.values():
             if runner.task and runner.phase is not RunnerPhase.STUCK:
                 yield runner.task
-            elif runner.outcome:
-                yield runner.outcome.task
-        for held in self.held:
-            yield held.task
-        for report in (*self.sending, *self.reports):
+            elif runner.result:
+                yield runner.result.task
+        for waiting in self.unassigned:
+            yield waiting.task
+        for report in (*self.outbox.sending, *self.outbox.reports):
             yield report.task

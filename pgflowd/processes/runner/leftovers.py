@@ -19,7 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pgflowd.core.worker.runners import CHILDREN
 from pgflowd.host.process_tree import children
 from pgflowd.processes.runner.helpers import end_helpers
 
@@ -40,29 +39,28 @@ class Leftovers:
         self._streams = (sys.stdout, sys.stderr)
         self._memory_kb: int | None = None
 
-    def found(self, peak_kb: int) -> list[str]:
-        """Name what the task left behind; `peak_kb` is the most memory that there ever was."""
-        found = []
-        if _thread._count() > self._threads:
-            found.append("threads")
+    def found(self, peak_kb: int) -> dict[str, list[str]]:
+        """
+        Name what the task left behind: `children`, which have to be killed, and `reset`, what only
+        a new process has as it was. `peak_kb` is the most memory that there ever was.
+        """
+        found: dict[str, list[str]] = {}
         if has_children():
             end_helpers()
             if has_children():
-                found.append(f"{CHILDREN} ({_names_of_children()})")
-        if _environment() != self._environment:
-            found.append("another environment")
-        if _directory() != self._directory:
-            found.append("another working directory")
-        if _umask() != self._umask:
-            found.append("another umask")
-        if _handlers() != self._handlers:
-            found.append("signal handlers")
-        if _signal.getitimer(signal.ITIMER_REAL)[0]:
-            found.append("an alarm")
-        if self._are_others():
-            found.append("another stdout or stderr")
-        if self._has_grown(peak_kb):
-            found.append("memory")
+                found["children"] = _names_of_children()
+        changed = {
+            "threads": _thread._count() > self._threads,
+            "another environment": _environment() != self._environment,
+            "another working directory": _directory() != self._directory,
+            "another umask": _umask() != self._umask,
+            "signal handlers": _handlers() != self._handlers,
+            "an alarm": _signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+            "another stdout or stderr": self._are_others(),
+            "memory": self._has_grown(peak_kb),
+        }
+        if True in changed.values():
+            found["reset"] = [name for name, is_changed in changed.items() if is_changed]
         return found
 
     def _are_others(self) -> bool:
@@ -90,12 +88,12 @@ def has_children() -> bool:
     return True
 
 
-def _names_of_children() -> str:
+def _names_of_children() -> list[str]:
     names = set()
     for pid in children():
         with contextlib.suppress(OSError):
             names.add(Path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
-    return ", ".join(sorted(names)[:3])
+    return sorted(names)[:3] or ["?"]
 
 
 def _handlers() -> list[Any]:

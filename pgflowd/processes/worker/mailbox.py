@@ -1,50 +1,54 @@
 """
-Mailbox: the events that came and were not looked at yet, for a loop of asyncio.
+The mailbox: events that the engine has not seen yet, for a loop of asyncio.
 
-Whoever takes events that are there does not give way to others; only an empty mailbox waits.
+A loop that takes events which are there does not let other tasks run; only an empty mailbox waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-from pgflowd.core.worker import events
+from pgflowd.core.worker.events import Tick, WorkerEvent
+from pgflowd.core.worker.state import NEVER
 
 
 class Mailbox:
-    """Events that came and were not looked at yet."""
+    """Events that the engine has not seen yet."""
 
-    def __init__(self) -> None:
-        self._events: list[Any] = []
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._events: list[WorkerEvent] = []
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
 
-    def put(self, event: Any) -> None:
+    @property
+    def is_empty(self) -> bool:
+        return not self._events
+
+    def put(self, event: WorkerEvent) -> None:
         self._events.append(event)
         self._wake()
 
-    async def next(self, timeout_s: float | None) -> list[Any]:
-        """Return all that came, or a Tick when the time is over, and now and then before."""
+    async def next(self, until: float) -> list[WorkerEvent]:
+        """Return all that came, or a Tick at that moment, and now and then before."""
         if not self._events:
             self._waiter = self._loop.create_future()
-            if timeout_s is not None:
-                self._wake_by(self._loop.time() + timeout_s)
+            if until != NEVER:
+                self._wake_by(until)
             await self._waiter
             self._waiter = None
         arrived, self._events = self._events, []
-        return arrived or [events.Tick()]
+        return arrived or [Tick()]
 
     def _wake_by(self, moment: float) -> None:
-        """Set the timer; an earlier one is left alone, as making one anew each time is dear."""
+        """Set the timer; an earlier one stays, as to make one anew each time is expensive."""
         if self._timer is not None:
             if self._timer.when() <= moment:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(moment, self._time_is_over)
+        self._timer = self._loop.call_at(moment, self._on_time)
 
-    def _time_is_over(self) -> None:
+    def _on_time(self) -> None:
         self._timer = None
         self._wake()
 

@@ -1,11 +1,11 @@
 """
-Worker: runs one flow's tasks: claims them, has its runners run them, reports what came of it.
+The worker: claims one flow's tasks, has its runners run them, and reports what came of them.
 
-It forks its zygote, sees to it that the database knows the flow, writes its row, says Ready,
-and then turns in one loop: an event, what `core.worker.decide` decides, and actions which are
-started and never waited for. So a deadline holds even while the database hangs. It runs no
-user code and takes orders from its channel alone; if the supervisor is gone it kills its
-runners and ends. The only process with asyncio.
+It forks its zygote, registers with the database, sends Ready, and then works in one loop: events,
+the decisions of `core.worker.decide`, and actions which are started and never waited for. So a
+deadline holds even while the database hangs. It runs no user code and takes orders from its
+channel alone; when the supervisor has ended it kills its runners and ends. It is the only process
+with asyncio.
 """
 
 from __future__ import annotations
@@ -24,15 +24,26 @@ from typing import Any
 
 import setproctitle
 
-from pgflowd.core.messages import Drain, Failed, Follow, Heartbeat, Leaving, QuickStop, Ready, Wake
+from pgflowd.core.messages import (
+    Drain,
+    Failed,
+    Follow,
+    Heartbeat,
+    Leaving,
+    Message,
+    QuickStop,
+    Ready,
+    Wake,
+)
 from pgflowd.core.metrics.counters import portions
 from pgflowd.core.redact import one_line, redact
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.state import WorkerState
+from pgflowd.core.worker.state import NEVER, WorkerState
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
@@ -41,20 +52,20 @@ from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.mailbox import Mailbox
 from pgflowd.processes.worker.metrics import WorkerMetrics
 from pgflowd.processes.worker.output_stream import OutputStream
-from pgflowd.processes.worker.registration import RegistrationSession
 from pgflowd.processes.worker.runner_socket import RunnerSocket
 from pgflowd.processes.worker.runners import RunnerProcesses
 from pgflowd.processes.worker.startup import (
     CannotStart,
     LoadedFlow,
+    RegistrationSession,
     StoppedAtStart,
     load_flow_in_zygote,
 )
 
-BEAT_S = 5.0  # between two Beats to the supervisor
+HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
-MOST_SAID = 1000  # characters about a bug of ours
+MOST_CHARS = 1000  # about a bug of ours
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -67,7 +78,7 @@ def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> 
     if os.getppid() != parent_pid():
         return 1
     try:
-        hatched = load_flow_in_zygote(channel, settings, served)
+        loaded = load_flow_in_zygote(channel, settings, served)
     except StoppedAtStart:
         return EXIT_ASKED
     except CannotStart as why:
@@ -78,7 +89,7 @@ def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> 
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda _, context: _end_as_bug(channel, log, context))
     try:
-        return loop.run_until_complete(_Worker(channel, settings, log, served, hatched).live())
+        return loop.run_until_complete(_Worker(channel, settings, log, served, loaded).live())
     except Exception as error:
         _end_as_bug(channel, log, {"exception": error})
         raise
@@ -92,16 +103,16 @@ def _allow_many_descriptors() -> None:
 
 
 def _on_sigterm(number: int, frame: object) -> None:
-    """Our death signal. While the supervisor lives it is ignored: orders come by the channel."""
+    """The death signal. While the supervisor lives it is ignored: orders come by the channel."""
     if os.getppid() != parent_pid():
         _end_as_orphan()
 
 
 def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
-    """A bug of ours: say so, with the traceback, and end with everything below us."""
+    """A bug of ours: log it with the traceback, and end with all processes below."""
     error = context.get("exception") or RuntimeError(context.get("message", "no message"))
     trace = "".join(traceback.format_exception(error))
-    text = one_line(redact(f"{type(error).__name__}: {error}"), MOST_SAID)
+    text = one_line(redact(f"{type(error).__name__}: {error}"), MOST_CHARS)
     log.error("worker.error", code="E901", error=text, trace=trace)
     channel.send(Failed("E901", text))
     _end_with_all(EXIT_BUG)
@@ -112,7 +123,7 @@ def _end_as_orphan() -> None:
 
 
 def _end_with_all(code: int) -> None:
-    """Kill everything below us, and end, in time."""
+    """Kill all processes below, and end, in time."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(ORPHAN_LIMIT_S)
     while pids := [pid for pid in children() if not reap(pid)]:
@@ -122,7 +133,7 @@ def _end_with_all(code: int) -> None:
 
 
 class _Worker:
-    """The loop, and what it holds."""
+    """The loop, and what it uses."""
 
     def __init__(
         self,
@@ -130,106 +141,111 @@ class _Worker:
         settings: Settings,
         log: Log,
         served: ServedFlow,
-        hatched: LoadedFlow,
+        loaded: LoadedFlow,
     ) -> None:
-        self._channel, self._settings, self._log = channel, settings, log
-        self._served, self._hatched = served, hatched
+        self._loop = asyncio.get_event_loop()
+        self._channel, self._settings = channel, settings
+        self._served, self._zygote = served, loaded.zygote
         self._worker_id = uuid.uuid4()
-        self._worker = settings.worker_for(served.slug)
-        self._mailbox: Mailbox
-        self._mind: WorkerState
-        self._lines: DatabaseConnections
-        self._audience: OutputStream
-        self._runners: RunnerProcesses
-        self._entrance: RegistrationSession
-        self._numbers = WorkerMetrics()
-        self._left: actions.Leave | None = None
+        self._log = log.bind(worker=str(self._worker_id))
+        self._title = f"{settings.pgflowd.name}: worker {served.slug}"
+        self._mailbox = Mailbox(self._loop)
+        self._database = DatabaseConnections(
+            settings, served.slug, self._worker_id, self._title, self._mailbox.put
+        )
+        self._output = OutputStream(self._log, self._mailbox.put)
+        self._runners = RunnerProcesses(
+            self._zygote,
+            settings.worker_for(served.slug),
+            self._output.pass_on,
+            self._output.write,
+            self._loop,
+        )
+        self._session = RegistrationSession(settings, self._log, served, loaded, self._worker_id)
+        self._metrics = WorkerMetrics()
+        self._state: WorkerState
+        self._leave: actions.Leave | None = None
         self._shown = -1  # running tasks, in the title
         self._is_title_due = False
 
     async def live(self) -> int:
-        """Start, turn, end; return the exit code."""
-        loop = asyncio.get_running_loop()
-        self._mailbox = Mailbox()
-        name = f"{self._settings.pgflowd.name}: worker {self._served.slug}"
-        self._lines = DatabaseConnections(
-            self._settings, self._served.slug, self._worker_id, name, self._mailbox.put
-        )
-        self._log = self._log.bind(worker=str(self._worker_id))
-        self._audience = OutputStream(self._log, self._mailbox.put)
-        self._runners = RunnerProcesses(
-            self._hatched.zygote, self._worker, self._audience.heard, self._audience.write
-        )
-        self._entrance = RegistrationSession(
-            self._settings, self._log, self._served, self._hatched, self._worker_id
-        )
-        loop.add_reader(self._channel, self._heard)
+        """Start, work, end; return the exit code."""
+        self._loop.add_reader(self._channel, self._on_message)
         try:
-            self._mind = WorkerState(await self._entrance.pass_through(self._lines, self._send))
+            options = await self._session.register(self._database, self._send)
         except StoppedAtStart:
             return await self._end(EXIT_ASKED)
         except CannotStart as why:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
-        self._numbers.problems = self._entrance.warnings
-        for warning in self._entrance.warnings:
+        self._state = WorkerState(options)
+        self._metrics.problems = self._session.warnings
+        for warning in self._session.warnings:
             self._log.warning("worker.warning", code=warning.code, text=str(warning))
         self._show_title()
         self._send(Ready(str(self._worker_id)))
-        self._log.info("worker.started", zygote=self._hatched.zygote.pid)
-        self._beat()
-        self._mailbox.put(events.WokenUp())  # what was queued before we came, nobody tells us of
-        await self._turn()
-        assert self._left is not None
-        return await self._end(self._left.code)
+        self._log.info("worker.started", zygote=self._zygote.pid)
+        self._send_heartbeat()
+        self._mailbox.put(events.Tick())  # claim what was queued before
+        return await self._end(await self._work())
 
     # the loop
 
-    async def _turn(self) -> None:
-        perform = self._acts()
-        while self._left is None:
-            if self._mind.running != self._shown and not self._is_title_due:
+    async def _work(self) -> int:
+        perform = self._performers()
+        while self._leave is None:
+            if not self._is_title_due and self._state.runners.count_running() != self._shown:
                 self._is_title_due = True
-                asyncio.get_running_loop().call_later(TITLE_S, self._show_title)
-            events = await self._mailbox.next(self._mind.nap_s(time.monotonic()))
-            self._numbers.saw(events, self._mind)
-            self._mind, actions = decide(self._mind, events, time.monotonic())
-            for action in actions:
+                self._loop.call_later(TITLE_S, self._show_title)
+            until = next_deadline(self._state) if self._mailbox.is_empty else NEVER
+            arrived = await self._mailbox.next(until)
+            self._state, wanted = decide(self._state, arrived, time.monotonic())
+            for action in wanted:
                 perform[type(action)](action)
+        return self._leave.code
 
-    def _acts(self) -> dict[type, Any]:
-        lines, runners = self._lines, self._runners
+    def _performers(self) -> dict[type, Callable[[Any], None]]:
+        database, runners = self._database, self._runners
 
-        def to(id: int, do: Callable[[RunnerSocket], None]) -> None:
-            if link := runners.link(id):
-                do(link)
+        def of_runner(
+            do: Callable[[RunnerSocket, Any], None],
+        ) -> Callable[[actions.RunnerAction], None]:
+            def perform(action: actions.RunnerAction) -> None:
+                if runner := runners.get(action.id):
+                    do(runner, action)
+
+            return perform
 
         return {
-            actions.Connect: lambda action: lines.connect(action.line),
-            actions.CutConnection: lambda action: lines.cut(action.line),
-            actions.ReportAndClaim: lines.turn,
-            actions.AskNextDue: lambda action: lines.ask_due(),
-            actions.RenewLeases: lines.beat,
-            actions.Fetch: lambda a: lines.fetch(a, runners.task_of(a.id), runners.bring),
-            actions.PublishOutput: lambda action: lines.tell(self._audience),
-            actions.SignOff: lambda action: lines.goodbye(),
+            actions.Connect: database.connect,
+            actions.CutConnection: database.cut,
+            actions.ReportAndClaim: database.report_and_claim,
+            actions.ReadNextDue: database.read_next_due,
+            actions.RenewLeases: database.renew_leases,
+            actions.Fetch: self._fetch,
+            actions.PublishOutput: lambda action: database.publish(self._output),
+            actions.SignOff: database.sign_off,
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda action: runners.send(action.id, action.task),
-            actions.AnnounceStop: lambda action: to(action.id, lambda link: link.tell_stopping()),
-            actions.ReadResult: lambda action: to(action.id, lambda link: link.peek(action.token)),
-            actions.TerminateRunner: lambda action: to(action.id, lambda link: link.term()),
-            actions.KillRunner: lambda action: to(action.id, lambda link: link.kill()),
-            actions.CloseRunner: lambda action: to(action.id, lambda link: link.retire()),
+            actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
+            actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
+            actions.TerminateRunner: of_runner(lambda runner, _: runner.terminate()),
+            actions.KillRunner: of_runner(lambda runner, _: runner.kill()),
+            actions.CloseRunner: of_runner(lambda runner, _: runner.retire()),
             actions.ReapRunner: lambda action: runners.reap(action.id),
             actions.KillZygote: lambda action: runners.kill_zygote(),
             actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
-            actions.ClaimCheckDue: lambda action: self._numbers.woken(action.reason),
-            actions.CountRunsEnded: lambda action: self._numbers.ended(action.status, action.count),
-            actions.Leave: self._leave,
+            actions.Count: self._metrics.count,
+            actions.Observe: self._metrics.observe,
+            actions.Leave: self._prepare_to_leave,
         }
 
-    def _leave(self, action: actions.Leave) -> None:
-        self._left = action
+    def _fetch(self, action: actions.Fetch) -> None:
+        task = self._runners.task_of(action.request.runner_id)
+        self._database.fetch(action.request, task, self._runners.answer)
+
+    def _prepare_to_leave(self, action: actions.Leave) -> None:
+        self._leave = action
         if action.failure is not None:
             self._send(Failed(*action.failure))
         elif action.code == EXIT_REPLACE:
@@ -243,42 +259,39 @@ class _Worker:
 
     # the supervisor
 
-    def _heard(self) -> None:
+    def _on_message(self) -> None:
         for message in self._channel.receive():
             if isinstance(message, Wake):
-                self._numbers.woken("notification")
                 self._mailbox.put(events.WokenUp())
             elif isinstance(message, Follow):
-                self._audience.follow(message.run_id)
+                self._output.follow(message.run_id)
             elif isinstance(message, Drain):
-                self._entrance.stop()
+                self._session.stop()
                 self._mailbox.put(events.DrainAsked(message.within_s))
             elif isinstance(message, QuickStop):
-                self._entrance.stop()
+                self._session.stop()
                 self._mailbox.put(events.StopAsked())
         if self._channel.at_end:
             _end_as_orphan()
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: Message) -> None:
         self._channel.send(message)
         if self._channel.is_waiting:
-            loop = asyncio.get_running_loop()
-            loop.add_writer(self._channel, self._flush)
+            self._loop.add_writer(self._channel, self._flush)
 
     def _flush(self) -> None:
         self._channel.flush()
         if not self._channel.is_waiting:
-            asyncio.get_running_loop().remove_writer(self._channel)
+            self._loop.remove_writer(self._channel)
 
-    def _beat(self) -> None:
-        now = self._numbers.now(self._mind, self._lines.standing, self._hatched.zygote.pid)
-        for portion in portions(now):
+    def _send_heartbeat(self) -> None:
+        numbers = self._metrics.now(self._state, self._database.standing, self._zygote.pid)
+        for portion in portions(numbers):
             self._send(Heartbeat(portion))
-        pause_s = min(BEAT_S, self._settings.supervisor.hang_timeout_s / 3)
-        asyncio.get_running_loop().call_later(pause_s, self._beat)
+        pause_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)
+        self._loop.call_later(pause_s, self._send_heartbeat)
 
     def _show_title(self) -> None:
-        self._is_title_due, self._shown = False, self._mind.running
-        running = f"{self._shown}/{self._mind.options.max_concurrency}"
-        title = f"{self._settings.pgflowd.name}: worker {self._served.slug} {running}"
+        self._is_title_due, self._shown = False, self._state.runners.count_running()
+        title = f"{self._title} {self._shown}/{self._state.options.max_concurrency}"
         setproctitle.setproctitle(title)

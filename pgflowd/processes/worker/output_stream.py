@@ -1,10 +1,10 @@
 """
-The worker's audience: people who follow runs, and hear what the runs' handlers print and log.
+What the handlers of followed runs print and log, on its way to the followers.
 
-Everything the runners' side writes passes here on its way to the log. While nobody follows
-anything that costs one look at an empty dictionary. Lines go to the followers over the beats
-line, a few at once and when that is free; what finds no room is dropped and counted, so neither
-handlers nor reports ever wait. Secrets are hidden as in the log.
+All that runners write passes here on its way to the log. While no run is followed that costs one
+look at an empty dictionary. Lines go to the followers over the connection for leases, a few at
+once and when it is free; lines that find no room are dropped and counted, so neither handlers nor
+reports ever wait. Secrets are hidden as in the log.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pgflowd.core.output_stream import FollowedRuns
 from pgflowd.core.worker import events
 from pgflowd.host.logs import Log
 
-COMPANY_S = 0.02  # a line waits for others
+BATCHING_S = 0.02  # a line waits for others
 
-_HEARD = {"task.output", "task.log"}
+_OUTPUT_EVENTS = {"task.output", "task.log"}
 
 
 class OutputStream:
-    """Who follows, and what waits to be told to them."""
+    """The followed runs, and the lines that wait to be published."""
 
-    def __init__(self, log: Log, tell: Callable[[Any], None]) -> None:
-        self._log, self._tell = log, tell
+    def __init__(self, log: Log, emit: Callable[[events.WorkerEvent], None]) -> None:
+        self._log, self._emit = log, emit
         self._followed = FollowedRuns()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -35,56 +35,56 @@ class OutputStream:
         self._followed.follow(run_id, time.monotonic())
 
     def write(self, level: str, event: str, **fields: Any) -> None:
-        """Write a record to the log, and let followers of its run hear it."""
+        """Write a record to the log, and keep it for followers of its run."""
         self._log.write(level, event, **fields)
-        if self._followed and event in _HEARD:
-            self._overhear(level, event, fields)
+        if self._followed and event in _OUTPUT_EVENTS:
+            self._keep(level, event, fields)
 
-    def heard(self, event: Any) -> None:
-        """An event of the runners; what a task has said goes out before its outcome does."""
+    def pass_on(self, event: events.WorkerEvent) -> None:
+        """Pass on an event of a runner; a task's output is published before its report."""
         if self._timer is not None and isinstance(event, events.Done | events.RunnerEnded):
-            self._say_so()
-        self._tell(event)
+            self._request_publishing()
+        self._emit(event)
 
     def take(self) -> list[tuple[str, str]]:
         """What to send now, runs and payloads."""
         return self._followed.take()
 
-    def was_told(self) -> None:
+    def on_published(self) -> None:
         """Go on with what has come meanwhile."""
         if self._followed.is_waiting:
-            self._say_so()
+            self._request_publishing()
 
-    def was_refused(self) -> None:
-        """The server does not let us; who follows will ask again."""
+    def on_refused(self) -> None:
+        """The server refuses it; followers will ask again."""
         self._followed.forget()
 
-    def _overhear(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def _keep(self, level: str, event: str, fields: dict[str, Any]) -> None:
         run_id = str(fields.get("run"))
         if not self._followed.wants(run_id, time.monotonic()):
             return
         if level == "debug" and not self._log.is_wanted(level):
             return
         record = self._log.record(level, event, **fields)
-        said = record.fields
+        kept = record.fields
         self._followed.keep(
             run_id,
             {
-                "step_slug": said.get("step"),
+                "step_slug": kept.get("step"),
                 "task_index": int(str(fields["task"]).rpartition("#")[2]),
-                "attempt": said.get("attempt"),
-                "stream": said.get("stream") if event == "task.output" else "log",
+                "attempt": kept.get("attempt"),
+                "stream": kept.get("stream") if event == "task.output" else "log",
                 "level": level,
-                "text": str(said.get("text", "")),
+                "text": str(kept.get("text", "")),
                 "time": record.time,
             },
         )
         if self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(COMPANY_S, self._say_so)
+            self._timer = loop.call_later(BATCHING_S, self._request_publishing)
 
-    def _say_so(self) -> None:
+    def _request_publishing(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._tell(events.OutputWaiting())
+        self._emit(events.OutputWaiting())

@@ -1,9 +1,9 @@
 """
-Output: one of a runner's pipes, stdout or stderr, as the worker reads it.
+One of a runner's pipes, stdout or stderr, as the worker reads it.
 
 Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
-becomes a record of some hundred bytes; what is more is counted and moved to /dev/null by `splice`,
-without being read. The end of what came last is kept, since a dying runner leaves its stack there.
+becomes a record of some hundred bytes; the rest is counted and moved to /dev/null by `splice`,
+without being read. The last bytes are kept, since a dying runner writes its stack there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 MOST_LOGGED = 1024 * 1024  # bytes of one task
 MOST_LINES = 10_000
 PIECE = 64 * 1024
-MOST_PASSES = 64  # when reading to the end of what came
+MOST_PASSES = 64  # that read what has come; a handler may write on and on
 TAIL = 32 * 1024
 
 _STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
@@ -38,7 +38,7 @@ class LineBudget:
 
 
 class Output:
-    """The reading end of a pipe; None: there is none."""
+    """The reading end of a pipe; number None: there is none."""
 
     def __init__(
         self, number: int | None, budget: LineBudget, log: Callable[[str], None] | None = None
@@ -64,19 +64,19 @@ class Output:
         return self._take() is not None
 
     def finish(self, has_more: bool) -> None:
-        """Read what has come until now, and end the last line."""
+        """Read what has come until now, and log the last line."""
         if has_more and self.number >= 0:
             for _ in range(MOST_PASSES):
                 if not self._take():
                     break
         if self._line:
-            self._say(self._line)
+            self._log_line(self._line)
             self._line = b""
 
     def stack(self) -> str:
         """The stack that was written last, or ""."""
         lines = self._tail.decode("utf-8", "replace").split("\n")
-        return "\n".join(line for line in lines if self._is_of_stack(line)).strip()
+        return "\n".join(line for line in lines if self._is_stack_line(line)).strip()
 
     def close(self) -> None:
         if self.number >= 0:
@@ -109,18 +109,18 @@ class Output:
         *lines, rest = (self._line + piece).split(b"\n", self._budget.lines)
         self._budget.lines -= len(lines)
         for line in lines:
-            self._say(line)
+            self._log_line(line)
         if self._budget.lines <= 0:
             self.unseen += len(rest)
             rest = b""
         self._line = rest[-PIECE:]
 
-    def _say(self, line: bytes) -> None:
+    def _log_line(self, line: bytes) -> None:
         text = line.decode("utf-8", "backslashreplace")
-        if not self._is_of_stack(text) and self._log is not None:
+        if not self._is_stack_line(text) and self._log is not None:
             self._log(text)
 
-    def _is_of_stack(self, line: str) -> bool:
+    def _is_stack_line(self, line: str) -> bool:
         goes_on = self._is_in_stack and _STACK_GOES_ON.match(line)
         self._is_in_stack = bool(_STACK_BEGINS.match(line) or goes_on)
         return self._is_in_stack

@@ -1,9 +1,9 @@
 """
-Runner link: the worker's end of a runner: its socket, its output, its pidfd.
+The worker's end of a runner: its socket, its output, its pidfd.
 
-It never blocks and parses heads only; bodies are passed on. What it reads becomes events, given
-to `tell`. Output is logged line by line up to 1 MiB per task; what is more is counted and moved
-to /dev/null inside the kernel, so that neither side waits for the log.
+It never blocks and parses heads only; bodies are passed on. What it reads becomes events. Output
+is logged line by line up to 1 MiB per task; the rest is counted and moved to /dev/null inside the
+kernel, so that neither side waits for the log.
 """
 
 from __future__ import annotations
@@ -17,50 +17,58 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
-from pgflowd.core.worker.runner_ends import about
-from pgflowd.core.worker.runner_result import fault_of, fields_of, left_of
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.run_log import naming
+from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
+from pgflowd.core.worker.state import FetchRequest, HandlerRequest, Task
 from pgflowd.host.frame import PIECE, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
 from pgflowd.processes.worker.runner_output import LineBudget, Output
 
 _LEVELS = ("debug", "info", "warning", "error")
-NOTE_EXTRA = 100  # bytes that a record costs beside its text
+_REQUESTS = {each.value: each for each in HandlerRequest}
+NOTE_EXTRA = 100  # bytes that a record costs besides its text
+CLOSED_LIMIT_S = 0.5  # from the end of its socket to that of the runner
 
-SILENT_LIMIT_S = 0.5  # from the end of its socket to that of the runner
-
-Tell = Callable[[Any], None]
 Log = Callable[..., None]  # (level, event, **fields)
 
 
 class RunnerSocket:
     """One runner, seen from its worker."""
 
-    def __init__(self, id: int, tell: Tell, log: Log, most_output: int) -> None:
+    def __init__(
+        self,
+        id: int,
+        emit: Callable[[events.WorkerEvent], None],
+        on_end: Callable[[int], None],
+        log: Log,
+        settings: WorkerSettings,
+    ) -> None:
         self.id = id
         self.pid: int | None = None
-        self.is_doomed = False  # to be killed once it is there
+        self.is_doomed = False  # to be killed once it is forked
         self.was_retired = False
         self.has_left = False  # its last task left something behind
         self.has_ended = False
         self._loop = asyncio.get_running_loop()
-        self._tell, self._log = tell, log
+        self._emit, self._on_end, self._log = emit, on_end, log
+        self._output = settings.handler_output
         self._pidfd = -1
         self.task: Task | None = None
-        self._frames = Frames(most_output)
-        self._kept = bytearray()
-        self._is_spoilt = False
-        self._is_asking = False
+        self._frames = Frames(settings.max_output_bytes)
+        self._unsent = bytearray()
+        self._has_bad_frame = False
+        self._has_request = False
         self._was_reset = False  # it died with something unread in its socket
-        self._has_only_task = False  # nothing was sent since the task
+        self._is_task_last = False  # nothing was sent after the task
         self._socket: socket.socket
         self._budget = LineBudget()
         self._pipes = select.poll()
         self._out: Output
         self._err: Output
 
-    def open(self, output: str) -> list[int]:
+    def open(self) -> list[int]:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr."""
         theirs: list[int] = []
         ours: list[int] = []
@@ -68,7 +76,7 @@ class RunnerSocket:
             self._socket, end = socket.socketpair()
             theirs.append(end.detach())
             for inherited in (1, 2):
-                if output == "inherit":
+                if self._output == "inherit":
                     theirs.append(os.dup(inherited))
                 else:
                     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -78,12 +86,12 @@ class RunnerSocket:
             self._forget([*ours, *theirs])
             raise
         self._socket.setblocking(False)
-        if output == "inherit":
+        if self._output == "inherit":
             self._out, self._err = Output(None, self._budget), Output(None, self._budget)
             return theirs
-        is_logged = output == "capture"
-        self._out = Output(ours[0], self._budget, self._line_of("stdout") if is_logged else None)
-        self._err = Output(ours[1], self._budget, self._line_of("stderr") if is_logged else None)
+        is_logged = self._output == "capture"
+        self._out = Output(ours[0], self._budget, self._log_line("stdout") if is_logged else None)
+        self._err = Output(ours[1], self._budget, self._log_line("stderr") if is_logged else None)
         return theirs
 
     def _forget(self, numbers: list[int]) -> None:
@@ -93,14 +101,14 @@ class RunnerSocket:
             self._socket.close()
 
     def begin(self, pid: int, pidfd: int) -> None:
-        """It is there: watch it."""
+        """It is forked: watch it."""
         self._socket.setblocking(False)
         self.pid, self._pidfd = pid, pidfd
-        self._loop.add_reader(pidfd, self._died)
-        self._loop.add_reader(self._socket, self._readable)
+        self._loop.add_reader(pidfd, self._on_exit)
+        self._loop.add_reader(self._socket, self._read)
         for output in (self._out, self._err):
             if output.number >= 0:
-                self._loop.add_reader(output.number, self._has_output, output)
+                self._loop.add_reader(output.number, self._on_output, output)
                 self._pipes.register(output.number, select.POLLIN)
         if self.is_doomed:
             self.kill()
@@ -121,27 +129,27 @@ class RunnerSocket:
         }
         self._out.begin()
         self._err.begin()
-        self._has_only_task, self._is_asking = True, False
-        self._write(pack(head, task.input + (task.flow_input or b"")))
+        self._is_task_last, self._has_request = True, False
+        self._send(pack(head, task.input + (task.flow_input or b"")))
 
-    def tell_stopping(self) -> None:
-        self._has_only_task = False
-        self._write(pack({"do": "stopping"}))
+    def announce_stop(self) -> None:
+        self._is_task_last = False
+        self._send(pack({"do": "stopping"}))
 
     def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
-        """Bring what it asked for, if it still waits for it."""
+        """Send what its handler asked for, if the task is still the same."""
         if self.task and self.task.token == token:
-            self._has_only_task = self._is_asking = False
-            self._write(pack({"do": "answer", "problem": problem}, body))
+            self._is_task_last = self._has_request = False
+            self._send(pack({"do": "answer", "problem": problem}, body))
 
-    def peek(self, token: int) -> None:
-        """Read what lies in the socket; if no outcome is there, say so."""
+    def read_result(self, token: int) -> None:
+        """Read what lies in the socket; if no result is there, report that."""
         while self._read():
             pass
         if self.task and self.task.token == token:
-            self._tell(events.NoResultYet(self.id, token))
+            self._emit(events.NoResultYet(self.id, token))
 
-    def term(self) -> None:
+    def terminate(self) -> None:
         self._err.keeps_stack = True
         if self.pid is not None and not self.has_ended:
             with contextlib.suppress(OSError):
@@ -173,19 +181,16 @@ class RunnerSocket:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    def _died(self) -> None:
-        """Its pidfd is readable: read everything to the end, then tell."""
+    def _on_exit(self) -> None:
+        """Its pidfd is readable: read everything to the end, then report it."""
         self._loop.remove_reader(self._pidfd)
         self.has_ended = True
         while self._read():
             pass
         self._finish_output()
-        if self.task and self._was_reset and self._has_only_task:
-            self._tell(events.Undelivered(self.id, self.task.token))
-        self._tell(DeadRunner(self.id))
-
-    def _readable(self) -> None:
-        self._read()
+        if self.task and self._was_reset and self._is_task_last:
+            self._emit(events.Undelivered(self.id, self.task.token))
+        self._on_end(self.id)
 
     def _read(self) -> bool:
         """Read one piece; return whether there may be more."""
@@ -201,50 +206,52 @@ class RunnerSocket:
         if not piece:
             self._loop.remove_reader(self._socket)
             if not self.was_retired:
-                self._loop.call_later(SILENT_LIMIT_S, self._is_silent)
+                self._loop.call_later(CLOSED_LIMIT_S, self._on_closed)
             return False
-        if self._is_spoilt:
+        if self._has_bad_frame:
             return True
         self._frames.feed(piece)
         try:
             while frame := self._frames.take():
-                self._heard(frame)
+                self._on_frame(frame)
         except BadFrame as error:
-            self._spoil("E404" if error.is_too_large else "E903", str(error))
+            self._report_bad_frame("E404" if error.is_too_large else "E903", str(error))
         return True
 
-    def _is_silent(self) -> None:
-        """Its socket was closed a while ago, and it lives on."""
+    def _on_closed(self) -> None:
+        """Its socket was closed a while ago, and it has not ended."""
         if not self.has_ended:
-            self._spoil("E903", "the runner's socket was closed")
+            self._report_bad_frame("E903", "the runner's socket was closed")
 
-    def _heard(self, frame: Frame) -> None:
+    def _on_frame(self, frame: Frame) -> None:
         head, task = frame.head, self.task
-        said = head.get("say")
-        if said == "ready" and task is None:
-            self._tell(events.RunnerReady(self.id))
-        elif said == "note" and head.get("level") in _LEVELS:
+        kind = head.get("say")
+        if kind == "ready" and task is None:
+            self._emit(events.RunnerReady(self.id))
+        elif kind == "note" and head.get("level") in _LEVELS:
             self._note(head)
-        elif said == "ask" and task and head.get("token") == task.token and not self._is_asking:
-            self._is_asking = True
-            what, step = str(head.get("what")), str(head.get("step", ""))
-            self._tell(events.HandlerAsked(self.id, task.token, what, step))
-        elif said == "done" and task and head.get("token") == task.token:
+        elif kind == "ask" and self._may_ask(head) and task:
+            self._has_request = True
+            request = _REQUESTS[head["what"]]
+            step = str(head.get("step", ""))
+            self._emit(events.HandlerAsked(FetchRequest(self.id, task.token, request, step)))
+        elif kind == "done" and task and head.get("token") == task.token:
             self._done(head, frame.body, task)
         else:
-            self._spoil("E903", f"an unexpected frame: {str(head)[:200]}")
+            self._report_bad_frame("E903", f"an unexpected frame: {str(head)[:200]}")
+
+    def _may_ask(self, head: dict[str, Any]) -> bool:
+        is_current = self.task is not None and head.get("token") == self.task.token
+        return is_current and not self._has_request and str(head.get("what")) in _REQUESTS
 
     def _done(self, head: dict[str, Any], body: bytes, task: Task) -> None:
         if fault := fault_of(head, body):
-            self._spoil("E903", fault)
+            self._report_bad_frame("E903", fault)
             return
-        left = left_of(head)
+        left = left_behind(head)
         self._finish_output()  # while its lines are still known to be of this task
-        self.task, self.has_left = None, bool(left)
-        output = body if head["outcome"] == "completed" else None
-        self._tell(
-            events.Done(self.id, TaskReport(task, head["outcome"], output, fields_of(head)), left)
-        )
+        self.task, self.has_left = None, any(left)
+        self._emit(events.Done(self.id, report_of(task, head, body), left))
 
     def _note(self, head: dict[str, Any]) -> None:
         """Log what a handler logged, or between tasks a thread, as long as the megabyte lasts."""
@@ -253,15 +260,15 @@ class RunnerSocket:
             self._err.unseen += len(text)
             return
         self._budget.room -= len(text) + NOTE_EXTRA
-        of_task = about(self.task) if self.task else {}
-        fields = {"logger": str(head.get("logger"))[:200], "text": text, **of_task}
+        naming_task = naming(self.task) if self.task else {}
+        fields = {"logger": str(head.get("logger"))[:200], "text": text, **naming_task}
         self._log(head["level"], "task.log", **fields)
 
-    def _spoil(self, code: str, text: str) -> None:
-        self._is_spoilt = True
-        self._tell(events.BadFrameReceived(self.id, code, text))
+    def _report_bad_frame(self, code: str, text: str) -> None:
+        self._has_bad_frame = True
+        self._emit(events.BadFrameReceived(self.id, code, text))
 
-    def _has_output(self, output: Output) -> None:
+    def _on_output(self, output: Output) -> None:
         if not output.read():
             self._close_output(output)
 
@@ -280,41 +287,41 @@ class RunnerSocket:
             unseen += output.unseen
         if self.task and unseen:
             text = f"{unseen} bytes of output more, not logged"
-            self._log("warning", "task.output", text=text, **about(self.task))
+            self._log("warning", "task.output", text=text, **naming(self.task))
 
-    def _line_of(self, stream: str) -> Callable[[str], None]:
+    def _log_line(self, stream: str) -> Callable[[str], None]:
         def log(text: str) -> None:
-            fields = about(self.task) if self.task else {}
+            fields = naming(self.task) if self.task else {}
             self._log("info", "task.output", stream=stream, text=text, **fields)
 
         return log
 
-    def _write(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         if self._socket.fileno() < 0:
             return
-        if not self._kept:
+        if not self._unsent:
             try:
                 sent = self._socket.send(data, socket.MSG_NOSIGNAL)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             except OSError:
                 self._was_reset = True
-                return  # it has ended; its pidfd tells
+                return  # it has ended; its pidfd shows that
             if sent == len(data):
                 return
             data = data[sent:]
-            self._loop.add_writer(self._socket, self._writable)
-        self._kept += data
+            self._loop.add_writer(self._socket, self._on_writable)
+        self._unsent += data
 
-    def _writable(self) -> None:
+    def _on_writable(self) -> None:
         try:
-            sent = self._socket.send(self._kept[:PIECE], socket.MSG_NOSIGNAL)
+            sent = self._socket.send(self._unsent[:PIECE], socket.MSG_NOSIGNAL)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            sent = len(self._kept)
-        del self._kept[:sent]
-        if not self._kept:
+            sent = len(self._unsent)
+        del self._unsent[:sent]
+        if not self._unsent:
             self._loop.remove_writer(self._socket)
 
     def _close_socket(self) -> None:
@@ -322,10 +329,3 @@ class RunnerSocket:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
             self._socket.close()
-
-
-class DeadRunner:
-    """Told when the pidfd is readable and the socket was read to the end."""
-
-    def __init__(self, id: int) -> None:
-        self.id = id

@@ -1,9 +1,9 @@
 """
-The worker's runners: it asks its zygote for them, feeds them, kills them, and buries them.
+The worker's runners: the zygote forks and reaps them, the worker feeds and kills them.
 
-A runner's end is told in this order: its socket and pipes are read to the end, what it left
-behind is killed, and only then does the loop hear of it; then the zygote reaps it. When the
-zygote dies the worker has adopted the runners, and reaps them by itself.
+A runner's end is reported to the engine in this order: its socket and pipes are read to the end,
+what it left behind is killed, and then the event is sent; then the zygote reaps it. When the
+zygote ends the worker has adopted the runners, and reaps them by itself.
 """
 
 from __future__ import annotations
@@ -20,66 +20,71 @@ from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import exit_of, signal_name
 from pgflowd.core.worker.state import Task
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
-from pgflowd.processes.worker.runner_socket import DeadRunner, Log, RunnerSocket
+from pgflowd.processes.worker.runner_socket import Log, RunnerSocket
 from pgflowd.processes.zygote.socket import Zygote
 
-NAP_S = 0.005  # between two looks for adopted processes that are being killed
+NAP_S = 0.005  # between two checks for adopted processes that are being killed
 
 
 class RunnerProcesses:
     """All runners of a worker, and its zygote."""
 
     def __init__(
-        self, zygote: Zygote, settings: WorkerSettings, tell: Callable[[Any], None], log: Log
+        self,
+        zygote: Zygote,
+        settings: WorkerSettings,
+        emit: Callable[[events.WorkerEvent], None],
+        log: Log,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.zygote = zygote
         self._settings = settings
-        self._tell, self._log = tell, log
-        self._loop = asyncio.get_running_loop()
-        self._links: dict[int, RunnerSocket] = {}
+        self._emit, self._log = emit, log
+        self._loop = loop
+        self._sockets: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
-        self._zygote_is_dead = False
-        self._loop.add_reader(zygote.socket, self._answered)
-        self._loop.add_reader(zygote.pidfd, self._zygote_died)
+        self._has_zygote_ended = False
+        self._loop.add_reader(zygote.socket, self._on_zygote_message)
+        self._loop.add_reader(zygote.pidfd, self._on_zygote_end)
 
-    def link(self, id: int) -> RunnerSocket | None:
-        """The runner's link; None if the zygote refused it, which the loop has yet to hear."""
-        return self._links.get(id)
+    def get(self, id: int) -> RunnerSocket | None:
+        """The runner; None if the zygote refused it, of which the engine has yet to learn."""
+        return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        link = RunnerSocket(id, self._heard, self._log, self._settings.max_output_bytes)
+        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._settings)
         try:
-            ends = link.open(self._settings.handler_output)
+            ends = runner.open()
         except OSError as error:
-            self._tell(events.ForkRefused(id, str(error)))
+            self._emit(events.ForkRefused(id, str(error)))
             return
-        self._links[id] = link
-        self._ask({"do": "fork", "id": id}, ends)
+        self._sockets[id] = runner
+        self._send({"do": "fork", "id": id}, ends)
 
     def send(self, id: int, task: Task) -> None:
-        self._links[id].send(task)
+        self._sockets[id].send(task)
 
-    def bring(self, id: int, token: int, body: bytes | None, problem: str | None) -> None:
-        if id in self._links:
-            self._links[id].answer(token, body or b"", problem)
+    def answer(self, id: int, token: int, body: bytes | None, problem: str | None) -> None:
+        if id in self._sockets:
+            self._sockets[id].answer(token, body or b"", problem)
 
     def task_of(self, id: int) -> Task | None:
-        return self._links[id].task if id in self._links else None
+        return self._sockets[id].task if id in self._sockets else None
 
     def reap(self, id: int) -> None:
-        link = self._links[id]
-        assert link.pid is not None
-        self._reaping[link.pid] = id
-        if self._zygote_is_dead:
+        runner = self._sockets[id]
+        assert runner.pid is not None
+        self._reaping[runner.pid] = id
+        if self._has_zygote_ended:
             self._reap_orphans()
         else:
-            self._ask({"do": "reap", "pid": link.pid})
+            self._send({"do": "reap", "pid": runner.pid})
 
     def kill_zygote(self) -> None:
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.zygote.pidfd, signal.SIGKILL)
 
-    def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         self.zygote.socket.send(message, descriptors)
         if self.zygote.socket.is_waiting:
             self._loop.add_writer(self.zygote.socket, self._flush)
@@ -89,14 +94,14 @@ class RunnerProcesses:
         if not self.zygote.socket.is_waiting:
             self._loop.remove_writer(self.zygote.socket)
 
-    def _answered(self) -> None:
-        while told := self.zygote.socket.receive():
-            message = told.message
+    def _on_zygote_message(self) -> None:
+        while answer := self.zygote.socket.receive():
+            message = answer.message
             if message["say"] == "forked":
-                self._forked(message["id"], message["pid"], told.descriptors)
+                self._forked(message["id"], message["pid"], answer.descriptors)
             elif message["say"] == "refused":
-                self._links.pop(message["id"]).close()
-                self._tell(events.ForkRefused(message["id"], message["text"]))
+                self._sockets.pop(message["id"]).close()
+                self._emit(events.ForkRefused(message["id"], message["text"]))
             elif message["say"] == "ended":
                 usage = (message["cpu_s"], message["peak_kb"])
                 self._reaped(message["pid"], message["status"], *usage)
@@ -104,51 +109,45 @@ class RunnerProcesses:
             self._loop.remove_reader(self.zygote.socket)
 
     def _forked(self, id: int, pid: int, descriptors: list[int]) -> None:
-        if not descriptors:  # we have no room for its pidfd
+        if not descriptors:  # no room for its pidfd
             os.kill(pid, signal.SIGKILL)
-            self._ask({"do": "reap", "pid": pid})
-            self._links.pop(id).close()
-            self._tell(events.ForkRefused(id, "too many open files"))
+            self._send({"do": "reap", "pid": pid})
+            self._sockets.pop(id).close()
+            self._emit(events.ForkRefused(id, "too many open files"))
             return
-        self._links[id].begin(pid, descriptors[0])
-        self._tell(events.Forked(id, pid))
+        self._sockets[id].begin(pid, descriptors[0])
+        self._emit(events.Forked(id, pid))
 
     def _reaped(self, pid: int, status: int, cpu_s: float = 0.0, peak_kb: int = 0) -> None:
         id = self._reaping.pop(pid, None)
         if id is None:
             return
-        link = self._links.pop(id)
-        stack = link.stack
-        link.close()
-        self._tell(events.Reaped(id, status, cpu_s, peak_kb, stack))
-
-    def _heard(self, event: Any) -> None:
-        if isinstance(event, DeadRunner):
-            self._sweep(event.id)
-        else:
-            self._tell(event)
+        runner = self._sockets.pop(id)
+        stack = runner.stack
+        runner.close()
+        self._emit(events.Reaped(id, status, cpu_s, peak_kb, stack))
 
     def _sweep(self, id: int) -> None:
-        """Kill what a dead runner left behind; then tell that it ended."""
-        link = self._links[id]
-        is_clean = link.was_retired and not link.has_left
-        if not is_clean and kill_adopted(self._own()):
+        """Kill what a runner that has ended left behind; then report its end."""
+        runner = self._sockets[id]
+        is_clean = runner.was_retired and not runner.has_left
+        if not is_clean and kill_adopted(self._own_children()):
             self._loop.call_later(NAP_S, self._sweep, id)
         else:
-            self._tell(events.RunnerEnded(id))
+            self._emit(events.RunnerEnded(id))
 
-    def _own(self) -> set[int]:
-        """Children of ours that are no garbage: the zygote, and its runners if it is dead."""
-        runners = {link.pid for link in self._links.values() if link.pid is not None}
+    def _own_children(self) -> set[int]:
+        """Children that are not strays: the zygote, and its runners once it has ended."""
+        runners = {runner.pid for runner in self._sockets.values() if runner.pid is not None}
         return {self.zygote.pid, *runners}
 
-    def _zygote_died(self) -> None:
+    def _on_zygote_end(self) -> None:
         self._loop.remove_reader(self.zygote.pidfd)
-        self._answered()
+        self._on_zygote_message()
         with contextlib.suppress(ChildProcessError):
             status = os.waitpid(self.zygote.pid, 0)[1]
-            self._zygote_is_dead = True
-            self._tell(events.ZygoteEnded(end_of(status)))
+            self._has_zygote_ended = True
+            self._emit(events.ZygoteEnded(end_of(status)))
         self._loop.remove_reader(self.zygote.socket)
         self._reap_orphans()
 
@@ -162,10 +161,10 @@ class RunnerProcesses:
             self._reaped(pid, status, used.ru_utime + used.ru_stime, used.ru_maxrss)
 
     async def end(self, within_s: float) -> None:
-        """Kill whatever is left: zygote, runners, and what they left."""
+        """Kill what is left: zygote, runners, and what they left behind."""
         self._loop.remove_reader(self.zygote.pidfd)
-        for link in self._links.values():
-            link.kill()
+        for runner in self._sockets.values():
+            runner.kill()
         for pid in children():
             kill_tree(pid)
         deadline = self._loop.time() + within_s
@@ -176,7 +175,7 @@ class RunnerProcesses:
 
 
 def end_of(status: int) -> str:
-    """Say how a process ended."""
+    """How a process ended, in words."""
     code, number = exit_of(status)
     if number is None:
         return f"it exited with code {code}"

@@ -1,46 +1,59 @@
 """
-The worker's start: the flow imported by a zygote, the database looked at, the row written.
+The worker's start: its zygote imports the flow, the database is checked, its row is inserted.
 
-Two of its five steps run before there is an event loop: the zygote is forked while this
-process has one thread and no connection. The others talk to the database in a helper thread,
-so that an order to stop is obeyed at once even while nobody answers; nothing is forked any
-more by then.
+The zygote is forked while this process has one thread and no connection. The rest talks to the
+database in a helper thread, so that an order to stop is obeyed at once even while the database
+does not answer; nothing is forked any more by then. A failure that a repetition cannot mend is
+CannotStart; any other is tried again after growing waits, and the supervisor is informed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import random
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from pgflowd.core.backoff import reconnect_delay_s
+from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.definition.options import PATTERNS
 from pgflowd.core.definition.shape import Shape
-from pgflowd.core.messages import Drain, Failed, QuickStop
+from pgflowd.core.messages import Drain, Failed, Heartbeat, Message, QuickStop, Waiting
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.served_flow import ServedFlow
+from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.db import schema, workers
 from pgflowd.db.connection import connect, limits_of
-from pgflowd.errors import Problem
+from pgflowd.db.errors import failure_of
+from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
 from pgflowd.host.fork import count_streams
+from pgflowd.host.logs import Log
 from pgflowd.processes.flow_loading import secret_variables
+from pgflowd.processes.worker.database import DatabaseConnections
 from pgflowd.processes.worker.runners import end_of
 from pgflowd.processes.zygote.main import ZygoteOptions
 from pgflowd.processes.zygote.main import main as zygote_main
 from pgflowd.processes.zygote.socket import Zygote, ZygoteSocket, fork_zygote
 
+CALL_EXTRA_S = 2.0  # our own limit of a call, beyond statement_timeout
+_HOPELESS = (DatabaseFailure.BROKEN, DatabaseFailure.SCHEMA, DatabaseFailure.GONE)
+
 
 class StoppedAtStart(Exception):
-    """Told to stop, or left alone, while it started."""
+    """It was ordered to stop, or the supervisor ended, during the start."""
 
 
 class CannotStart(Exception):
-    """Trying again would not help."""
+    """A failure that a repetition cannot mend."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -64,38 +77,22 @@ class LoadedFlow:
         return frozenset(each["slug"] for each in self.shape["steps"] if not each["dependencies"])
 
     @property
-    def ends(self) -> frozenset[str]:
-        """The steps with which a run may be over: only maps come after them, if anything, and
-        these may be empty."""
-        found: set[str] = set()
-        for step in reversed(self.shape["steps"]):
-            later = [each for each in self.shape["steps"] if step["slug"] in each["dependencies"]]
-            if all(each["stepType"] == "map" and each["slug"] in found for each in later):
-                found.add(step["slug"])
-        return frozenset(found)
-
-    @property
-    def is_job(self) -> bool:
-        return [step["stepType"] for step in self.shape["steps"]] == ["single"]
-
-    @property
     def has_conditions(self) -> bool:
         steps = self.shape["steps"]
         return any(step[each.json_name]["defined"] for step in steps for each in PATTERNS)
 
 
-@dataclass(frozen=True)
-class Registration:
-    """What the database said of flow and queue."""
+class Registration(NamedTuple):
+    """What the database has of flow and queue."""
 
-    is_watched: bool  # whether an insert into the queue wakes us
+    has_notifications: bool  # whether an insert into the queue wakes the worker
     warnings: tuple[Problem, ...]
 
 
 def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow) -> LoadedFlow:
-    """Fork the zygote and let it import the flow. Raises CannotStart, Stopped."""
+    """Fork the zygote and let it import the flow. Raises CannotStart, StoppedAtStart."""
     worker = settings.worker_for(served.slug)
-    brood = ZygoteOptions(
+    options = ZygoteOptions(
         served,
         settings.pgflowd.python_path,
         secret_variables(settings),
@@ -104,56 +101,56 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         settings.pgflowd.name,
         settings.logging.level == "debug",
     )
-    zygote = _fork(brood)
-    told = _first_words(zygote, channel, served)
-    if told["say"] == "failed":
-        _bury(zygote)
-        raise CannotStart(told["code"], told["text"])
-    if told["threads"]:
-        _bury(zygote)
-        zygote = _fork(replace(brood, imports=False))
-    return LoadedFlow(zygote, told["shape"], tuple(_warnings(told, served.module)))
+    zygote = _fork(options)
+    answer = _first_answer(zygote, channel, served)
+    if answer["say"] == "failed":
+        _kill(zygote)
+        raise CannotStart(answer["code"], answer["text"])
+    if answer["threads"]:
+        _kill(zygote)
+        zygote = _fork(replace(options, imports=False))
+    return LoadedFlow(zygote, answer["shape"], tuple(_warnings(answer, served.module)))
 
 
-def _warnings(told: dict[str, Any], module: str) -> Iterator[Problem]:
-    for code, text, place in told["warnings"]:
+def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
+    for code, text, place in answer["warnings"]:
         yield Problem(code, text, place)
-    if told["threads"]:
-        names = ", ".join(told["threads"])
+    if answer["threads"]:
+        names = ", ".join(answer["threads"])
         text = f"importing {module} started threads ({names}), so each runner imports it by itself"
         yield Problem("W222", text)
-    elif told["streams"]:
-        open_ = count_streams(told["streams"])
+    elif answer["streams"]:
+        open_ = count_streams(answer["streams"])
         yield Problem("W222", f"importing {module} left {open_} open, which all runners share")
 
 
-def _fork(brood: ZygoteOptions) -> Zygote:
+def _fork(options: ZygoteOptions) -> Zygote:
     def main(line: ZygoteSocket) -> int:
-        return zygote_main(line, brood)
+        return zygote_main(line, options)
 
-    return fork_zygote(main, f"{brood.name}: zygote {brood.served.slug}")
+    return fork_zygote(main, f"{options.name}: zygote {options.served.slug}")
 
 
-def _first_words(zygote: Zygote, channel: Channel, served: ServedFlow) -> dict[str, Any]:
+def _first_answer(zygote: Zygote, channel: Channel, served: ServedFlow) -> dict[str, Any]:
     """Wait for the definition; an order to stop goes first."""
     while True:
         sources: list[Any] = [zygote.socket, zygote.pidfd, channel]
         ready, _, _ = select.select(sources, [], [])
-        if zygote.socket in ready and (told := zygote.socket.receive()):
-            return told.message
+        if zygote.socket in ready and (answer := zygote.socket.receive()):
+            return answer.message
         if zygote.pidfd in ready:
-            end = end_of(_bury(zygote))
+            end = end_of(_kill(zygote))
             text = f"importing {served.module} ended its process: {end}"
             raise CannotStart("E210", text)
         if channel in ready:
             orders = channel.receive()
             if channel.at_end or any(isinstance(each, Drain | QuickStop) for each in orders):
-                _bury(zygote)
+                _kill(zygote)
                 raise StoppedAtStart
 
 
-def _bury(zygote: Zygote) -> int:
-    """Kill a zygote that is not needed, and return its status."""
+def _kill(zygote: Zygote) -> int:
+    """Kill and reap a zygote that is not needed; return its status."""
     if not select.select([zygote.pidfd], [], [], 0)[0]:
         os.kill(zygote.pid, signal.SIGKILL)
     status = os.waitpid(zygote.pid, 0)[1]
@@ -163,20 +160,115 @@ def _bury(zygote: Zygote) -> int:
 
 
 def register(settings: Settings, served: ServedFlow, shape: Shape, worker_id: UUID) -> Registration:
-    """Check schema and definition, write the row.
-
-    Raises what the database says: Unreachable, or a DatabaseError that no repetition mends.
-    """
+    """Check schema and definition, and insert the worker's row. Raises errors of the database."""
     worker, mode = settings.worker_for(served.slug), settings.pgflowd.definitions
     name = worker.worker_name or f"{settings.pgflowd.name}:{served.slug}"
     url = read(settings.database.url)
     with connect(url, name=name, limits=limits_of(settings.database)) as conn:
         schema.require(conn)
         warnings = workers.define(conn, served.slug, shape, mode)
-        is_watched = workers.watch(conn, served.queue, may_write=mode != "verify")
-        workers.introduce(conn, worker_id, served.queue, name)
-    if not is_watched and worker.signal_strategy == "notify":
+        has_notifications = workers.watch(conn, served.queue, may_write=mode != "verify")
+        workers.insert_row(conn, worker_id, served.queue, name)
+    if not has_notifications and worker.signal_strategy == "notify":
         text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
         remedy = f"run `pgflowd flows deploy {served.slug}` as the owner"
         warnings.append(Problem("W311", text, "database", remedy))
-    return Registration(is_watched, tuple(warnings))
+    return Registration(has_notifications, tuple(warnings))
+
+
+class RegistrationSession:
+    """The part of a worker's start that needs the database."""
+
+    def __init__(
+        self, settings: Settings, log: Log, served: ServedFlow, loaded: LoadedFlow, worker_id: UUID
+    ) -> None:
+        self._settings, self._log = settings, log
+        self._served, self._loaded, self._worker_id = served, loaded, worker_id
+        self.warnings: tuple[Problem, ...] = ()
+        self._stop = asyncio.Event()
+        database = settings.database
+        # less than hang_timeout
+        self._limit_s = database.connect_timeout_s + database.statement_timeout_s
+
+    def stop(self) -> None:
+        """End the start, if it still goes on."""
+        self._stop.set()
+
+    async def register(
+        self, connections: DatabaseConnections, send: Callable[[Message], None]
+    ) -> WorkerOptions:
+        """Return the options of the worker's engine. Raises CannotStart, StoppedAtStart."""
+        database, attempts = self._settings.database, 0
+        helper = ThreadPoolExecutor(1)  # never waited for: the database may never answer
+        while True:
+            try:
+                registration = await self._unless_stopped(self._try(helper, connections))
+                self.warnings = (*self._loaded.warnings, *registration.warnings)
+                return self._options(registration.has_notifications)
+            except (StoppedAtStart, CannotStart):
+                raise
+            except Exception as error:
+                failure, text = failure_of(error)
+                if failure in _HOPELESS and not isinstance(error, Unreachable):
+                    raise CannotStart(getattr(error, "code", "E301"), text) from error
+            attempts += 1
+            if attempts == 1:
+                send(Waiting("database"))
+                self._log.warning("worker.error", error=text)
+            send(Heartbeat())
+            least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
+            await self._sleep(reconnect_delay_s(attempts, least_s, most_s, random.random()))
+            send(Heartbeat())
+
+    async def _try(
+        self, helper: ThreadPoolExecutor, connections: DatabaseConnections
+    ) -> Registration:
+        loop = asyncio.get_running_loop()
+        arguments = (self._served, self._loaded.shape, self._worker_id)
+        async with asyncio.timeout(self._limit_s):
+            registration = await loop.run_in_executor(helper, register, self._settings, *arguments)
+            await connections.open()
+        return registration
+
+    async def _unless_stopped(self, trying: Coroutine[Any, Any, Registration]) -> Registration:
+        loop = asyncio.get_running_loop()
+        registering, stopping = loop.create_task(trying), loop.create_task(self._stop.wait())
+        await asyncio.wait({registering, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            registering.cancel()
+            registering.add_done_callback(lambda task: task.cancelled() or task.exception())
+            raise StoppedAtStart
+        return await registering
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+        if self._stop.is_set():
+            raise StoppedAtStart
+
+    def _options(self, has_notifications: bool) -> WorkerOptions:
+        worker, database = self._settings.worker_for(self._served.slug), self._settings.database
+        return WorkerOptions(
+            max_concurrency=worker.max_concurrency,
+            batch_size=worker.batch_size,
+            is_polling=worker.signal_strategy == "polling" or not has_notifications,
+            notify_fallback_s=worker.notify_fallback_s,
+            poll_min_s=worker.poll_min_s,
+            poll_max_s=worker.poll_max_s,
+            heartbeat_interval_s=worker.heartbeat_interval_s,
+            may_reuse_runners=worker.isolation == "reuse",
+            max_tasks_per_runner=worker.max_tasks_per_runner,
+            runner_idle_s=worker.runner_idle_s,
+            kill_grace_s=worker.kill_grace_s,
+            backoff_min_s=worker.backoff_min_s,
+            backoff_max_s=worker.backoff_max_s,
+            reconnect_min_s=database.reconnect_min_s,
+            reconnect_max_s=database.reconnect_max_s,
+            call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
+            steps=self._loaded.steps,
+            roots=self._loaded.roots,
+            has_conditions=self._loaded.has_conditions,
+            may_log_payloads=self._settings.logging.payloads,
+            is_debug=self._settings.logging.level == "debug",
+        )

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 
 import pytest
 from support.leases import House
 
-from pgflowd.core.worker.state import Task
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.query import execute, execute_async, execute_together, execute_together_async
 from pgflowd.db.tasks import (
-    MAX_REPORTS,
-    ReportRow,
     Swept,
     claim,
     heartbeat,
@@ -27,10 +26,8 @@ from pgflowd.db.tasks import (
 from pgflowd.errors import NotFound
 
 
-def done(task: Task, output: bytes = b"1") -> ReportRow:
-    return ReportRow(
-        task.run_id, task.step, task.task_index, task.token, "completed", output, cpu_s=0.5
-    )
+def done(task: Task, output: bytes = b"1") -> TaskReport:
+    return TaskReport(task, Outcome.COMPLETED, output, cpu_s=0.5)
 
 
 def test_inputs_come_as_the_bytes_the_server_wrote(own: House) -> None:
@@ -84,7 +81,7 @@ def test_many_reports_go_in_one_trip(own: House) -> None:
     tasks = [done(task) for task in execute(conn, claim(flow, worker, 250))]
     assert len(tasks) == 250
 
-    chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 250, MAX_REPORTS)]
+    chunks = [tasks[at : at + MOST_REPORTS] for at in range(0, 250, MOST_REPORTS)]
     answers = execute_together(conn, [report(chunk) for chunk in chunks])
 
     assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 250
@@ -97,19 +94,12 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
     own.start(flow, [1, 2, 3, 4])
     conn = connect(own.dsn)
     tasks = execute(conn, claim(flow, own.worker(flow), 5, lease_s=2.5))
-    make: list[Callable[..., ReportRow]] = [
-        lambda *name: ReportRow(*name, "failed", error_message="boom", error_type="E", retry=False),
-        lambda *name: ReportRow(*name, "timed_out", error_message="slow", delay_s=0.5),
-        lambda *name: ReportRow(*name, "crashed", error_message="gone", exit_signal=9, peak_kb=7),
-        lambda *name: ReportRow(*name, "released", error_message="stop"),
-    ]
-
     reports = [
-        one(task.run_id, task.step, task.task_index, task.token)
-        for one, task in zip(make[1:], tasks[1:], strict=True)
+        TaskReport(tasks[1], Outcome.TIMED_OUT, error_message="slow", delay_s=0.5),
+        TaskReport(tasks[2], Outcome.CRASHED, error_message="gone", exit_signal=9, peak_kb=7),
+        TaskReport(tasks[3], Outcome.RELEASED, error_message="stop"),
     ]
-    first = tasks[0]
-    last = make[0](first.run_id, first.step, first.task_index, first.token)
+    last = TaskReport(tasks[0], Outcome.FAILED, error_message="boom", error_type="E", retry=False)
 
     assert [answer.verdict for answer in execute(conn, report(reports))] == ["queued"] * 3
     assert [answer.verdict for answer in execute(conn, report([last]))] == ["failed"]
@@ -131,7 +121,7 @@ def test_beats_and_recoveries(own: House) -> None:
 
     beats = execute(conn, heartbeat(worker, [task.token, 4711], 0.5))
 
-    assert [(beat.token, beat.verdict) for beat in beats] == [(task.token, "ok"), (4711, "lost")]
+    assert beats == [(task.token, "ok"), (4711, "lost")]
     assert execute(conn, sweep(0.0)) == Swept(recovered=0, given_up=0)
     assert execute(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
 

@@ -1,7 +1,7 @@
 -- completed_by(worker_id, run_ids): returns how many of these runs were completed by a report of
 -- this worker: the last task of a run ends in the transaction that ends the run, at the same
 -- moment.
--- Called by: workers.   Locks: nothing.
+-- Called by: no current release.   Locks: nothing.
 create or replace function pgflowd.completed_by(worker_id uuid, run_ids uuid[])
 returns bigint language plpgsql stable set search_path = ''
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off

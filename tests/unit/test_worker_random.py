@@ -1,9 +1,10 @@
 """
-Dispatch under thousands of random lives: whatever happens in whatever order, the promises hold.
+The worker's engine under thousands of random lives: its promises hold whatever happens when.
 
-`World` plays everything around the worker: it keeps what was asked for, and lets chance choose
-what comes next, how it ends, and how much time passes. Each list of numbers is one life, so
-hypothesis can shorten it.
+`World` plays everything around the worker: it keeps what was wanted, and lets chance choose what
+comes next, how it ends, and how much time passes. Each list of numbers is one life, so hypothesis
+can shorten it. After each step, time alone changes nothing before the next deadline, and at the
+deadline something.
 """
 
 from __future__ import annotations
@@ -14,12 +15,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.covers import covers
 
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.runners import CHILDREN
-from pgflowd.core.worker.state import RunnerPhase, Task, TaskReport, WorkerOptions, WorkerState
+from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
+from pgflowd.core.worker.state import (
+    NEVER,
+    ConnectionName,
+    FetchRequest,
+    HandlerRequest,
+    RunnerPhase,
+    RunnerPool,
+    Task,
+    TaskReport,
+    WorkerOptions,
+    WorkerState,
+)
 
-KNOBS = WorkerOptions(
+MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
+RETRY = DatabaseFailure.RETRY
+OPTIONS = WorkerOptions(
     max_concurrency=3,
     batch_size=10,
     heartbeat_interval_s=0.5,
@@ -38,8 +55,8 @@ class World:
 
     def __init__(self, pace_s: float) -> None:
         self.now = 0.0
-        self.state = WorkerState(KNOBS, pace_s=pace_s)
-        self.calls: dict[str, object] = {}
+        self.state = WorkerState(OPTIONS, RunnerPool(pace_s=pace_s))
+        self.calls: dict[ConnectionName, object] = {}
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
         self.tasks: dict[int, Task] = {}  # by runner
@@ -76,21 +93,33 @@ class World:
         for action in wanted:
             self.perform(action)
         self.check()
+        self.check_deadline()
+
+    def check_deadline(self) -> None:
+        """Before the next deadline a Tick changes nothing; at it, something."""
+        deadline = next_deadline(self.state)
+        assert deadline > self.now
+        before = self.now + min(deadline - self.now, 1000) * 0.999
+        assert decide(self.state, [events.Tick()], self.now) == (self.state, [])
+        if before < deadline:  # which may be the next number after now
+            assert decide(self.state, [events.Tick()], before) == (self.state, [])
+        if deadline != NEVER:
+            assert decide(self.state, [events.Tick()], deadline) != (self.state, [])
 
     # what may happen next
 
     def possible(self) -> list[object]:
         found: list[object] = [events.Tick(), events.WokenUp()]
         found += [events.DrainAsked(3.0), events.StopAsked()] if self.now > 5 else []
-        if "main" in self.calls:
+        if MAIN in self.calls:
             found += [
                 *self.ends_of_main() * 3,
-                events.ConnectionLost("main", "again", "lost", 0.3),
+                events.ConnectionLost(MAIN, RETRY, "lost", 0.3),
             ]
-        if "leases" in self.calls:
+        if LEASES in self.calls:
             found += [
                 *self.ends_of_beats() * 2,
-                events.ConnectionLost("leases", "again", "lost", 0.9),
+                events.ConnectionLost(LEASES, RETRY, "lost", 0.9),
             ]
         found += self.of_the_zygote()
         found += [event for runner in self.alive for event in self.of_runner(runner)]
@@ -105,18 +134,18 @@ class World:
         return found + ([Dying()] if self.now > 8 else [])
 
     def ends_of_main(self) -> list[object]:
-        call = self.calls["main"]
+        call = self.calls[MAIN]
         if isinstance(call, actions.Connect):
-            return [events.Connected("main")]
-        if isinstance(call, actions.AskNextDue):
-            return [events.NextDue(None), events.NextDue(0.5), events.NextDue(None, 3)]
+            return [events.Connected(MAIN)]
+        if isinstance(call, actions.ReadNextDue):
+            return [events.NextDueRead(None), events.NextDueRead(0.5), events.NextDueRead(None, 3)]
         assert isinstance(call, actions.ReportAndClaim)
-        return [Turning(n, verdict) for n in (0, 1, call.wanted) for verdict in VERDICTS]
+        return [Turning(n, verdict) for n in (0, 1, call.claim) for verdict in VERDICTS]
 
     def ends_of_beats(self) -> list[object]:
-        call = self.calls["leases"]
+        call = self.calls[LEASES]
         if isinstance(call, actions.Connect):
-            return [events.Connected("leases")]
+            return [events.Connected(LEASES)]
         if isinstance(call, actions.Fetch):
             return [events.Fetched()]
         if isinstance(call, actions.SignOff):
@@ -125,15 +154,15 @@ class World:
         return [
             events.LeasesRenewed(
                 tuple((token, verdict) for token in call.tokens),
-                standing,
+                Standing(row),
                 cancelled=tuple(
                     events.RunCancelled(f"run{token}", "me", "enough")
                     for token in call.tokens
-                    if verdict == "cancel"
+                    if verdict is LeaseVerdict.CANCEL
                 ),
             )
-            for verdict in ("ok", "ok", "cancel", "lost")
-            for standing in ("ok", "ok", "deprecated")
+            for verdict in (LeaseVerdict.OK, *LeaseVerdict)
+            for row in (RowState.OK, RowState.OK, RowState.DEPRECATED)
         ]
 
     def of_runner(self, runner: int) -> list[object]:
@@ -141,11 +170,12 @@ class World:
         if state == "starting":
             return [events.RunnerReady(runner), Ending(runner)]
         if state == "busy":
-            report = TaskReport(self.tasks[runner], "completed", b"1")
+            report = TaskReport(self.tasks[runner], Outcome.COMPLETED, b"1")
             wrong = events.BadFrameReceived(runner, "E903", "noise")
-            asking = events.HandlerAsked(runner, report.task.token, "input")
+            request = FetchRequest(runner, report.task.token, HandlerRequest.RUN_INPUT, "")
+            asking = events.HandlerAsked(request)
             lost = events.Undelivered(runner, report.task.token)
-            done = [events.Done(runner, report, left) for left in ((), ("threads",), (CHILDREN,))]
+            done = [events.Done(runner, report, left) for left in LEFT]
             return [*done, events.Done(runner, report), wrong, asking, lost, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
 
@@ -153,22 +183,22 @@ class World:
 
     def perform(self, action: object) -> None:
         if isinstance(action, actions.ReportAndClaim):
-            assert "main" not in self.calls, "one call at a time"
-            if self.is_stopping and action.wanted:
+            assert MAIN not in self.calls, "one call at a time"
+            if self.is_stopping and action.claim:
                 self.claims_after_stop += 1
-            self.check_claim(action.wanted)
-            self.calls["main"] = action
-        elif isinstance(action, actions.AskNextDue):
-            assert "main" not in self.calls
-            self.calls["main"] = action
+            self.check_claim(action.claim)
+            self.calls[MAIN] = action
+        elif isinstance(action, actions.ReadNextDue):
+            assert MAIN not in self.calls
+            self.calls[MAIN] = action
         elif isinstance(action, actions.RenewLeases | actions.Fetch | actions.SignOff):
-            assert "leases" not in self.calls, "one call at a time"
-            self.calls["leases"] = action
+            assert LEASES not in self.calls, "one call at a time"
+            self.calls[LEASES] = action
         elif isinstance(action, actions.Connect):
-            assert action.line not in self.calls
-            self.calls[action.line] = action
+            assert action.connection not in self.calls
+            self.calls[action.connection] = action
         elif isinstance(action, actions.CutConnection):
-            self.soon.append(events.ConnectionLost(action.line, "again", "cut", 0.5))
+            self.soon.append(events.ConnectionLost(action.connection, RETRY, "cut", 0.5))
         elif isinstance(action, actions.ForkRunner):
             self.forks.append(action.id)
         elif isinstance(action, actions.SendTask):
@@ -200,21 +230,24 @@ class World:
     def check_claim(self, wanted: int) -> None:
         """Never more than there are free runners, but for what they take up in 20 ms."""
         busy = sum(state != "starting" and state != "idle" for state in self.alive.values())
-        free = KNOBS.max_concurrency - busy - len(self.state.held)
-        if wanted and self.state.pace_s >= 0.02:
+        runners = self.state.runners.by_id.values()
+        waiting = sum(r.phase is RunnerPhase.STARTING and bool(r.task) for r in runners)
+        free = OPTIONS.max_concurrency - busy - waiting - len(self.state.unassigned)
+        if wanted and self.state.runners.pace_s >= 0.02:
             assert wanted <= free
-        assert wanted <= KNOBS.batch_size
+        assert wanted <= OPTIONS.batch_size
 
     def check(self) -> None:
-        assert len(self.state.runners) <= KNOBS.max_concurrency
+        pool = self.state.runners
+        runners = pool.by_id.values()
+        assert len(runners) <= OPTIONS.max_concurrency
         leased = [task.token for task in self.state.leases()]
         assert len(leased) == len(set(leased)), "a task stands in two places"
-        assert set(self.state.idle) == {
-            r.id for r in self.state.runners.values() if r.phase is RunnerPhase.IDLE
-        }
-        assert self.state.starting == sum(
-            r.phase is RunnerPhase.STARTING for r in self.state.runners.values()
-        )
+        assert set(pool.idle) == {r.id for r in runners if r.phase is RunnerPhase.IDLE}
+        assert pool.spare == sum(r.phase is RunnerPhase.STARTING and not r.task for r in runners)
+
+
+LEFT = (LeftBehind(), LeftBehind(reset=("threads",)), LeftBehind(children=("sleep",)))
 
 
 class Act:
@@ -267,34 +300,33 @@ class Turning(Act):
         self.got, self.verdict = got, verdict
 
     def into(self, world: World) -> object:
-        call = world.calls["main"]
+        call = world.calls[MAIN]
         assert isinstance(call, actions.ReportAndClaim)
         answers = [self.answer(world, report) for report in call.reports]
         tasks = []
-        for _ in range(min(self.got, call.wanted)):
+        for _ in range(min(self.got, call.claim)):
             world.tokens += 1
             step = "a" if world.tokens % 7 else "unknown"
             tasks.append(Task(f"run{world.tokens}", step, 0, world.tokens, 1, 3, 1.0, b"{}", b"1"))
             world.claimed[world.tokens] += 1
-        assert set(call.about) <= {report.task.run_id for report in call.reports}
-        ends = ("completed", "failed", "skipped", "started")
-        news = [
-            events.RunChange(run, step, end)
-            for run in call.about
-            for step in ("a", None)
-            for end in ends
+        assert set(call.changes_of) <= {report.task.run_id for report in call.reports}
+        changes = [
+            events.RunChange(run, step, status)
+            for run in call.changes_of
+            for step, statuses in (("a", StepStatus), (None, RunStatus))
+            for status in statuses
         ]
-        return events.ReportAndClaimDone(tuple(answers), tuple(tasks), 0.5, tuple(news))
+        return events.ReportAndClaimDone(tuple(answers), tuple(tasks), tuple(changes))
 
     def answer(self, world: World, report: TaskReport) -> events.ReportAnswer:
         holder = [r for r, task in world.tasks.items() if task.token == report.task.token]
         assert not set(holder) & world.killed, "reported before it was reaped"
         if self.verdict == "completed":
             world.told[report.task.token] += 1
-            return events.ReportAnswer("completed")
+            return events.ReportAnswer(Verdict.COMPLETED)
         if self.verdict == "lost":
-            return events.ReportAnswer("lost", "PF001")
-        return events.ReportAnswer("error", self.verdict, "no")
+            return events.ReportAnswer(Verdict.LOST, "PF001")
+        return events.ReportAnswer(Verdict.ERROR, self.verdict, "no")
 
 
 def happen(world: World, event: object, waits: bool = False) -> None:
@@ -313,7 +345,7 @@ def into_world(world: World, event: object) -> object | None:
     if isinstance(event, Ending) and world.alive.get(event.runner) in (None, "dead"):
         return None
     if isinstance(event, events.ConnectionLost | events.Connected):
-        return event if world.calls.pop(event.line, None) else None
+        return event if world.calls.pop(event.connection, None) else None
     told = event.into(world) if isinstance(event, Act) else event
     if isinstance(told, events.Done) and world.alive.get(told.id) == "busy":
         world.alive[told.id] = "idle"
@@ -324,10 +356,10 @@ def into_world(world: World, event: object) -> object | None:
         world.soon.append(Ending(told.id))
     elif isinstance(told, events.RunnerReady):
         world.alive[told.id] = "idle"
-    elif isinstance(told, events.ReportAndClaimDone | events.NextDue):
-        del world.calls["main"]
+    elif isinstance(told, events.ReportAndClaimDone | events.NextDueRead):
+        del world.calls[MAIN]
     elif isinstance(told, events.LeasesRenewed | events.Fetched | events.SignedOff):
-        del world.calls["leases"]
+        del world.calls[LEASES]
     elif isinstance(told, events.ForkRefused):
         world.forks.remove(told.id)
     return told
@@ -372,20 +404,20 @@ def finish(world: World) -> None:
             return
         event = next_good(world)
         if event is None:
-            nap_s = world.state.nap_s(world.now)
-            assert nap_s is not None, "it waits for nothing"
-            world.now += nap_s + 0.0001
+            deadline = next_deadline(world.state)
+            assert deadline != NEVER, "it waits for nothing"
+            world.now = deadline
             event = events.Tick()
         happen(world, event)
 
 
 def next_good(world: World) -> object | None:
-    call = world.calls.get("main")
+    call = world.calls.get(MAIN)
     if isinstance(call, actions.ReportAndClaim):
         return Turning(0, "completed")
     if call is not None:
         return world.ends_of_main()[0]
-    if "leases" in world.calls:
+    if LEASES in world.calls:
         return world.ends_of_beats()[0]
     if world.forks and not world.zygote_is_dead:
         return Forking(world.forks[0])

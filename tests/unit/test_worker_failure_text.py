@@ -1,10 +1,11 @@
-"""Endings: what people read of a task that did not end by itself."""
+"""What people read of a task that did not end by itself."""
 
 from __future__ import annotations
 
 import pytest
 
 from pgflowd.core.worker import failure_text
+from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.state import Task
 
 TASK = Task("run", "summary", 0, 7, 1, 3, 5.0, b"{}", None)
@@ -53,13 +54,13 @@ def test_the_place_in_a_flow_that_is_installed_is_its_handler():
 
 
 def test_e401_a_timeout_says_where_the_handler_was():
-    report = failure_text.timed_out(TASK, 9, {"cpu_s": 1.0, "peak_kb": 2048}, STACK)
+    report = failure_text.timed_out(TASK, Reaped(1, 9, 1.0, 2048, STACK))
 
     assert report.outcome == "timed_out"
     text = "timed out after 5 s; it was at /opt/app/flows/analyze.py:31 in summary"
-    assert report.fields["error_message"] == text
-    assert report.fields["traceback"] == STACK
-    assert (report.fields["exit_signal"], report.fields["exit_code"]) == (9, None)
+    assert report.error_message == text
+    assert report.traceback == STACK
+    assert (report.exit_signal, report.exit_code) == (9, None)
 
 
 @pytest.mark.parametrize(
@@ -73,18 +74,18 @@ def test_e401_a_timeout_says_where_the_handler_was():
     ],
 )
 def test_e402_a_crash_says_how_and_how_much_memory(status, peak_kb, text):
-    report = failure_text.crashed(TASK, status, {"peak_kb": peak_kb}, "")
+    report = failure_text.crashed(TASK, Reaped(1, status, 0.0, peak_kb))
 
-    assert report.fields["error_message"] == f"the runner crashed: {text}"
+    assert report.error_message == f"the runner crashed: {text}"
 
 
 def test_e403_e404_garbage_and_too_much_are_told_apart():
-    assert failure_text.spoilt(TASK, "E404", "too large", 9, {}).outcome == "failed"
-    assert failure_text.spoilt(TASK, "E903", "noise", 9, {}).outcome == "crashed"
+    assert failure_text.bad_frame(TASK, "E404", "too large", Reaped(1, 9)).outcome == "failed"
+    assert failure_text.bad_frame(TASK, "E903", "noise", Reaped(1, 9)).outcome == "crashed"
 
 
 def test_texts_can_be_stored():
-    report = failure_text.crashed(TASK, 9, {}, "a\0b" * 20_000)
+    report = failure_text.crashed(TASK, Reaped(1, 9, stack="a\0b" * 20_000))
 
-    assert "\0" not in report.fields["traceback"]
-    assert len(report.fields["traceback"]) == failure_text.LONGEST_TRACEBACK
+    assert "\0" not in report.traceback
+    assert len(report.traceback) == failure_text.LONGEST_TRACEBACK

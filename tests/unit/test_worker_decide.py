@@ -1,79 +1,25 @@
-"""What a worker decides, one rule at a time; test_dispatch_random.py tries everything at once."""
+"""What a worker decides, one rule at a time; test_worker_random.py tries everything at once."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.covers import covers
+from support.engine import LEASES, MAIN, OPTIONS, Play, task
 
-from pgflowd.core.worker import actions, events, state
-from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.runners import CHILDREN
-from pgflowd.core.worker.state import (
-    NEVER,
-    RunnerPhase,
-    Task,
-    TaskReport,
-    WorkerMode,
-    WorkerOptions,
-    WorkerState,
-)
+from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.metrics.definitions import WAKES
+from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.events import RowState, Standing, Verdict
+from pgflowd.core.worker.state import NEVER, FetchRequest, HandlerRequest, RunnerPhase, WorkerMode
 
-KNOBS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
-
-
-class Play:
-    """A state, a clock, and what was decided last."""
-
-    def __init__(self, **options: object) -> None:
-        self.state = WorkerState(replace(KNOBS, **options))  # type: ignore[arg-type]
-        self.now = 100.0
-        self.actions: list[object] = []
-        self.tell(events.Tick())
-        self.tell(events.LeasesRenewed(()))
-
-    def tell(self, event: object, after_s: float = 0.0) -> list[object]:
-        self.now += after_s
-        self.state, self.actions = decide(self.state, [event], self.now)
-        return self.actions
-
-    def did(self, kind: type) -> list[object]:
-        return [action for action in self.actions if isinstance(action, kind)]
-
-    def claim(self, *tokens: int, timeout_s: float = 60.0) -> None:
-        """Let the turn under way end with these tasks."""
-        tasks = tuple(task(token, timeout_s=timeout_s) for token in tokens)
-        answers = tuple(events.ReportAnswer("completed") for _ in self.state.sending)
-        self.tell(events.ReportAndClaimDone(answers, tasks))
-
-    def ready(self) -> None:
-        """Let every runner that was asked for be there."""
-        for fork in self.did(actions.ForkRunner):
-            self.tell(events.Forked(fork.id, 1000 + fork.id))
-            self.tell(events.RunnerReady(fork.id))
-
-    def done(self, token: int, *left: str) -> list[object]:
-        runner = next(r for r in self.state.runners.values() if r.task and r.task.token == token)
-        return self.tell(events.Done(runner.id, TaskReport(runner.task, "completed", b"1"), left))
-
-    def busy(self, *tokens: int, **how: float) -> None:
-        """Have runners that work on these."""
-        self.claim(*tokens, **how)
-        self.ready()
-
-    def phases(self) -> list[RunnerPhase]:
-        return [runner.phase for runner in self.state.runners.values()]
-
-
-def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
-    return Task(f"run{token}", step, 0, token, 1, 3, timeout_s, b"{}", None)
+INPUT = FetchRequest(1, 1, HandlerRequest.RUN_INPUT, "")
+OUTPUT = FetchRequest(1, 1, HandlerRequest.STEP_OUTPUT, "a")
 
 
 def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
     play = Play()
 
-    assert play.state.wanted == 4
+    assert play.claiming() == 4
     play.busy(1)
     play.tell(events.WokenUp())
 
@@ -87,12 +33,12 @@ def test_short_tasks_are_claimed_ahead_and_long_ones_are_not():
         play.now += 0.001
         play.done(token)
 
-    assert play.state.wanted == 50
+    assert play.claiming() == 50
     play.busy(100)
     play.now += 5
     play.done(100)
 
-    assert play.state.wanted == 4
+    assert play.claiming() == 4
 
 
 def test_a_report_takes_the_next_claim_along():
@@ -103,15 +49,14 @@ def test_a_report_takes_the_next_claim_along():
 
     [turn] = play.did(actions.ReportAndClaim)
     assert [report.task.token for report in turn.reports] == [1]
-    assert turn.wanted == 4
+    assert turn.claim == 4
 
 
 def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_do():
-    play = Play(max_concurrency=1, batch_size=100)
-    play.state.pace_s = 0.001
+    play = Play(max_concurrency=1, batch_size=100, pace_s=0.001)
     play.busy(*range(1, 10))
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
 
     play.tell(events.WokenUp())
     assert not play.did(actions.ReportAndClaim)
@@ -119,18 +64,17 @@ def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_d
     play.tell(events.Tick(), after_s=0.002)
 
     [turn] = play.did(actions.ReportAndClaim)
-    assert len(turn.reports) == 1 and turn.wanted > 1
+    assert len(turn.reports) == 1 and turn.claim > 1
 
 
 def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
-    play = Play(max_concurrency=1, batch_size=100)
-    play.state.pace_s = 0.001
+    play = Play(max_concurrency=1, batch_size=100, pace_s=0.001)
     play.busy(1, 2, 3)
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
 
     assert not [a for a in play.done(1) if isinstance(a, actions.ReportAndClaim)]
-    assert play.state.nap_s(play.now) == pytest.approx(0.002)
+    assert play.waits_s() == pytest.approx(0.002)
     play.tell(events.Tick(), after_s=0.002)
 
     assert len(play.did(actions.ReportAndClaim)) == 1
@@ -177,7 +121,7 @@ def test_term_grace_kill_reap_and_only_then_the_report():
 
     [report] = play.did(actions.ReportAndClaim)[0].reports
     assert report.outcome == "timed_out"
-    assert report.fields["error_message"] == "timed out after 1 s; it was at flows/a.py:7 in a"
+    assert report.error_message == "timed out after 1 s; it was at flows/a.py:7 in a"
 
 
 def test_after_sigterm_an_outcome_only_shortens_the_wait():
@@ -196,12 +140,12 @@ def test_an_outcome_with_children_is_reported_when_they_are_dead():
     play = Play()
     play.busy(1)
 
-    play.done(1, CHILDREN)
-    assert play.did(actions.KillRunner) and not play.state.sending
+    play.done(1, children=("sleep",))
+    assert play.did(actions.KillRunner) and not play.sending()
     play.tell(events.RunnerEnded(1))
     play.tell(events.Reaped(1, 9))
 
-    assert play.state.reports[0].outcome == "completed"
+    assert play.waiting_reports()[0].outcome == "completed"
 
 
 @covers("row 17")
@@ -216,7 +160,7 @@ def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
 
     assert play.did(actions.WriteLog)[0].level == "error"
     assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(
-        play.state.sending, 0, ("run1",)
+        play.sending(), 0, ("run1",)
     )
     assert play.phases() == [RunnerPhase.STUCK]
 
@@ -240,12 +184,12 @@ def test_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
     for token in range(1, 5):
         play.claim(token)
         play.tell(events.ForkRefused(play.did(actions.ForkRunner)[0].id, "no memory"))
-        assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(play.state.sending, 0)
-        assert play.state.sending[0].outcome == "released"
+        assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(play.sending(), 0)
+        assert play.sending()[0].outcome == "released"
         pauses.append(play.did(actions.WriteLog)[0].fields["wait_s"])
-        play.tell(events.ReportAndClaimDone((events.ReportAnswer("queued"),), ()))
+        play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.QUEUED),), ()))
         play.tell(events.Tick(), after_s=pauses[-1])
-        assert play.state.wanted == 1
+        assert play.claiming() == 1
 
     assert pauses == [0.1, 0.2, 0.4, 0.8]
 
@@ -258,10 +202,10 @@ def test_three_unready_deaths_in_a_row_are_a_bug():
         [fork] = play.did(actions.ForkRunner)
         play.tell(events.RunnerEnded(fork.id))
         play.tell(events.Reaped(fork.id, 256))
-        assert {report.outcome for report in play.state.sending} == {"released"}
+        assert {report.outcome for report in play.sending()} == {"released"}
 
-    assert play.state.exit_code == 70
-    assert play.state.mode is WorkerMode.DRAINING
+    assert play.exit_code() == 70
+    assert play.mode() is WorkerMode.DRAINING
 
 
 @covers("rule 41")
@@ -269,25 +213,24 @@ def test_outcomes_stay_in_order_while_the_database_is_away():
     play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
     play.busy(1, 2, 3)
     play.done(2)
-    play.tell(events.ConnectionLost("main", "again", "gone", 1.0))
+    play.tell(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", 1.0))
     play.done(1)
     play.done(3)
 
-    assert [report.task.token for report in play.state.reports] == [2, 1, 3]
-    assert play.tell(events.Tick(), after_s=0.1)[-1] == actions.Connect("main")
-    play.tell(events.Connected("main"))
+    assert [report.task.token for report in play.waiting_reports()] == [2, 1, 3]
+    assert play.tell(events.Tick(), after_s=0.1)[-1] == actions.Connect(MAIN)
+    play.tell(events.Connected(MAIN))
 
-    assert [report.task.token for report in play.state.sending] == [2, 1, 3]
+    assert [report.task.token for report in play.sending()] == [2, 1, 3]
 
 
 def test_waits_for_the_database_grow_and_are_jittered():
     play = Play(reconnect_min_s=0.25, reconnect_max_s=1.0)
     naps = []
     for chance in (0.0, 1.0, 0.0, 1.0):
-        play.tell(events.ConnectionLost("main", "again", "gone", chance))
-        naps.append(round(play.state.main.until - play.now, 3))
-        play.now = play.state.main.until
-        play.tell(events.Tick())
+        play.tell(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", chance))
+        naps.append(round(play.waits_s(), 3))
+        play.wait()
 
     assert naps == [0.125, 0.5, 0.5, 1.0]
 
@@ -297,7 +240,7 @@ def test_a_call_over_its_limit_has_its_socket_shut_down():
 
     play.tell(events.Tick(), after_s=8.0)
 
-    assert actions.CutConnection("main") in play.actions
+    assert actions.CutConnection(MAIN) in play.actions
 
 
 @covers("row 74")
@@ -306,7 +249,9 @@ def test_a_report_whose_run_is_locked_is_sent_again():
     play.busy(1)
     play.done(1)
 
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "55P03", "locked"),), ()))
+    play.tell(
+        events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "55P03", "locked"),), ())
+    )
     assert not play.did(actions.ReportAndClaim)
     play.tell(events.Tick(), after_s=0.1)
 
@@ -321,12 +266,11 @@ def test_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
 
     play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
-    (older,) = play.state.runners.values()
-    assert (older.phase, older.task.token) == (RunnerPhase.PEEKED, 1)
+    assert play.phases() == [RunnerPhase.CHECKED] and play.runner_of(1)
     (turn,) = play.did(actions.ReportAndClaim)
     (given_back,) = turn.reports
     assert (given_back.outcome, given_back.task.token) == ("released", 2)
-    assert given_back.fields["delay_s"] > KNOBS.kill_grace_s
+    assert given_back.delay_s > OPTIONS.kill_grace_s
 
 
 @covers("G3")
@@ -336,7 +280,7 @@ def test_a_task_that_still_waits_here_waits_once():
 
     play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
-    assert [held.task.token for held in play.state.held] == [2]
+    assert play.unassigned() == [2]
 
 
 @covers("rule 41")
@@ -345,15 +289,14 @@ def test_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play.busy(1)
     play.done(1)
 
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("lost", "PF001"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.LOST, "PF001"),), ()))
 
     assert play.did(actions.WriteLog)[0].fields["code"] == "E407"
-    assert not play.state.reports
+    assert not play.waiting_reports()
 
 
 def test_a_beat_names_running_held_and_unreported_tasks():
-    play = Play(max_concurrency=1)
-    play.state.pace_s = 0.001
+    play = Play(max_concurrency=1, pace_s=0.001)
     play.busy(1, 2, 3)
     play.done(1)
 
@@ -368,7 +311,7 @@ def test_a_beat_names_running_held_and_unreported_tasks():
 def test_without_a_lease_beats_are_rare(interval_s, pause_s):
     play = Play(heartbeat_interval_s=interval_s)
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
 
     assert not [
         a
@@ -387,22 +330,8 @@ def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
     assert play.did(actions.RenewLeases) == [actions.RenewLeases((1,))]
 
 
-def test_polling_draws_its_waits_between_the_limits_and_begins_anew_after_work():
-    play = Play(polls=True, poll_min_s=0.05, poll_max_s=5.0)
-    waits = []
-    for _ in range(8):
-        play.tell(events.ReportAndClaimDone((), (), 1.0))
-        waits.append(round(play.state.look_at - play.now, 3))
-        play.now = play.state.look_at
-        play.tell(events.Tick())
-
-    assert waits == [0.05, 0.15, 0.45, 1.35, 4.05, 5.0, 5.0, 5.0]
-    play.claim(1)
-    assert round(play.state.look_at - play.now, 3) == 0.05
-
-
 def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
-    quiet, told = Play(), Play(tells_all=True)
+    quiet, told = Play(), Play(is_debug=True)
 
     for play in (quiet, told):
         play.claim(1)
@@ -415,27 +344,25 @@ def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
 def test_an_idle_worker_looks_again_when_the_next_message_is_due():
     play = Play()
     play.claim()
-    assert play.did(actions.AskNextDue)
+    assert play.did(actions.ReadNextDue)
 
-    play.tell(events.NextDue(1.5))
+    play.tell(events.NextDueRead(1.5))
 
-    assert play.state.look_at == play.now + 1.5
+    assert play.waits_s() == 1.5
     play.tell(events.Tick(), after_s=1.5)
-    assert play.did(actions.ReportAndClaim) and play.did(actions.ClaimCheckDue) == [
-        actions.ClaimCheckDue("due")
-    ]
+    assert play.did(actions.ReportAndClaim) and play.counted(WAKES) == [("due", 1)]
 
 
 def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
     play = Play()
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
     began, asked = play.now, 0
 
     while play.now < began + 300:
-        play.now += play.state.nap_s(play.now) or 0.001
+        play.now += play.waits_s() or 0.001
         wanted = play.tell(events.Tick())
-        asked += len(wanted) - len(play.did(actions.ClaimCheckDue))
+        asked += len(wanted) - len(play.did(actions.Count))
         if play.did(actions.ReportAndClaim):
             play.claim()
             asked += len(play.actions)
@@ -446,15 +373,14 @@ def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
 
 
 def test_a_held_task_waits_a_second_at_most():
-    play = Play(max_concurrency=1)
-    play.state.pace_s = 0.001
+    play = Play(max_concurrency=1, pace_s=0.001)
     play.busy(1, 2)
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
 
     play.tell(events.Tick(), after_s=1.0)
 
-    assert [(r.task.token, r.outcome) for r in play.state.sending] == [(2, "released")]
+    assert [(r.task.token, r.outcome) for r in play.sending()] == [(2, "released")]
 
 
 @covers("rule 33")
@@ -464,17 +390,17 @@ def test_a_drain_claims_nothing_and_waits_for_what_runs():
 
     assert play.tell(events.DrainAsked(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
     play.done(1)
-    assert play.did(actions.ReportAndClaim)[0].wanted == 0
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
+    assert play.did(actions.ReportAndClaim)[0].claim == 0
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
     play.done(2)
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
     for runner in (1, 2):
         play.tell(events.RunnerEnded(runner))
         play.tell(events.Reaped(runner, 0))
 
     assert play.did(actions.SignOff)
     assert play.tell(events.SignedOff()) == [actions.Leave(0)]
-    assert play.state.nap_s(play.now) is None and play.state.alarm == NEVER
+    assert play.waits_s() == NEVER
 
 
 @covers("rule 32")
@@ -497,7 +423,7 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
     play.tell(events.RunnerEnded(2))
     play.tell(events.Reaped(2, 15))
 
-    told = [*play.state.sending, *play.state.reports]
+    told = [*play.sending(), *play.waiting_reports()]
     assert [(r.task.token, r.outcome) for r in told] == [(1, "completed"), (2, "released")]
 
 
@@ -516,13 +442,13 @@ def test_a_quick_stop_ends_even_if_nobody_answers():
 
 
 @covers("rule 40")
-@pytest.mark.parametrize("standing", ["deprecated", "gone"])
-def test_a_deprecated_worker_drains_and_exits_10(standing):
+@pytest.mark.parametrize("row", [RowState.DEPRECATED, RowState.GONE])
+def test_a_deprecated_worker_drains_and_exits_10(row):
     play = Play()
     play.claim()
 
-    play.tell(events.LeasesRenewed((), standing))
-    play.tell(events.NextDue(None))
+    play.tell(events.LeasesRenewed((), Standing(row)))
+    play.tell(events.NextDueRead(None))
     play.tell(events.SignedOff())
 
     assert play.did(actions.Leave)[0].code == 10
@@ -534,7 +460,7 @@ def test_tasks_that_come_after_a_drain_began_are_given_back():
 
     play.claim(1, 2)
 
-    assert [report.outcome for report in play.state.sending] == ["released"] * 2
+    assert [report.outcome for report in play.sending()] == ["released"] * 2
 
 
 @covers("D3")
@@ -542,16 +468,18 @@ def test_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
     play = Play(reconnect_max_s=30.0)
     play.busy(1)
     play.done(1)
-    (report,) = play.state.sending
+    (report,) = play.sending()
 
     play.tell(
-        events.ReportAndClaimDone((events.ReportAnswer("error", "42501", "permission denied"),), ())
+        events.ReportAndClaimDone(
+            (events.ReportAnswer(Verdict.ERROR, "42501", "permission denied"),), ()
+        )
     )
     play.tell(events.WokenUp())
     assert play.did(actions.ReportAndClaim) == []
     play.tell(events.Tick(), after_s=30.0)
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((report,), 0)]
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("completed"),), ()))
+    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
 
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 4)]
 
@@ -560,13 +488,17 @@ def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     play = Play()
     play.busy(1)
     play.done(1)
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "54000", "too large"),), ()))
+    play.tell(
+        events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "54000", "too large"),), ())
+    )
 
-    [report] = play.state.sending
-    assert report.outcome == "failed" and "too large (54000)" in report.fields["error_message"]
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer("error", "54000", "too large"),), ()))
+    [report] = play.sending()
+    assert report.outcome == "failed" and "too large (54000)" in report.error_message
+    play.tell(
+        events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "54000", "too large"),), ())
+    )
 
-    assert not play.state.sending and play.did(actions.WriteLog)[0].level == "error"
+    assert not play.sending() and play.did(actions.WriteLog)[0].level == "error"
 
 
 def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_go_first():
@@ -578,7 +510,7 @@ def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_
 
     assert play.tell(events.OutputWaiting()) == []
     assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
-    play.tell(events.OutputWaiting(), after_s=play.state.options.heartbeat_interval_s)
+    play.tell(events.OutputWaiting(), after_s=OPTIONS.heartbeat_interval_s)
     assert play.did(actions.PublishOutput) == []
     assert play.did(actions.RenewLeases) == [] and isinstance(
         play.tell(events.OutputPublished())[0], actions.RenewLeases
@@ -589,27 +521,27 @@ def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_
 def test_what_a_handler_asks_for_is_asked_again_when_the_line_breaks_meanwhile():
     play = Play()
     play.busy(1)
-    fetch = actions.Fetch(1, 1, "input", "")
+    fetch = actions.Fetch(INPUT)
 
-    assert play.tell(events.HandlerAsked(1, 1, "input", "")) == [fetch]
-    play.tell(events.ConnectionLost(state.LEASES, "again", "gone"))
+    assert play.tell(events.HandlerAsked(INPUT)) == [fetch]
+    play.tell(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
     play.tell(events.Tick(), after_s=1.0)
 
-    assert fetch in play.tell(events.Connected(state.LEASES))
+    assert fetch in play.tell(events.Connected(LEASES))
     play.tell(events.Fetched())
-    assert play.state.asks == play.state.asking == ()
+    play.tell(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
+    play.wait()
+    assert not [a for a in play.tell(events.Connected(LEASES)) if isinstance(a, actions.Fetch)]
 
 
 def test_a_beat_that_is_due_goes_before_what_handlers_ask_for():
     play = Play()
     play.busy(1)
-    play.tell(events.HandlerAsked(1, 1, "input", ""))
-    play.tell(
-        events.HandlerAsked(1, 1, "output", "a"), after_s=play.state.options.heartbeat_interval_s
-    )
+    play.tell(events.HandlerAsked(INPUT))
+    play.tell(events.HandlerAsked(OUTPUT), after_s=OPTIONS.heartbeat_interval_s)
 
     assert isinstance(play.tell(events.Fetched())[0], actions.RenewLeases)
-    assert play.tell(events.LeasesRenewed(())) == [actions.Fetch(1, 1, "output", "a")]
+    assert play.tell(events.LeasesRenewed(())) == [actions.Fetch(OUTPUT)]
 
 
 def test_last_words_are_told_before_the_goodbye():
@@ -617,7 +549,7 @@ def test_last_words_are_told_before_the_goodbye():
     while not play.did(actions.RenewLeases):
         play.tell(events.Tick(), after_s=0.5)
     play.claim()
-    play.tell(events.NextDue(None))
+    play.tell(events.NextDueRead(None))
     play.tell(events.OutputWaiting())
     play.tell(events.StopAsked())
 
@@ -629,7 +561,7 @@ def test_messages_of_strangers_are_told_once_a_minute_with_their_number():
     play, told = Play(), []
 
     for count, pause_s in ((2, 0.0), (3, 30.0), (4, 31.0)):
-        play.tell(events.ForeignMessages(count), after_s=pause_s)
+        play.tell(events.ForeignMessagesArchived(count), after_s=pause_s)
         told += [said for said in play.did(actions.WriteLog) if said.event == "worker.strangers"]
 
     assert [said.level for said in told] == ["warning", "warning"]

@@ -1,15 +1,21 @@
-"""Told: a handler can write what it likes into its runner's socket, and harms its own task only."""
+"""A handler can write anything into its runner's socket, and harms its own task only."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.engine import task
 
-from pgflowd.core.worker.runner_result import fault_of, fields_of, left_of
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.events import LeftBehind
+from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
+from pgflowd.core.worker.state import TaskReport
 
+TASK = task(1)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -22,16 +28,18 @@ names = st.sampled_from(
 
 @given(st.dictionaries(names, anything))
 def test_whatever_is_said_becomes_fields_that_can_be_stored(head):
-    fields = fields_of(head)
+    report = report_of(TASK, {"outcome": "failed", **head}, b"")
 
-    assert all(isinstance(each, str) for each in left_of(head))
-    text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
+    assert all(isinstance(each, str) for names in left_behind(head) for each in names)
+    text = json.dumps(asdict(report) | {"task": None}, allow_nan=False, ensure_ascii=False)
     assert "\\u0000" not in text
     assert text.encode("utf-8")
 
 
 def test_numbers_beyond_reason_are_dropped():
-    assert fields_of({"peak_kb": 10**400, "cpu_s": float("nan"), "delay_s": float("inf")}) == {}
+    head = {"outcome": "failed", "peak_kb": 10**400, "cpu_s": float("nan"), "delay_s": float("inf")}
+
+    assert report_of(TASK, head, b"") == TaskReport(TASK, Outcome.FAILED)
 
 
 def test_what_a_runner_says_stays_as_it_is():
@@ -40,7 +48,9 @@ def test_what_a_runner_says_stays_as_it_is():
         "delay_s": 30.0, "cpu_s": 0.25, "peak_kb": 2048,
     }  # fmt: skip
 
-    assert fields_of(head) == head
+    assert report_of(TASK, {"outcome": "failed", **head}, b"") == TaskReport(
+        TASK, Outcome.FAILED, **head
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,3 +71,14 @@ def test_e903_a_done_that_no_runner_sends_is_refused(head, body):
 def test_a_sound_done_is_not():
     assert fault_of({"outcome": "completed"}, b"null") is None
     assert fault_of({"outcome": "failed"}, b"\xff") is None
+
+
+@pytest.mark.parametrize("left", [None, [], ["child processes"], "children", {"children": "sh"}])
+def test_nothing_is_left_behind_unless_it_is_said_as_data(left):
+    assert left_behind({"left": left}) == LeftBehind()
+
+
+def test_children_and_what_needs_a_reset_are_told_apart():
+    left = {"children": ["sleep"], "reset": ["child processes", "threads"]}
+
+    assert left_behind({"left": left}) == LeftBehind(("sleep",), ("child processes", "threads"))

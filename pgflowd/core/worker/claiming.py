@@ -1,0 +1,218 @@
+"""
+When a worker claims, how many tasks, and what it does with those that it gets.
+
+The policy of the schedule is written at `core.worker.state.ClaimSchedule`. A worker holds no
+more tasks than its runners begin at once or, of very short ones, within 20 ms.
+"""
+
+from __future__ import annotations
+
+from pgflowd.core.metrics.definitions import TASK_WAIT_SECONDS
+from pgflowd.core.worker import events, run_log, runner_ends, runners
+from pgflowd.core.worker.actions import Observe
+from pgflowd.core.worker.state import (
+    NEVER,
+    ClaimSchedule,
+    EndCause,
+    NextDueQuestion,
+    RunnerPhase,
+    Task,
+    UnassignedTask,
+    WakeReason,
+    WorkerMode,
+    WorkerOptions,
+    WorkerState,
+)
+from pgflowd.core.worker.transition import WorkerTransition
+
+# A claimed task keeps other workers from it; after 1 s it is cheaper to give it back.
+UNASSIGNED_LIMIT_S = 1.0
+STOCK = 4  # no claim of its own while a fourth of what may wait does
+MIN_PAUSE_S = 0.1  # between two claims of messages that could not be claimed
+MIN_DUE_S = 0.001  # the next message is never due earlier
+UNKNOWN_STEP_PAUSE_S = 30.0  # so that newer code may take the task
+OLDER_ATTEMPT_EXTRA_S = 1.0  # beyond kill_grace, for the killing of an older attempt
+
+
+def deadline(state: WorkerState) -> float:
+    """When the schedule or the tasks that wait for a runner change by themselves."""
+    oldest = state.unassigned[0].since + UNASSIGNED_LIMIT_S if state.unassigned else NEVER
+    return min(oldest, state.schedule.check_at if state.mode is WorkerMode.WORKING else NEVER)
+
+
+def room(state: WorkerState) -> int:
+    """How many tasks more may be claimed."""
+    if state.mode is not WorkerMode.WORKING:
+        return 0
+    return max(0, min(state.options.batch_size, _capacity(state) - len(state.unassigned)))
+
+
+def is_stocked(state: WorkerState) -> bool:
+    """Whether all runners have enough to do until the next report, which takes a claim along."""
+    count = len(state.unassigned)
+    if not count or count < runners.free_places(state.runners, state.options):
+        return False
+    return STOCK * count > _capacity(state) and bool(state.runners.count_running())
+
+
+def _capacity(state: WorkerState) -> int:
+    pool, options = state.runners, state.options
+    return runners.free_places(pool, options) + runners.tasks_ahead(pool, options)
+
+
+# the schedule
+
+
+def check_by(schedule: ClaimSchedule, moment: float, reason: WakeReason) -> None:
+    """Claim then, or earlier."""
+    if moment < schedule.check_at:
+        schedule.check_at, schedule.reason = moment, reason
+
+
+def claim_now(schedule: ClaimSchedule) -> None:
+    """A wake, a reconnect, or visible messages: claim as soon as a place is free."""
+    schedule.is_due, schedule.is_fallback = True, False
+
+
+def time_has_come(schedule: ClaimSchedule) -> None:
+    schedule.is_due, schedule.check_at = True, NEVER
+    schedule.is_fallback = schedule.reason is WakeReason.FALLBACK
+
+
+def claim_begins(schedule: ClaimSchedule, has_reports: bool) -> None:
+    schedule.is_due = False
+    schedule.is_fallback = schedule.is_fallback and not has_reports
+
+
+def claim_has_ended(
+    schedule: ClaimSchedule,
+    options: WorkerOptions,
+    now: float,
+    *,
+    wanted: int,
+    got: int,
+    had_reports: bool,
+    chance: float,
+) -> None:
+    """Claim again at once while there may be more; else choose the next moment."""
+    schedule.has_drained, schedule.check_at = got < wanted, NEVER
+    if got:
+        schedule.poll_s = 0.0
+    if got >= wanted:
+        schedule.is_due = True
+    elif options.is_polling:
+        least_s, ceiling = options.poll_min_s, max(options.poll_min_s, 3 * schedule.poll_s)
+        schedule.poll_s = min(options.poll_max_s, least_s + chance * (ceiling - least_s))
+        check_by(schedule, now + max(least_s, schedule.poll_s), WakeReason.POLL)
+    else:
+        check_by(schedule, now + options.notify_fallback_s, WakeReason.FALLBACK)
+        if schedule.question is NextDueQuestion.NOW:
+            return
+        if schedule.is_fallback and not got:  # the answer comes with the next renewal of leases
+            schedule.question = NextDueQuestion.NO
+        elif got or had_reports:
+            schedule.question = NextDueQuestion.WHEN_IDLE
+        else:
+            schedule.question = NextDueQuestion.NOW
+
+
+def may_ask_next_due(state: WorkerState) -> bool:
+    """Whether to ask when the next message is due: it may be soon, or nothing runs."""
+    question = state.schedule.question
+    if question is NextDueQuestion.NO or state.mode is not WorkerMode.WORKING:
+        return False
+    if state.outbox.reports:
+        return False
+    if question is NextDueQuestion.NOW:
+        return True
+    return not state.unassigned and not any(each.task for each in state.runners.by_id.values())
+
+
+def retry_is_queued(state: WorkerState) -> None:
+    """A failed task becomes visible again after its delay: ask when."""
+    if not state.options.is_polling:
+        state.schedule.question = NextDueQuestion.NOW
+
+
+def next_message_due(
+    schedule: ClaimSchedule, options: WorkerOptions, now: float, in_s: float | None
+) -> None:
+    if in_s is not None and not options.is_polling:
+        check_by(schedule, now + max(MIN_DUE_S, in_s), WakeReason.DUE)
+
+
+def next_due_read(
+    schedule: ClaimSchedule, options: WorkerOptions, now: float, event: events.NextDueRead
+) -> None:
+    """Messages that are visible and cannot be claimed are left alone for longer and longer."""
+    next_message_due(schedule, options, now, event.in_s)
+    if event.visible:
+        if event.visible != schedule.visible:  # a claim took some of them: go on
+            schedule.visible_pause_s = 0.0
+        else:
+            longer_s = max(MIN_PAUSE_S, 2 * schedule.visible_pause_s)
+            schedule.visible_pause_s = min(options.notify_fallback_s, longer_s)
+        check_by(schedule, now + schedule.visible_pause_s, WakeReason.DUE)
+    schedule.visible = event.visible
+
+
+# claimed tasks
+
+
+def take(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
+    """
+    Keep claimed tasks; those of unknown steps go back for newer code (E406).
+
+    One whose older attempt still runs here, as its lease lapsed, goes back until that is killed.
+    """
+    state, now = transition.state, transition.now
+    _observe_waits(transition, tasks)
+    _drop_older(transition, {_key(task) for task in tasks})
+    older = {_key(each.task): each for each in state.runners.by_id.values() if each.task}
+    for task in tasks:
+        if state.mode is not WorkerMode.WORKING:
+            transition.release(task, "the worker stops")
+        elif runner := older.get(_key(task)):
+            if runner.phase is RunnerPhase.BUSY:
+                runner_ends.check(transition, runner, EndCause.LOST)
+            pause_s = state.options.kill_grace_s + OLDER_ATTEMPT_EXTRA_S
+            transition.release(task, "an older attempt of it still runs here", pause_s)
+        elif task.step in state.options.steps:
+            state.unassigned.append(UnassignedTask(task, now))
+        else:
+            text = f"the code has no step {task.step}; the task is given back for 30 s"
+            transition.log_problem("warning", text, code="E406", **run_log.naming(task))
+            transition.release(task, f"E406 {text}", UNKNOWN_STEP_PAUSE_S)
+
+
+def _observe_waits(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
+    by_step: dict[str, list[float]] = {}
+    for task in tasks:
+        if task.waited_s is not None:
+            by_step.setdefault(task.step, []).append(task.waited_s)
+    for step, waits in by_step.items():
+        transition.do(Observe(TASK_WAIT_SECONDS, (step,), tuple(waits)))
+
+
+def _drop_older(transition: WorkerTransition, claimed: set[tuple[str, str, int]]) -> None:
+    """Drop attempts that have not begun of tasks that were claimed anew."""
+    state = transition.state
+    dropped = [each.task for each in state.unassigned if _key(each.task) in claimed]
+    if dropped:
+        state.unassigned = [each for each in state.unassigned if _key(each.task) not in claimed]
+    for runner in list(state.runners.by_id.values()):
+        if runner.phase is RunnerPhase.STARTING and runner.task and _key(runner.task) in claimed:
+            dropped.append(runner_ends.take_back(state.runners, runner, runner.task))
+    for task in dropped:
+        run_log.lease_lost(transition, task, "its lease lapsed before it had begun")
+
+
+def _key(task: Task) -> tuple[str, str, int]:
+    return task.run_id, task.step, task.task_index
+
+
+def release_overdue(transition: WorkerTransition) -> None:
+    """Give back the tasks that have waited too long."""
+    unassigned = transition.state.unassigned
+    while unassigned and transition.now >= unassigned[0].since + UNASSIGNED_LIMIT_S:
+        transition.release(unassigned.pop(0).task, "no runner was free in time")

@@ -1,0 +1,160 @@
+"""A worker's engine for tests: a state, a clock, and what was decided last; asked in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.deadlines import next_deadline
+from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.state import (
+    NEVER,
+    ConnectionName,
+    RunnerPhase,
+    RunnerPool,
+    Task,
+    TaskReport,
+    WorkerMode,
+    WorkerOptions,
+    WorkerState,
+)
+
+MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
+OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
+
+
+def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
+    return Task(f"run{token}", step, 0, token, 1, 3, timeout_s, b"{}", None)
+
+
+class Play:
+    """Plays the world around a worker's engine."""
+
+    def __init__(self, *, pace_s: float = 1.0, **options: object) -> None:
+        settings = replace(OPTIONS, **options)  # type: ignore[arg-type]
+        self._state = WorkerState(settings, RunnerPool(pace_s=pace_s))
+        self.now = 100.0
+        self.actions: list[actions.WorkerAction] = []
+        self._call: actions.WorkerAction | None = None  # under way on the main connection
+        self.tell(events.Tick())
+        self.tell(events.LeasesRenewed(()))
+
+    def tell(
+        self, *arrived: events.WorkerEvent, after_s: float = 0.0
+    ) -> list[actions.WorkerAction]:
+        self.now += after_s
+        self._state, self.actions = decide(self._state, arrived, self.now)
+        if ended := [each for each in arrived if isinstance(each, ENDS_OF_MAIN)]:
+            self._call = None if ended else self._call
+        for action in self.actions:
+            if isinstance(action, actions.ReportAndClaim | actions.ReadNextDue):
+                self._call = action
+        return self.actions
+
+    # what happens
+
+    def claim(self, *tokens: int, timeout_s: float = 60.0) -> None:
+        """Let the call under way end with these tasks, its reports recorded."""
+        tasks = tuple(task(token, timeout_s=timeout_s) for token in tokens)
+        answers = tuple(events.ReportAnswer(events.Verdict.COMPLETED) for _ in self.sending())
+        self.tell(events.ReportAndClaimDone(answers, tasks))
+
+    def answer(
+        self,
+        verdict: events.Verdict = events.Verdict.COMPLETED,
+        *changes: events.RunChange,
+        sqlstate: str | None = None,
+        message: str | None = None,
+        run_status: RunStatus | None = None,
+    ) -> list[actions.WorkerAction]:
+        """Let the call under way end: this verdict on each of its reports, and no task."""
+        answer = events.ReportAnswer(verdict, sqlstate, message, run_status)
+        answers = tuple(answer for _ in self.sending())
+        return self.tell(events.ReportAndClaimDone(answers, (), changes))
+
+    def ready(self) -> None:
+        """Let every runner that was asked for be ready."""
+        for fork in self.did(actions.ForkRunner):
+            self.tell(events.Forked(fork.id, 1000 + fork.id))
+            self.tell(events.RunnerReady(fork.id))
+
+    def busy(self, *tokens: int, timeout_s: float = 60.0) -> None:
+        """Have runners that work on these."""
+        self.claim(*tokens, timeout_s=timeout_s)
+        self.ready()
+
+    def done(
+        self, token: int, *, children: tuple[str, ...] = (), after_s: float = 0.0
+    ) -> list[actions.WorkerAction]:
+        runner, given = self.runner_of(token)
+        report = TaskReport(given, Outcome.COMPLETED, b"1")
+        return self.tell(events.Done(runner, report, events.LeftBehind(children)), after_s=after_s)
+
+    def failed(self, token: int) -> list[actions.WorkerAction]:
+        runner, given = self.runner_of(token)
+        report = TaskReport(given, Outcome.FAILED, error_message="no such page")
+        return self.tell(events.Done(runner, report))
+
+    def wait(self) -> list[actions.WorkerAction]:
+        """Let time pass until the next deadline."""
+        return self.tell(events.Tick(), after_s=self.waits_s())
+
+    # what was decided
+
+    def did(self, kind: type) -> list:  # type: ignore[type-arg]
+        return [action for action in self.actions if isinstance(action, kind)]
+
+    def sending(self) -> tuple[TaskReport, ...]:
+        """The reports of the call under way."""
+        return getattr(self._call, "reports", ())
+
+    def claiming(self) -> int:
+        """How many tasks the call under way claims."""
+        return getattr(self._call, "claim", 0)
+
+    def waiting_reports(self) -> list[TaskReport]:
+        """The reports that no call has taken along yet."""
+        return list(self._state.outbox.reports)
+
+    def unassigned(self) -> list[int]:
+        """The tokens of tasks that wait for a runner, the starting one's included."""
+        runners = self._state.runners.by_id.values()
+        starting = [r.task.token for r in runners if r.phase is RunnerPhase.STARTING and r.task]
+        return [*starting, *(each.task.token for each in self._state.unassigned)]
+
+    def leases(self) -> list[int]:
+        return [each.token for each in self._state.leases()]
+
+    def runner_of(self, token: int) -> tuple[int, Task]:
+        """The runner that has a task, and the task."""
+        for runner in self._state.runners.by_id.values():
+            if runner.task and runner.task.token == token:
+                return runner.id, runner.task
+        raise AssertionError(f"no runner has task {token}")
+
+    def phases(self) -> list[RunnerPhase]:
+        return [runner.phase for runner in self._state.runners.by_id.values()]
+
+    def mode(self) -> WorkerMode:
+        return self._state.mode
+
+    def exit_code(self) -> int:
+        return self._state.exit.code
+
+    def remembered(self) -> int:
+        """How many texts the log will not say again."""
+        return len(self._state.logged)
+
+    def waits_s(self) -> float:
+        """How long nothing happens by itself."""
+        until = next_deadline(self._state)
+        return NEVER if until == NEVER else max(0.0, until - self.now)
+
+    def counted(self, metric: object) -> list[tuple[object, ...]]:
+        """Labels and number of each count of this metric in the last decisions."""
+        counts = [each for each in self.did(actions.Count) if each.metric is metric]
+        return [(*each.labels, each.count) for each in counts]
+
+
+ENDS_OF_MAIN = (events.ReportAndClaimDone, events.NextDueRead, events.ConnectionLost)

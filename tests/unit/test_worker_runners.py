@@ -1,0 +1,61 @@
+"""Which task goes to which runner, and how many the runners can take."""
+
+from __future__ import annotations
+
+from support.engine import OPTIONS, Play
+
+from pgflowd.core.worker import actions, events, runners
+from pgflowd.core.worker.state import NEVER, RunnerPhase, RunnerPool, RunnerState
+
+
+def test_places_are_idle_runners_those_that_start_for_no_task_and_those_not_started():
+    pool = RunnerPool({1: RunnerState(1), 2: RunnerState(2, RunnerPhase.IDLE)}, [2], spare=1)
+
+    assert runners.free_places(pool, OPTIONS) == 4
+    pool.forks_from = 7.0  # paused: only those that are there
+    assert runners.free_places(pool, OPTIONS) == 2
+
+
+def test_the_next_deadline_of_a_pool_is_its_soonest():
+    pool = RunnerPool()
+
+    assert runners.deadline(pool) == NEVER
+    pool.by_id = {1: RunnerState(1, due_at=9.0), 2: RunnerState(2, due_at=8.0)}
+    assert runners.deadline(pool) == 8.0
+    pool.forks_from = 7.0
+    assert runners.deadline(pool) == 7.0
+
+
+def test_an_idle_runner_takes_the_task_of_one_that_still_starts():
+    play = Play(max_concurrency=2)
+    play.busy(1)
+    play.tell(events.WokenUp())
+    play.claim(2)
+    (fork,) = play.did(actions.ForkRunner)
+
+    play.done(1)
+
+    (sent,) = play.did(actions.SendTask)
+    assert (sent.id, sent.task.token) == (1, 2)
+    play.tell(events.RunnerReady(fork.id))
+    assert play.phases() == [RunnerPhase.BUSY, RunnerPhase.IDLE]
+
+
+def test_a_task_whose_lease_is_lost_is_not_begun_though_its_runner_starts():
+    play = Play()
+    play.claim(1)
+    (fork,) = play.did(actions.ForkRunner)
+
+    play.tell(events.LeasesRenewed(((1, events.LeaseVerdict.LOST),)))
+    play.tell(events.RunnerReady(fork.id))
+
+    assert not play.did(actions.SendTask) and play.leases() == []
+
+
+def test_a_task_whose_runner_starts_is_given_back_when_the_worker_drains():
+    play = Play()
+    play.claim(1)
+
+    play.tell(events.DrainAsked())
+
+    assert [(each.task.token, each.outcome) for each in play.sending()] == [(1, "released")]
