@@ -123,8 +123,9 @@ def code_under(*roots: str) -> list[Path]:
     ]
 
 
-def test_code_cites_pages_and_numbers_that_exist() -> None:
-    paths = [path for path in code_under("tests") if path != Path(__file__)]
+@pytest.mark.parametrize("root", ["pgflowd", "sql", "bench", "tests"])
+def test_code_cites_pages_and_numbers_that_exist(root: str) -> None:
+    paths = [path for path in code_under(root) if path != Path(__file__)]
 
     assert [problem for path in paths for problem in problems_in_code(path)] == []
 
@@ -172,3 +173,17 @@ def test_a_page_cites_pages_and_numbers_that_exist(page: Path) -> None:
 )
 def test_a_number_needs_its_page(block: str, problems: int) -> None:
     assert len(list(problems_of(block, PATH.findall(block)))) == problems
+
+
+LIFE = ROOT / "docs/design/life-of-a-task.md"
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), re.findall(r"\[`([\w.]+)`\]\(([^)]+)\)", LIFE.read_text("utf-8"))
+)
+def test_the_life_of_a_task_names_functions_that_exist(name: str, target: str) -> None:
+    source = (LIFE.parent / target).read_text("utf-8")
+    *_, function = name.split(".")
+    defined = rf"^\s*(?:async )?def {function}\(|^create or replace function \w+\.{function}\("
+
+    assert re.search(defined, source, re.MULTILINE)

@@ -60,7 +60,7 @@ def stop(transition: WorkerTransition, event: events.StopAsked) -> None:
 
 
 def zygote_ended(transition: WorkerTransition, event: events.ZygoteEnded) -> None:
-    """Its runners end with it. Report what they did, and exit 1 (supervision.md, rule 39)."""
+    """Report what its runners did, and exit 1 (docs/design/supervision.md, rule 39)."""
     state, pool = transition.state, transition.state.runners
     pool.zygote_end = pool.zygote_end or event.text
     transition.log_problem("error", f"the zygote ended: {pool.zygote_end}")
