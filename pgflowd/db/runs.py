@@ -86,7 +86,7 @@ def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Query[int
     return Query(_RETRY, (run_id, actor, even_if_cancelled), only)
 
 
-def channel(run_id: UUID) -> str:
+def channel(run_id: UUID | str) -> str:
     """Return the channel on which pgflow notifies the events of a run."""
     return f"pgflow:run:{run_id}"
 
@@ -98,7 +98,7 @@ def request_output(run_ids: Sequence[UUID]) -> Query[None]:
 
 def publish_output(payloads: Sequence[tuple[str, str]]) -> Query[None]:
     """Send payloads, each on the channel of its run."""
-    return _notify([(f"pgflow:run:{run_id}", payload) for run_id, payload in payloads])
+    return _notify([(channel(run_id), payload) for run_id, payload in payloads])
 
 
 def is_end_event(payload: str) -> bool:
