@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
@@ -133,16 +133,10 @@ class App:
         emit(json.dumps(value, default=_as_json), sys.stdout)
 
     def print_table(
-        self,
-        titles: Sequence[str],
-        rows: Iterable[Sequence[str | TableCell]],
-        *,
-        right: Collection[str] = (),
-        losing: Iterable[str] = (),
-        cutting: bool = False,
+        self, titles: Sequence[str], rows: Iterable[Sequence[str | TableCell]], **layout: Any
     ) -> None:
-        """Print a table; see `Screen.table`."""
-        self.print(self.out.table(titles, rows, right=right, losing=losing, cutting=cutting))
+        """Print a table; `layout` is as in `Screen.table`."""
+        self.print(self.out.table(titles, rows, **layout))
 
     def hide(self, text: str) -> str:
         """Return the text without secrets."""

@@ -44,11 +44,8 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
     except PermissionError:
         raise Denied(f"{path} belongs to another user; ask as that user, or as root") from None
     except (OSError, ValueError):
-        raise RunError(
-            f"the daemon at {path} does not answer",
-            code="E414",
-            next="read its log, or try again",
-        ) from None
+        text = f"the daemon at {path} does not answer"
+        raise RunError(text, code="E414", next="read its log, or try again") from None
 
 
 def socket_path(app: App) -> Path:

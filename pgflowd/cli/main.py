@@ -1,22 +1,9 @@
 """
 The command `pgflowd`: runs a subcommand and turns the error that it raises into an exit code.
 
-To add a command: write `pgflowd/cli/commands/<name>.py`, and add an `Entry` to `COMMANDS` below.
-
-    from pgflowd.cli.app import App, pass_app
-    from pgflowd.cli.groups import Command, Group
-
-    @click.group(cls=Group)              # a single command: @click.command(cls=Command)
-    def db() -> None:
-        \"\"\"Install and upgrade the schema.
-
-        \\b
-        Example: pgflowd db migrate
-        \"\"\"
-
-    @db.command()
-    @pass_app
-    def migrate(app: App) -> None: ...   # its docstring ends with an example as well
+To add a command: add an `Entry` to `COMMANDS`, and write `pgflowd/cli/commands/<name>.py`. A
+command is a function with `@click.command(cls=Command)`, or `@group.command()`, and `@pass_app`; a
+group is one with `@click.group(cls=Group)`. The docstring is the help; it ends with an example.
 
 Import psycopg and everything that needs it inside the functions, because `--help` imports the
 command's module. Do not catch errors of `pgflowd.errors`: here they are printed and become an

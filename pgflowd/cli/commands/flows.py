@@ -7,7 +7,7 @@ prints flows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +23,7 @@ from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph
 from pgflowd.cli.terminal.run_view import graph_of_run, read_details
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.suggest import did_you_mean
-from pgflowd.errors import ConfigError, FlowError, UnknownFlow
+from pgflowd.errors import ConfigError, FlowError, Problem, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
@@ -87,16 +87,11 @@ def show(app: App, flow: str) -> None:
 
 @flows.command()
 @flow_argument
+@click.option("--run", "run_word", metavar="RUN", type=RUN, help="Show the status of its steps.")
 @click.option(
-    "--run", "run_word", metavar="RUN", type=RUN, help="Show the status of this run's steps."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["ascii", "mermaid", "json"]),
-    default="ascii",
+    "--format", "form", type=click.Choice(["ascii", "mermaid", "json"]), default="ascii",
     help="ascii: boxes for a terminal; mermaid: for documents; json: for programs.",
-)
+)  # fmt: skip
 @pass_app
 def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     """Draw the graph of a flow; with --run, the status of each step.
@@ -176,7 +171,7 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     discovered = _discover(app)
     chosen = [_in_code(discovered, slug) for slug in dict.fromkeys(flow)]
     if not chosen:
-        _raise_errors(discovered)
+        _raise_errors(discovered.problems)
         chosen = discovered.flows
     if as_sql:
         texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
@@ -233,16 +228,13 @@ def _in_code(discovered: Discovered, slug: str) -> DiscoveredFlow:
     found = discovered.flow(slug)
     if found is not None and found.shape is not None:
         return found
-    if found is not None:
-        raise FlowError([one for one in found.problems if not one.is_warning])
-    _raise_errors(discovered)
+    _raise_errors(discovered.problems if found is None else found.problems)
     remedy = did_you_mean(slug, discovered.slugs) or "see [pgflowd] flows in the config"
     raise UnknownFlow(f"there is no flow '{slug}' in the configured modules", next=remedy)
 
 
-def _raise_errors(discovered: Discovered) -> None:
-    errors = [problem for problem in discovered.problems if not problem.is_warning]
-    if errors:
+def _raise_errors(problems: Iterable[Problem]) -> None:
+    if errors := [problem for problem in problems if not problem.is_warning]:
         raise FlowError(errors)
 
 

@@ -68,9 +68,7 @@ def runs() -> None:
 @click.option("--follow", is_flag=True, help="Print its events until it ends.")
 @click.option("--wait", is_flag=True, help="Wait until it ends, then print its output.")
 @timeout_option
-@click.option(
-    "--run-id", type=click.UUID, metavar="UUID", help="The id of the run; by default a new one."
-)
+@click.option("--run-id", type=click.UUID, metavar="UUID", help="Its id; by default a new one.")
 @pass_app
 def start(
     app: App,
@@ -115,20 +113,16 @@ def start(
 @runs.command("list")
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
 @click.option(
-    "--status",
-    "statuses",
-    type=click.Choice(STATUSES),
-    multiple=True,
-    metavar="STATUS",
+    "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
     help=f"{', '.join(STATUSES)}; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
 @click.option(
     "--limit",
     type=NumberParam(1, 10_000),
     default=20,
     metavar="N",
-    help="At most N runs; by default 20.",
+    help="At most N; by default 20.",
 )
 @pass_app
 def list_(
@@ -232,9 +226,7 @@ def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
 @runs.command()
 @runs_argument
 @click.option("--even-if-cancelled", is_flag=True, help="Also retry cancelled runs.")
-@click.option(
-    "--follow", "then_follow", is_flag=True, help="Then print their events until they end."
-)
+@click.option("--follow", "then_follow", is_flag=True, help="Then print their events.")
 @pass_app
 def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bool) -> None:
     """Retry the failed steps of runs; completed work stays.

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 SPARE_S = 5.0  # a supervisor that stops is silent for kill_grace and a little longer
 USERADD = "useradd --system --no-create-home --shell /usr/sbin/nologin pgflowd"
 
-user_option = click.option(
-    "--user", "for_user", is_flag=True, help="Use the units of your own user."
-)
+user_option = click.option("--user", "for_user", is_flag=True, help="Units of your own user.")
 
 
 @click.group(cls=Group)

@@ -65,7 +65,9 @@ def demo(app: App, once: bool, keep: bool) -> None:
     from pgflowd.db.connection import connect
     from pgflowd.embedded import EmbeddedPostgres
 
-    _clear_environment()
+    # variables of pgflowd and libpq are for a project or its database
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
     with (
         interrupted_by_term(),
         _data_directory() as directory,
@@ -137,12 +139,6 @@ def _print_next_steps(
     app.print("\n".join(app.out.commands("next", app.with_activation([(command, why), own]))))
 
 
-def _clear_environment() -> None:
-    """Delete the variables of pgflowd and libpq, which are for a project or its database."""
-    for name in [name for name in os.environ if name.startswith("PG")]:
-        del os.environ[name]
-
-
 @contextmanager
 def _log_end_in_error(log: Path) -> Iterator[None]:
     """If the daemon does not start, add the end of its log to the error; the log is deleted."""
@@ -158,9 +154,9 @@ def _log_end_in_error(log: Path) -> Iterator[None]:
 @contextmanager
 def _control_socket(directory: Path) -> Iterator[Path]:
     """Yield a path for the control socket, in a temporary directory if this one is too long."""
-    here = directory.absolute() / "run" / "demo.sock"
-    if len(os.fsencode(here)) <= _LONGEST_SOCKET:
-        yield here
+    path = directory.absolute() / "run" / "demo.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="pgflowd-") as short:
         yield Path(short, "demo.sock")
@@ -169,23 +165,15 @@ def _control_socket(directory: Path) -> Iterator[Path]:
 @contextmanager
 def _data_directory() -> Iterator[Path]:
     """Yield a directory for the database, and remove its parent at the end if it is empty."""
-    parent = _writable_parent()
-    is_temporary = parent is None
-    parent = parent or Path(tempfile.mkdtemp(prefix="pgflowd-demo-"))
-    if is_temporary:
+    Path.cwd()  # raises if it was removed; another directory for the data would not help
+    parent = DIRECTORY.parent
+    with suppress(OSError):
+        parent.mkdir(exist_ok=True)
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        parent = Path(tempfile.mkdtemp(prefix="pgflowd-demo-"))
         parent.chmod(0o711)  # the server may run as another user
     try:
         yield parent / DIRECTORY.name
     finally:
         with suppress(OSError):
             parent.rmdir()
-
-
-def _writable_parent() -> Path | None:
-    Path.cwd()  # raises if it was removed; another directory for the data would not help
-    parent = DIRECTORY.parent
-    try:
-        parent.mkdir(exist_ok=True)
-    except OSError:
-        return None
-    return parent if os.access(parent, os.W_OK | os.X_OK) else None

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,6 +56,8 @@ def daemon(
     environ: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `pgflowd … serve` on this database until the block ends; log None: our stderr."""
+    from pgflowd.host.fork import set_death_signal
+
     process = subprocess.Popen(
         [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
         env={
@@ -66,12 +69,21 @@ def daemon(
         stdin=subprocess.DEVNULL,
         stderr=log,
         start_new_session=True,  # Ctrl-C ends this command, which then stops the daemon
-        preexec_fn=_set_death_signal,
+        preexec_fn=partial(set_death_signal, signal.SIGTERM),  # if this process is killed
     )
     try:
         yield process
     finally:
-        _stop(process)
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
+            process.terminate()
+            process.wait()
 
 
 def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
@@ -106,23 +118,3 @@ def interrupted_by_term() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _set_death_signal() -> None:
-    from pgflowd.host.fork import set_death_signal
-
-    set_death_signal(signal.SIGTERM)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Terminate, wait, and after the timeout kill."""
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
-        process.terminate()
-        process.wait()
