@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import TYPE_CHECKING
 
 import click
@@ -179,8 +180,11 @@ def _times(settings: Settings, unit: UnitFile) -> Finding:
     graces = [settings.worker_for(slug).kill_grace_s for slug in settings.flows]
     grace_s = max([settings.worker.kill_grace_s, *graces])
     written = setting(unit.installed or unit.text, "TimeoutStopSec") or "90"
-    stop_s = _seconds(written)
-    if stop_s is None or grace_s + SPARE_S <= stop_s:
+    try:
+        stop_s = float(written.removesuffix("s"))
+    except ValueError:  # in other units of time than ours
+        stop_s = inf
+    if grace_s + SPARE_S <= stop_s:
         return Finding("times", "ok", f"TimeoutStopSec={written} is longer than kill_grace")
     text = (
         f"kill_grace is {format_duration(grace_s)}, and systemd kills everything after "
@@ -188,11 +192,3 @@ def _times(settings: Settings, unit: UnitFile) -> Finding:
     )
     remedy = f"set TimeoutStopSec to {round(grace_s + SPARE_S)} or more in a drop-in"
     return Finding("times", "warning", text, None, remedy)
-
-
-def _seconds(written: str) -> float | None:
-    """A time as our units write it, in seconds; None for other units of time."""
-    try:
-        return float(written.removesuffix("s"))
-    except ValueError:
-        return None

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -57,7 +57,7 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     \b
     Example: pgflowd dev
     """
-    from pgflowd.cli.local.dev_watch import Project, watching
+    from pgflowd.cli.local.dev_watch import Changes, Project
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
     from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
@@ -71,7 +71,7 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
             suppress(KeyboardInterrupt),
             _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
             announce_url(root, postgres.dsn),
-            watching(root, enabled=not no_reload) as changes,
+            nullcontext() if no_reload else Changes(root) as changes,
         ):
             with connect(postgres.dsn, name="pgflowd dev") as connection:
                 schema.install(connection)

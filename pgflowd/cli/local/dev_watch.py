@@ -10,11 +10,10 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Self
 
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import ask, socket_path
@@ -33,6 +32,10 @@ RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
 POLL_MS = 500
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
 _SUFFIXES = {".py", ".toml"}
+_RESULTS = {
+    "changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
+    "retried": "started again",
+}  # fmt: skip
 
 
 class Project:
@@ -64,7 +67,9 @@ class Project:
         status = wait_until_settled(process, socket_path(self.app))
         took_s = time.monotonic() - began_at
         self._read_shapes(_flows_up(status))
-        results = [f"{name} {word}" for word, name in _results(answer)]
+        results = [
+            f"{name} {text}" for key, text in _RESULTS.items() for name in answer.get(key, [])
+        ]
         repaired = [name for name in self._broken if name not in answer["broken"]]
         results += [f"{name} is no longer broken" for name in repaired]
         self._broken = answer["broken"]
@@ -126,7 +131,7 @@ def follow_changes(
 
 
 class Changes:
-    """Collects the files that changed, in a thread."""
+    """Collects the files of a project that change during the block, in a thread."""
 
     def __init__(self, root: Path) -> None:
         self._found: Queue[list[str]] = Queue()
@@ -134,12 +139,13 @@ class Changes:
         self._error: Exception | None = None
         self._thread = Thread(target=self._watch, args=(root,), daemon=True)
 
-    def begin(self) -> None:
+    def __enter__(self) -> Self:
         """Start the thread, and return when it watches, so that no later change is missed."""
         self._thread.start()
         self._is_watching.wait()
+        return self
 
-    def end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
 
@@ -165,20 +171,6 @@ class Changes:
             self._error = error
         finally:
             self._is_watching.set()
-
-
-@contextmanager
-def watching(root: Path, *, enabled: bool) -> Iterator[Changes | None]:
-    """Watch the project's files until the block ends."""
-    if not enabled:
-        yield None
-        return
-    changes = Changes(root)
-    changes.begin()
-    try:
-        yield changes
-    finally:
-        changes.end()
 
 
 def _flows_up(status: dict[str, Any]) -> list[str]:
@@ -210,11 +202,3 @@ def _changes(root: Path, end: Event) -> Iterator[list[str]]:
 
 def _listed(files: list[str]) -> str:
     return ", ".join(files[:3]) + (", …" if len(files) > 3 else "")
-
-
-def _results(answer: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    words = {"changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
-             "retried": "started again"}  # fmt: skip
-    for key, word in words.items():
-        for name in answer.get(key) or []:
-            yield word, name
