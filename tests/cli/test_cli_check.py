@@ -48,7 +48,7 @@ def test_a_flow_that_is_not_there_yet_will_be_created(here, project, database):
     assert {flow["database"] for flow in ended.json["flows"]} == {"missing"}
 
 
-def test_config_flows_and_database_are_told_at_once_in_columns(here, project, shop):
+def test_config_flows_and_database_are_reported_at_once_in_columns(here, project, shop):
     write(project, "billing", BROKEN)
     with (project / "pgflowd.toml").open("a") as file:
         file.write("[worker]\nmax_concurency = 5\n")
@@ -110,7 +110,7 @@ def test_for_programs_it_is_one_document(here, project, shop):
         (MODULE, "E213", "defined twice"),
     ],
 )
-def test_a_module_that_is_wrong_is_told_with_its_place(here, project, text, code, said):
+def test_a_module_that_is_wrong_is_reported_with_its_place(here, project, text, code, said):
     write(project, "strange", text)
 
     ended = here("check", "--offline", "--json")
@@ -170,7 +170,7 @@ def test_what_an_import_leaves_open_is_a_warning(here, project, text, left):
     assert strict.code == 1
 
 
-def test_another_shape_and_a_missing_trigger_are_told(here, project, shop):
+def test_another_shape_and_a_missing_trigger_are_reported(here, project, shop):
     (project / "shop_flows.py").write_text(MODULE.replace("summary=None", "website"))
     shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")
 
@@ -193,14 +193,14 @@ def test_with_verify_a_missing_flow_is_an_error(here, project, database):
     assert "pgflowd flows deploy send_email" in ended.out
 
 
-def test_a_section_of_a_flow_that_is_not_served_is_told(here, project, shop):
+def test_a_section_of_a_flow_that_is_not_served_is_reported(here, project, shop):
     with (project / "pgflowd.toml").open("a") as file:
         file.write("[flows.send_mail]\nenabled = false\n")
 
     assert codes(here("check", "--json")) == ["E108"]
 
 
-def test_nothing_configured_is_told(here, elsewhere, database):
+def test_nothing_configured_is_reported(here, elsewhere, database):
     assert codes(here("check", "--json")) == ["E111"]
 
 
@@ -213,14 +213,16 @@ def test_offline_asks_no_database(pgflowd, project):
     assert "database               E301" in asked.out
 
 
-def test_a_database_without_a_schema_is_told(pgflowd, project, empty_database):
+def test_a_database_without_a_schema_is_reported(pgflowd, project, empty_database):
     ended = pgflowd("check", "--database-url", empty_database.dsn, "--json")
 
     assert codes(ended) == ["E302"]
     assert ended.json["problems"][0]["place"] == "database"
 
 
-def test_a_config_that_cannot_be_read_is_told_without_asking_a_wrong_database(pgflowd, elsewhere):
+def test_a_config_that_cannot_be_read_is_reported_without_asking_a_wrong_database(
+    pgflowd, elsewhere
+):
     (elsewhere / "pgflowd.toml").write_text("[pgflowd\n")
 
     assert codes(pgflowd("check", "--json")) == ["E109"]
@@ -286,12 +288,18 @@ def is_alive(pid: str) -> bool:
     ("entry", "text", "remedy"),
     [
         ("nosuch", "", "No module named 'nosuch'; see flows and python_path in [pgflowd]"),
-        ("mine", "import pandaz", "No module named 'pandaz'; install it in the Python environment of pgflowd"),
+        (
+            "mine",
+            "import pandaz",
+            "No module named 'pandaz'; install it in the Python environment of pgflowd",
+        ),
         ("mine", "x = 1", 'there is no flow in mine; write one: flow = Flow("…"), or @job'),
         ("mine:flwo", "from pgflowd import Flow\nflow = Flow('a')", "did you mean 'flow'?"),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_what_to_do(pgflowd, elsewhere, entry, text, remedy):
+def test_what_cannot_be_imported_is_reported_with_what_to_do(
+    pgflowd, elsewhere, entry, text, remedy
+):
     (elsewhere / "pgflowd.toml").write_text(f'[pgflowd]\nflows = ["{entry}"]\n')
     (elsewhere / "mine.py").write_text(text)
 

@@ -23,7 +23,7 @@ def test_show_prints_a_config_file_with_every_key(pgflowd: Callable) -> None:
         assert list(shown[section]) == list(keys_of(kind))
 
 
-def test_show_tells_where_each_value_comes_from(
+def test_show_prints_where_each_value_comes_from(
     pgflowd: Callable, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (elsewhere / "pgflowd.toml").write_text(

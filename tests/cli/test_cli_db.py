@@ -1,4 +1,4 @@
-"""Tests of `pgflowd db`: what it prints, what it exits with, and that it says why."""
+"""Tests of `pgflowd db`: its output, its exit codes and its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def db(pgflowd: Callable[..., object], empty_database: ScratchDatabase) -> Calla
     return lambda *args: pgflowd("db", *args, "--database-url", empty_database.dsn)
 
 
-def test_an_empty_database_is_not_what_we_need_and_the_remedy_is_told(db):
+def test_an_empty_database_is_refused_with_the_remedy(db):
     ended = db("status")
 
     assert ended.code == 1
@@ -28,7 +28,7 @@ def test_an_empty_database_is_not_what_we_need_and_the_remedy_is_told(db):
     assert "pgflowd db migrate" in ended.err
 
 
-def test_migrate_tells_what_it_applied_and_then_all_is_well(db):
+def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
     ended = db("migrate")
 
     assert ended.code == 0
@@ -45,7 +45,7 @@ def test_migrate_tells_what_it_applied_and_then_all_is_well(db):
     )
 
 
-def test_a_dry_run_tells_what_would_happen(db):
+def test_a_dry_run_prints_what_would_happen(db):
     ended = db("migrate", "--dry-run")
 
     assert ended.code == 0
@@ -54,7 +54,7 @@ def test_a_dry_run_tells_what_would_happen(db):
     assert db("status").code == 1
 
 
-def test_migrate_stops_at_the_version_it_is_told(db):
+def test_migrate_stops_at_the_given_version(db):
     assert db("migrate", "--to", "1").out.splitlines()[-1] == "schema 1 is installed"
 
     ended = db("status")
@@ -81,7 +81,7 @@ def test_json_is_the_same_for_programs(db):
     assert verified == {"schema_version": 1, "problems": []}
 
 
-def test_json_tells_the_problem_inside_the_status(db):
+def test_json_prints_the_problem_inside_the_status(db):
     ended = db("status", "--json")
 
     assert ended.code == 1
@@ -121,18 +121,18 @@ def test_sql_roles_prints_the_roles(pgflowd):
 @pytest.mark.parametrize(
     "args", [("sql", "tables"), ("sql", "roles", "--from", "1"), ("migrate", "--to", "0")]
 )
-def test_wrong_usage_is_told(pgflowd, args):
+def test_wrong_usage_is_reported(pgflowd, args):
     assert pgflowd("db", *args).code == 2
 
 
-def test_a_version_that_is_not_there_is_told(pgflowd):
+def test_a_version_that_is_not_there_is_reported(pgflowd):
     ended = pgflowd("db", "sql", "--from", "99")
 
     assert ended.code == 2
     assert "schema version 99 is out of reach" in ended.err
 
 
-def test_a_database_that_nobody_serves_is_unreachable(pgflowd):
+def test_a_database_without_a_server_is_unreachable(pgflowd):
     ended = pgflowd("db", "status", "--database-url", "postgresql://u:canary7@127.0.0.1:1/x")
 
     assert ended.code == 69
@@ -150,7 +150,7 @@ def test_a_role_without_rights_is_denied(pgflowd, database: ScratchDatabase):
     assert "grant usage on schema pgflow" in ended.err
 
 
-def test_a_schema_that_is_none_we_know_is_told(pgflowd, empty_database: ScratchDatabase):
+def test_an_unknown_schema_is_reported(pgflowd, empty_database: ScratchDatabase):
     empty_database.connect().execute("create schema pgflow create table flows (mine int)")
 
     ended = pgflowd("db", "migrate", "--database-url", empty_database.dsn)

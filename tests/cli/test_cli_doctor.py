@@ -61,7 +61,7 @@ def careless(shop):
     shop.conn.execute(sql.SQL("alter database {} set synchronous_commit = off").format(name))
 
 
-def test_it_says_line_by_line_what_it_saw(here, careless):
+def test_each_finding_is_one_line(here, careless):
     ended = here("doctor")
 
     assert ended.code == 0
@@ -79,7 +79,7 @@ def test_a_database_without_a_schema_is_wrong(pgflowd, empty_database):
     assert "transactions" in ended.out and "invariants" not in ended.out
 
 
-def test_clocks_that_differ_are_told(examined, monkeypatch):
+def test_clocks_that_differ_are_reported(examined, monkeypatch):
     behind = doctor.time.time
     monkeypatch.setattr("time.time", lambda: behind() - 90)
 
@@ -90,7 +90,7 @@ def test_clocks_that_differ_are_told(examined, monkeypatch):
 
 
 @covers("row 82")
-def test_a_pooler_in_between_is_told(pgflowd, shop):
+def test_a_pooler_in_between_is_reported(pgflowd, shop):
     with another_backend_pid(shop.database.dsn) as url:
         plain = pgflowd("doctor", "--json", "--database-url", url)
 
@@ -144,7 +144,7 @@ def pass_on(listening: socket.socket, parts: dict) -> None:
 
 
 @covers("row 87")
-def test_commits_that_a_crash_may_lose_are_told(examined):
+def test_commits_that_a_crash_may_lose_are_reported(examined):
     assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
 
 
@@ -163,7 +163,7 @@ def test_an_old_transaction_is_named(examined, shop, monkeypatch):
 
 
 @covers("row 86")
-def test_another_recovery_job_is_told_and_our_own_is_not(examined, shop):
+def test_another_recovery_job_is_reported_and_our_own_is_not(examined, shop):
     shop.conn.execute(CRON.read_bytes())
     shop.conn.execute("alter table cron.job add active boolean default true")
     own = "select cron.schedule(%s, '15 seconds', 'select pgflow.requeue_stalled_tasks()')"
@@ -178,7 +178,7 @@ def test_another_recovery_job_is_told_and_our_own_is_not(examined, shop):
     assert "pg_cron job somebody_elses" in found["recovery"][0]["text"]
 
 
-def test_work_that_nobody_does_and_queues_without_trigger_are_told(examined, shop):
+def test_work_without_workers_and_queues_without_trigger_are_reported(examined, shop):
     shop.start()
     shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_send_email")
 
@@ -188,7 +188,7 @@ def test_work_that_nobody_does_and_queues_without_trigger_are_told(examined, sho
     assert texts["W311"].startswith("send_email: its queue has no notification trigger")
 
 
-def test_stalled_tasks_and_orphans_are_told(examined, shop):
+def test_stalled_tasks_and_orphans_are_reported(examined, shop):
     shop.start("send_email")
     shop.claim("send_email")
     shop.stall()
@@ -290,7 +290,7 @@ def test_a_message_that_outlived_its_task_is_an_error(examined, shop):
     assert sorted(texts) == ["I6", "I7"]
 
 
-def test_who_may_not_look_is_told_so_and_the_rest_is_shown(pgflowd, shop):
+def test_a_missing_permission_is_reported_and_the_rest_is_shown(pgflowd, shop):
     url = make_conninfo(shop.database.dsn, options="-c role=pg_monitor")
 
     ended = pgflowd("doctor", "--database-url", url)
@@ -308,7 +308,7 @@ def test_what_cannot_be_looked_at_for_another_reason_is_an_error_as_well(here, s
     assert (ended.code, "E302  could not be examined: function" in ended.out) == (1, True)
 
 
-def test_an_unreachable_database_is_told(pgflowd):
+def test_an_unreachable_database_is_reported(pgflowd):
     ended = pgflowd("doctor", "--database-url", "postgresql://u:canary7@127.0.0.1:1/x")
 
     assert (ended.code, "E301" in ended.err) == (69, True)

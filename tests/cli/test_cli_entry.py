@@ -1,4 +1,4 @@
-"""The first moments of a command: Ctrl-C ends it quietly even while modules are imported."""
+"""Ctrl-C ends a command quietly at any moment, even while modules are imported."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def test_ctrl_c_while_python_ends_does_not_become_the_exit_code(tmp_path):
     assert process.returncode == 0
 
 
-def test_who_has_interrupts_ignored_is_obeyed(tmp_path):
-    """As a shell does for what it starts in the background."""
+def test_ignored_interrupts_stay_ignored(tmp_path):
+    """A shell starts background processes with ignored interrupts."""
     command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *COMMANDS[0]]
     process = begun(command, "click", tmp_path)
 

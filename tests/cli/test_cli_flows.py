@@ -35,7 +35,7 @@ def test_list_shows_what_waits_and_works_and_who_serves(here, shop):
     found = {line.split()[0]: line.split()[1:] for line in lines[1:]}
     assert list(found) == ["analyze_website", "send_email", "store_items"]
     assert found["analyze_website"][:2] == ["4", "1"]
-    assert "⚠ 0" in lines[1]  # work, and nobody there
+    assert "⚠ 0" in lines[1]  # queued tasks, but no worker
     assert found["send_email"][1:6] == ["0", DASH, "1", "1", "1"]
     assert found["store_items"][-1] == DASH
 
@@ -54,7 +54,7 @@ def test_list_for_programs(here, shop):
     assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
 
 
-def test_list_of_nothing_says_how_flows_come(here, database):
+def test_an_empty_list_names_the_command_that_deploys_flows(here, database):
     ended = here("flows", "list")
 
     assert (ended.code, ended.out) == (0, "")
@@ -80,7 +80,7 @@ def test_show_for_programs_has_the_shape_in_force(here, shop):
     assert shown["shape"]["steps"][1]["options"] == {"maxAttempts": 2}
 
 
-def test_a_queue_without_its_trigger_is_told(here, shop):
+def test_a_queue_without_its_trigger_is_reported(here, shop):
     shop.conn.execute("drop trigger pgflowd_notify on pgmq.q_analyze_website")
 
     assert "W311" in here("flows", "show", "analyze_website").err
@@ -123,7 +123,7 @@ def test_graph_shows_a_flow_of_the_code_before_it_is_deployed(here, project, dat
     assert "│ perform │" in here("flows", "graph", "send_email").out
 
 
-def test_diff_tells_whether_code_and_database_are_the_same(here, project, shop):
+def test_diff_prints_whether_code_and_database_are_the_same(here, project, shop):
     same = here("flows", "diff", "analyze_website")
     (project / "shop_flows.py").write_text(TUNED)
     tuned = here("flows", "diff", "analyze_website")
@@ -204,7 +204,7 @@ def test_deploy_prints_sql_that_does_the_same(here, project, database):
         conn.execute(script.encode())
 
 
-def test_deploy_with_mistakes_in_the_code_tells_all_and_changes_nothing(here, project, database):
+def test_deploy_with_errors_in_the_code_prints_all_and_changes_nothing(here, project, database):
     (project / "shop_flows.py").write_text(
         MODULE.replace("def sentiment(website)", "def sentiment(wesite)")
     )
@@ -217,7 +217,7 @@ def test_deploy_with_mistakes_in_the_code_tells_all_and_changes_nothing(here, pr
     assert other.out == "send_email  created\n"  # its own flow is right
 
 
-def test_deploy_without_flows_in_the_config_says_which_key(here, elsewhere, database):
+def test_deploy_without_flows_in_the_config_names_the_key(here, elsewhere, database):
     ended = here("flows", "deploy")
 
     assert ended.code == 78
@@ -246,7 +246,7 @@ def test_deploy_acts_as_the_owner_where_the_owner_has_the_schema(pgflowd, projec
         conn.execute(sql.SQL("drop role {}").format(identifier))
 
 
-def test_delete_asks_for_yes_where_nobody_can_be_asked(here, shop):
+def test_delete_without_a_terminal_needs_yes(here, shop):
     asked = here("flows", "delete", "send_email")
     done = here("flows", "delete", "send_email", "--yes")
 

@@ -1,4 +1,4 @@
-"""The frame: help, flags, exit codes, suggestions, and that nothing is imported for nothing."""
+"""Help, flags, exit codes and suggestions of all commands, and that help imports little."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ALL = dict(all_commands())
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_the_help_of_every_command_has_an_example_and_tells_of_the_global_flags(
+def test_the_help_of_every_command_has_an_example_and_names_the_global_flags(
     words: str, pgflowd: Callable
 ) -> None:
     ended = pgflowd(*words.split()[1:], "-h")
@@ -70,7 +70,7 @@ def test_the_help_of_every_command_has_an_example_and_tells_of_the_global_flags(
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_every_command_is_of_our_kind_and_describes_itself_in_one_sentence(words: str) -> None:
+def test_every_command_has_our_class_and_a_help_of_one_sentence_first(words: str) -> None:
     command = ALL[words]
 
     assert isinstance(command, Command | Group)
@@ -143,7 +143,7 @@ def test_completion_suggests_commands_and_flags(process: Callable) -> None:
     assert "--color" in suggested("pgflowd --c")
 
 
-def test_what_is_missing_is_said_on_one_line_with_the_help_that_helps(pgflowd: Callable) -> None:
+def test_a_missing_argument_is_reported_on_one_line_with_its_help(pgflowd: Callable) -> None:
     argument, value = pgflowd("completion"), pgflowd("runs", "wait", "@last", "--timeout")
 
     assert argument.err.splitlines() == [
@@ -177,7 +177,7 @@ def test_a_command_unlike_any_other_gets_none(pgflowd: Callable) -> None:
     assert "did you mean" not in pgflowd("qqqqq").err
 
 
-def test_start_is_explained_because_two_things_could_be_meant(pgflowd: Callable) -> None:
+def test_start_is_explained_because_it_has_two_meanings(pgflowd: Callable) -> None:
     ended = pgflowd("start")
 
     assert ended.code == ExitCode.USAGE
@@ -346,7 +346,9 @@ def test_a_hostile_error_keeps_to_its_line_and_its_secret(
     assert len(pgflowd("version").err.splitlines()) == 1
 
 
-def test_a_refusal_says_what_is_missing(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_names_what_is_missing(
+    pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing(monkeypatch, CommandRefused("this needs --yes"))
 
     ended = pgflowd("version")
@@ -401,7 +403,7 @@ def test_a_report_that_cannot_be_written_hides_no_error(
 
 
 class Unspeakable(Exception):
-    """An exception that cannot say what it is."""
+    """An exception that cannot be formatted."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -423,7 +425,7 @@ def test_an_exception_that_is_hard_to_print_is_reported_like_any_other(
     assert next(elsewhere.glob("pgflowd-report-*")).stat().st_size < 1_000_000
 
 
-def test_ctrl_c_ends_without_a_word(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_silently(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, KeyboardInterrupt())
 
     ended = pgflowd("version")
@@ -431,7 +433,7 @@ def test_ctrl_c_ends_without_a_word(pgflowd: Callable, monkeypatch: pytest.Monke
     assert (ended.code, ended.err) == (130, "")
 
 
-def test_ctrl_c_that_upsets_what_was_under_way_is_no_bug_of_ours(
+def test_an_error_that_ctrl_c_caused_is_not_a_bug(
     pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in shutil.rmtree, which then closes a descriptor twice."""
@@ -463,7 +465,7 @@ def test_a_real_ctrl_c_gives_130(elsewhere: Path) -> None:
     assert (child.returncode, err) == (130, b"")
 
 
-def test_a_reader_that_went_away_gives_141_and_no_noise(elsewhere: Path) -> None:
+def test_a_closed_pipe_gives_141_and_no_output(elsewhere: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
 
@@ -478,7 +480,7 @@ def test_a_reader_that_went_away_gives_141_and_no_noise(elsewhere: Path) -> None
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_a_full_disk_is_no_mistake_of_ours(elsewhere: Path) -> None:
+def test_a_full_disk_is_not_a_bug(elsewhere: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "pgflowd.cli.main", "version"],
@@ -492,7 +494,7 @@ def test_a_full_disk_is_no_mistake_of_ours(elsewhere: Path) -> None:
     assert ended.stderr == "pgflowd: cannot write: No space left on device\n"
 
 
-def test_a_place_that_cannot_be_used_is_no_mistake_of_ours(
+def test_a_path_that_cannot_be_used_is_not_a_bug(
     pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/there"))
@@ -503,7 +505,9 @@ def test_a_place_that_cannot_be_used_is_no_mistake_of_ours(
     assert ended.err == "pgflowd: /there cannot be used: Permission denied\n"
 
 
-def test_a_current_directory_that_was_removed_is_told(pgflowd: Callable, elsewhere: Path) -> None:
+def test_a_current_directory_that_was_removed_is_reported(
+    pgflowd: Callable, elsewhere: Path
+) -> None:
     (elsewhere / "gone").mkdir()
     os.chdir(elsewhere / "gone")
     (elsewhere / "gone").rmdir()
@@ -514,7 +518,7 @@ def test_a_current_directory_that_was_removed_is_told(pgflowd: Callable, elsewhe
     assert ended.err == "pgflowd: the current directory was removed; change to another one\n"
 
 
-def test_closed_streams_are_no_mistake_of_ours(elsewhere: Path) -> None:
+def test_closed_streams_are_not_a_bug(elsewhere: Path) -> None:
     command = f"{sys.executable} -m pgflowd.cli.main version >&- 2>&-"
 
     assert subprocess.run(["sh", "-c", command], timeout=60).returncode == 0
@@ -577,7 +581,7 @@ def test_help_and_tables_fit_a_narrow_terminal(columns: int, elsewhere: Path) ->
     assert max(map(len, table.splitlines())) <= columns + 20
 
 
-def test_colour_is_for_terminals_unless_somebody_says_otherwise(elsewhere: Path) -> None:
+def test_colour_is_for_terminals_unless_a_setting_forbids_it(elsewhere: Path) -> None:
     assert "\x1b[" in on_a_terminal(["config", "env"], 120)
     assert "\x1b[" not in on_a_terminal(["config", "env"], 120, {"NO_COLOR": "1"})
     assert "\x1b[" not in on_a_terminal(["config", "env"], 120, {"TERM": "dumb"})
@@ -595,7 +599,7 @@ def confirming(question: str, yes: bool, json_: bool = False) -> None:
     app.confirm(question, yes=yes)
 
 
-def test_deleting_needs_yes_where_nobody_can_be_asked() -> None:
+def test_deleting_without_a_terminal_needs_yes() -> None:
     confirming("Delete flow x?", yes=True)
     with pytest.raises(CommandRefused, match="--yes"):
         confirming("Delete flow x?", yes=False)
@@ -630,9 +634,7 @@ def test_json_writes_times_in_utc_and_durations_in_seconds(
     }
 
 
-def test_nothing_that_run_raises_gets_past_it(
-    pgflowd: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_exception_leaves_run(pgflowd: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, click.Abort())
 
     assert run(["version"]) == 130
@@ -657,7 +659,7 @@ def test_the_help_lists_options_and_no_argument_among_them(words: str, pgflowd: 
         (["db", "migrate", "--to", "x"], "'x' is not a whole number of 1 or more"),
     ],
 )
-def test_a_number_out_of_its_limits_is_told_with_them(
+def test_a_number_out_of_its_limits_is_refused_with_them(
     pgflowd: Callable, args: list[str], said: str
 ) -> None:
     ended = pgflowd(*args)

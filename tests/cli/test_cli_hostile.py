@@ -48,7 +48,7 @@ def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, co
 
 
 @covers("row 105")
-def test_what_a_stranger_stored_is_shown_on_one_line_and_harmlessly(here, shop):
+def test_hostile_stored_text_is_printed_escaped_on_one_line(here, shop):
     for attack in SOME:
         run_id = shop.start("send_email", {"name": attack})
         shop.fail(shop.claim("send_email")["perform#0"], attack, attack)

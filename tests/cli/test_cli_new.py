@@ -72,7 +72,7 @@ def test_what_was_written_goes_when_the_rest_cannot_be(pgflowd, elsewhere):
     assert [path.name for path in (elsewhere / "shop").rglob("*") if path.is_file()] == ["tests"]
 
 
-def test_it_says_what_it_made_and_what_is_next(pgflowd, elsewhere):
+def test_it_prints_its_files_and_the_next_commands(pgflowd, elsewhere):
     ended = pgflowd("new", "shop")
 
     made = " · ".join(name.format("analyze") for name in ALL)
@@ -131,7 +131,7 @@ def test_wrong_words(pgflowd, elsewhere, args, said):
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_told(pgflowd, elsewhere):
+def test_a_place_that_cannot_be_written_is_reported(pgflowd, elsewhere):
     (elsewhere / "file").write_text("")
 
     ended = pgflowd("new", "file/shop")

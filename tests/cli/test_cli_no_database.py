@@ -1,4 +1,4 @@
-"""What commands say where there is no database, or none that will do."""
+"""Errors of commands without a database, or with one that does not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fresh(elsewhere: Path, monkeypatch: pytest.MonkeyPatch, pgflowd) -> Path:
 
 
 @pytest.mark.parametrize("words", LOOKING)
-def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words):
+def test_the_error_in_a_fresh_project_names_the_development_server(fresh, pgflowd, words):
     ended = pgflowd(*words.split())
 
     assert ended.code == 69
@@ -45,14 +45,14 @@ def test_a_fresh_project_is_told_of_its_development_server(fresh, pgflowd, words
         "stalled fail @last/a#b",
     ],
 )
-def test_a_word_that_can_name_nothing_is_told_before_anybody_connects(fresh, pgflowd, words):
+def test_a_malformed_word_is_refused_before_connecting(fresh, pgflowd, words):
     ended = pgflowd(*shlex.split(words))
 
     assert ended.code == 2
     assert " is not a " in ended.err and "E301" not in ended.err
 
 
-def test_who_names_a_server_is_told_of_that_one(fresh, pgflowd, monkeypatch):
+def test_the_error_names_a_configured_server(fresh, pgflowd, monkeypatch):
     monkeypatch.setenv("PGHOST", "127.0.0.1")
 
     ended = pgflowd("runs", "list")
@@ -74,7 +74,9 @@ def test_without_its_queues_a_database_is_refused_as_such_everywhere(here, proje
     assert (checked.code, examined.code, status.code, deployed.code) == (1, 1, 1, 78)
 
 
-def test_who_may_not_install_the_queues_is_told_what_is_missing(pgflowd, empty_database):
+def test_without_permission_to_install_queues_the_error_names_what_is_missing(
+    pgflowd, empty_database
+):
     with empty_database.connect() as admin:
         role = f"weak_{empty_database.name}"
         admin.execute(f"create role {role} login")
@@ -88,7 +90,7 @@ def test_who_may_not_install_the_queues_is_told_what_is_missing(pgflowd, empty_d
     assert f"grant create on database {empty_database.name} to {role}" in ended.err
 
 
-def test_what_all_flows_meet_at_deploy_is_told_once(fresh, pgflowd, empty_database):
+def test_a_problem_of_all_flows_is_printed_once_at_deploy(fresh, pgflowd, empty_database):
     (fresh / "flows" / "two.py").write_text(
         "from pgflowd import job\n\n\n@job('two')\ndef two(run):\n    return 1\n"
     )

@@ -1,4 +1,4 @@
-"""What each role of `pgflowd db sql roles` can do with the commands, and what it is told."""
+"""What each role of `pgflowd db sql roles` can do with the commands, and its errors."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_owner_does_it_all(codes):
     assert set(found.values()) == {0}, found
 
 
-def test_a_starter_starts_and_follows_and_is_told_what_it_lacks(codes):
+def test_a_starter_starts_and_follows_and_is_reported_what_it_lacks(codes):
     found = codes("pgflow_starter", ["runs start send_email", *LOOKING[:2], *CHANGING, *DEFINING])
 
     assert found.pop("runs start send_email") == 0

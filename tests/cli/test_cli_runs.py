@@ -68,7 +68,7 @@ def test_an_endless_input_is_refused(process, shop):
         ["status"],
     ],
 )
-def test_a_schema_of_a_later_pgflowd_is_told(here, project, shop, args):
+def test_a_schema_of_a_later_pgflowd_is_reported(here, project, shop, args):
     shop.conn.execute("update pgflowd.schema_history set version = version + 1000")
 
     ended = here(*args)
@@ -77,7 +77,7 @@ def test_a_schema_of_a_later_pgflowd_is_told(here, project, shop, args):
     assert ended.code == {"check": 1, "doctor": 1, "status": 3}.get(args[0], 78)
 
 
-def test_who_may_not_see_the_schemas_version_still_sees_what_he_may(pgflowd, shop):
+def test_a_role_that_may_not_read_the_schema_version_can_list_runs(pgflowd, shop):
     shop.conn.execute(schema.roles_sql().encode())
     shop.start()
     url = make_conninfo(shop.database.dsn, options="-c role=pgflow_viewer")
@@ -101,7 +101,7 @@ def test_who_may_not_see_the_schemas_version_still_sees_what_he_may(pgflowd, sho
         ([], "missing argument 'FLOW'"),
     ],
 )
-def test_a_mistyped_start_says_what_is_wrong_and_starts_nothing(here, shop, args, said):
+def test_a_mistyped_start_prints_what_is_wrong_and_starts_nothing(here, shop, args, said):
     ended = here("runs", "start", *args)
 
     assert ended.code == 2
@@ -184,7 +184,7 @@ def test_list_for_programs(here, shop):
     assert (run["run_id"], run["status"], run["steps"]) == (str(done), "completed", 4)
 
 
-def test_list_without_runs_says_so_beside_its_output(here, shop):
+def test_list_without_runs_prints_a_note_on_stderr(here, shop):
     ended = here("runs", "list")
 
     assert (ended.code, ended.out, ended.err) == (
@@ -306,7 +306,7 @@ def test_show_lists_attempts(here, shop):
     assert "✖ failed" in lines[head + 3] and "TimeoutError" in lines[head + 3]
 
 
-def test_a_cancelled_run_says_who_did_it_and_why(here, shop):
+def test_a_cancelled_run_shows_its_actor_and_reason(here, shop):
     run_id = shop.start()
 
     ended = here("runs", "cancel", "@last", "--reason", "wrong customer")
@@ -340,7 +340,7 @@ def test_retry_tries_failed_steps_again(here, shop):
     assert list(shop.claim("send_email")) == ["perform#0"]
 
 
-def test_a_cancelled_run_is_retried_only_if_one_says_so(here, shop):
+def test_a_cancelled_run_is_retried_only_with_the_option(here, shop):
     shop.start("send_email")
     here("runs", "cancel", "@last")
 
@@ -362,7 +362,7 @@ def test_wait_prints_the_output_of_a_completed_run(here, shop):
     assert here("runs", "wait", "@last", "--json").json["runs"][0]["output"] == {"save_to_db": 7}
 
 
-def test_wait_exits_with_1_for_a_failed_run_and_says_why(here, shop):
+def test_wait_exits_with_1_for_a_failed_run_and_prints_why(here, shop):
     shop.start("send_email")
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, 'no such customer', retry => false)",
@@ -402,7 +402,7 @@ def test_start_and_wait_meets_the_end_in_time(shop, elsewhere):
         assert [json.loads(line) for line in waiting.lines] == [{"perform": {"sent": True}}]
 
 
-def test_follow_tells_the_story_of_a_run_that_is_over(here, shop):
+def test_follow_prints_the_events_of_a_run_that_has_ended(here, shop):
     run_id = in_the_middle(shop)
     short = str(run_id)[-8:]
     shop.database.client.cancel(run_id, reason="enough")
@@ -466,7 +466,7 @@ def test_start_and_follow_sees_everything_while_it_happens(shop, elsewhere):
         assert following.events[-1]["error"] == "sentiment: never"
 
 
-def test_retry_and_follow_tells_only_what_is_new(shop, elsewhere):
+def test_retry_and_follow_prints_only_what_is_new(shop, elsewhere):
     run_id = shop.start()
     shop.complete(shop.claim()["website#0"], 1)
     tasks = shop.claim()
@@ -485,7 +485,7 @@ def test_retry_and_follow_tells_only_what_is_new(shop, elsewhere):
         assert told[-1] == ("run:completed", None)
 
 
-def test_who_may_only_start_flows_can_follow_them_as_well(shop, pgflowd):
+def test_a_role_that_may_only_start_flows_can_follow_them(shop, pgflowd):
     from psycopg import sql
     from psycopg.conninfo import make_conninfo
 
@@ -595,7 +595,7 @@ def test_a_hostile_error_stays_on_its_line(here, shop):
     assert "canary9" not in everything
 
 
-def test_an_unreachable_database_is_told_in_every_command(pgflowd):
+def test_an_unreachable_database_is_reported_in_every_command(pgflowd):
     nowhere = ("--database-url", "postgresql://u:canary7@127.0.0.1:1/x")
     for args in (
         ["list"],
@@ -610,14 +610,14 @@ def test_an_unreachable_database_is_told_in_every_command(pgflowd):
         assert "canary7" not in ended.err
 
 
-def test_a_database_without_a_schema_is_told(pgflowd, empty_database):
+def test_a_database_without_a_schema_is_reported(pgflowd, empty_database):
     ended = pgflowd("runs", "list", "--database-url", empty_database.dsn)
 
     assert ended.code == 78
     assert "E302" in ended.err and "pgflowd db migrate" in ended.err
 
 
-def test_an_interrupted_follow_says_that_the_run_goes_on(shop, elsewhere):
+def test_an_interrupted_follow_prints_that_the_run_goes_on(shop, elsewhere):
     run_id = shop.start("send_email")
     with Background("runs", "follow", "@last", "--database-url", shop.database.dsn) as following:
         until(lambda: following.lines, within_s=20)
@@ -628,7 +628,7 @@ def test_an_interrupted_follow_says_that_the_run_goes_on(shop, elsewhere):
         assert f"run {str(run_id)[-8:]} goes on" in following.process.stderr.read()
 
 
-def test_a_step_that_fails_with_its_last_attempt_is_told_once(here, shop, elsewhere):
+def test_a_step_that_fails_with_its_last_attempt_is_reported_once(here, shop, elsewhere):
     shop.start("send_email")
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, 'no such customer', traceback => %s, retry => false)",

@@ -1,4 +1,4 @@
-"""`pgflowd stalled`: what nobody works on, and the end of the waiting."""
+"""`pgflowd stalled`: lists, requeues and fails stalled tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_list_for_programs(here, lost):
     assert {task["step"] for task in tasks} == {"sentiment", "summary"}
 
 
-def test_nothing_stalled_is_said_beside_the_output(here, shop):
+def test_nothing_stalled_is_a_note_on_stderr(here, shop):
     shop.start()
     shop.claim()
 
@@ -72,7 +72,7 @@ def test_all_are_requeued_at_once(here, shop, lost):
     assert set(shop.claim()) == {"sentiment#0", "summary#0"}
 
 
-def test_who_reports_late_has_lost_the_task(here, shop):
+def test_a_late_report_has_lost_the_task(here, shop):
     shop.start("send_email")
     key = shop.claim("send_email")["perform#0"]
     shop.stall()

@@ -140,7 +140,7 @@ def test_doctor_warns_of_a_program_that_the_unit_cannot_see(systemd, of_version,
     assert "which the unit cannot read (ProtectHome)" in systemd("doctor").out
 
 
-def test_without_systemd_it_says_so(systemd, of_version):
+def test_a_missing_systemctl_is_an_error(systemd, of_version):
     of_version(None)
 
     ended = systemd("doctor")

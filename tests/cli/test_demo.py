@@ -48,7 +48,7 @@ def test_three_flows_run_through_a_failure_and_a_timeout_and_nothing_is_left(her
     assert list(here.iterdir()) == []
 
 
-def test_it_tells_programs_what_became_of_the_runs(here: Path):
+def test_json_has_the_results_of_the_runs(here: Path):
     told = json.loads(demo(here, "--once", "--json"))
 
     assert [run["status"] for run in told["runs"]] == ["completed"] * 3
@@ -70,7 +70,7 @@ def test_its_data_may_be_kept(here: Path):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_stays_up_until_it_is_told_to_end(here: Path, ending: signal.Signals):
+def test_it_runs_until_a_signal(here: Path, ending: signal.Signals):
     with running(here, "--json") as (process, told):
         with psycopg.connect(told["dsn"]) as connection:
             assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
@@ -139,7 +139,7 @@ def demo(directory: Path, *flags: str) -> str:
 
 @contextmanager
 def running(directory: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Start the demo and give what it told in JSON; it is killed if it does not end."""
+    """Start the demo and return its JSON; it is killed if it does not end."""
     process = subprocess.Popen(
         [*COMMAND, *flags],
         cwd=directory,

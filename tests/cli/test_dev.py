@@ -94,7 +94,7 @@ def project() -> Iterator[Path]:
         yield root
 
 
-def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project: Path):
+def test_another_terminal_finds_it_and_a_changed_shape_is_recreated(project: Path):
     dev = Dev(project)
     try:
         dev.says("ready in")
@@ -116,7 +116,7 @@ def test_another_terminal_works_with_it_and_a_changed_shape_is_made_anew(project
     assert development_url(str(project / "pgflowd.toml")) == ""
 
 
-def test_what_is_broken_at_the_start_is_told_and_the_next_save_tries_again(project: Path):
+def test_an_error_at_the_start_is_printed_and_the_next_save_tries_again(project: Path):
     (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
     dev = Dev(project)
     try:
@@ -137,7 +137,7 @@ def test_what_is_broken_at_the_start_is_told_and_the_next_save_tries_again(proje
     assert code == 0
 
 
-def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_was_told(project: Path):
+def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_variables_are_set(project: Path):
     elsewhere = {"PGHOST": "127.0.0.1", "PGHOSTADDR": "127.0.0.1", "PGPORT": "1", "PGUSER": "no"}
     dev = Dev(project, PGSERVICE="nowhere", PGOPTIONS="-c nonsense=1", **elsewhere)
     try:
@@ -174,7 +174,7 @@ def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(proje
     assert code == 0
 
 
-def test_what_is_wrong_is_told_once_and_when_it_no_longer_is(project: Path):
+def test_an_error_is_printed_once_and_also_its_end(project: Path):
     dev = Dev(project)
     try:
         dev.says("ready in")
@@ -229,7 +229,7 @@ def test_what_a_killed_one_left_behind_counts_for_nothing(project: Path):
     assert development_url(str(project / "pgflowd.toml")) == ""
 
 
-def test_a_pipe_in_the_place_of_the_announcement_holds_nobody_up(project: Path):
+def test_a_pipe_in_place_of_the_announcement_does_not_block(project: Path):
     (project / ".pgflowd").mkdir()
     os.mkfifo(project / ".pgflowd" / "dev.url")
 

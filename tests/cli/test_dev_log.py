@@ -1,4 +1,4 @@
-"""What `pgflowd dev` shows of the daemon's log, and what it says of a changed flow."""
+"""What `pgflowd dev` prints of the daemon's log and of a changed flow."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_no_record_of_ours_is_shown_as_it_is(line):
     assert line_of(line) == line
 
 
-def test_lines_are_told_until_the_pipe_is_closed():
+def test_lines_are_printed_until_the_pipe_is_closed():
     told: list[str] = []
 
     with log_pipe(told.append) as log:
@@ -100,7 +100,7 @@ def test_lines_are_told_until_the_pipe_is_closed():
     assert told == ["first", "second \N{REPLACEMENT CHARACTER}"]
 
 
-def test_who_holds_the_pipe_open_holds_nobody_up(monkeypatch):
+def test_a_process_that_keeps_the_pipe_open_does_not_block(monkeypatch):
     monkeypatch.setattr("pgflowd.cli.local.dev_log.READ_TIMEOUT_S", 0.1)
     told: list[str] = []
 
@@ -112,7 +112,7 @@ def test_who_holds_the_pipe_open_holds_nobody_up(monkeypatch):
     os.close(kept)
 
 
-def test_a_changed_shape_is_told_as_people_say_it():
+def test_a_changed_shape_is_described_in_words():
     def made(*steps: str) -> Flow:
         flow = Flow("f")
         for step in steps:

@@ -54,7 +54,7 @@ WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
 
 
 def leaves() -> Iterator[tuple[str, click.Command]]:
-    """Every command that is no group, with the words that call it."""
+    """Every command that is not a group, with the words that call it."""
     waiting: list[tuple[str, click.Command]] = [("", cli)]
     while waiting:
         words, command = waiting.pop()
@@ -73,7 +73,7 @@ LEAVES = dict(leaves())
 
 @dataclass(frozen=True)
 class Forms:
-    """A command line that works, what it says, its keys as JSON; one that is wrong, and why."""
+    """A command line that works, its output, its keys as JSON; one that is wrong, and its error."""
 
     good: str
     says: str
@@ -240,7 +240,9 @@ def test_the_wrong_form_of_those_that_need_a_daemon(words, project, pgflowd):
 
 
 @pytest.mark.parametrize("line", ["tree", "drain", "stop --now", "reload", "status --metrics"])
-def test_without_a_daemon_it_is_said_how_one_is_started(line, project, pgflowd, monkeypatch):
+def test_without_a_daemon_the_error_names_the_command_that_starts_one(
+    line, project, pgflowd, monkeypatch
+):
     monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(project / "nobody.sock"))
 
     told, for_programs = pgflowd(*line.split()), pgflowd(*line.split(), "--json")
@@ -306,7 +308,7 @@ def _examples(help: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("words", LEAVES)
-def test_the_page_of_commands_tells_what_json_prints(words):
+def test_the_page_of_commands_documents_what_json_prints(words):
     without = {"serve", "dev"}  # these log
     *group, name = words.split()
     sections = re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)

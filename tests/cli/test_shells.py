@@ -30,7 +30,7 @@ SHELLS = [shell for shell in START if shell == "bash" or shutil.which(shell)]
 
 
 class Typist:
-    """A terminal with a shell, and somebody at its keyboard."""
+    """A terminal with a shell, and simulated typing."""
 
     def __init__(self, shell: str, home: Path) -> None:
         words, turn_on = START[shell]
