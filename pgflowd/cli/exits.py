@@ -49,23 +49,18 @@ _BY_CODE = {
     "E415": ExitCode.NOT_FOUND,
     "E416": ExitCode.USAGE,
 }
-_BY_KIND = {
-    "1": ExitCode.CONFIG,
-    "2": ExitCode.CONFIG,
-    "3": ExitCode.CONFIG,
-    "4": ExitCode.NO,
-    "9": ExitCode.BUG,
+_BY_CLASS = {
+    WaitTimeout: ExitCode.TIMED_OUT,
+    OutOfReach: ExitCode.USAGE,
+    AccessDenied: ExitCode.DENIED,
+    Bug: ExitCode.BUG,
 }
+_BY_GROUP = {"E4": ExitCode.NO, "E9": ExitCode.BUG}
 
 
 def exit_for(error: PgflowdError) -> ExitCode:
-    """Return the exit code for an error."""
-    if isinstance(error, WaitTimeout):
-        return ExitCode.TIMED_OUT
-    if isinstance(error, OutOfReach):
-        return ExitCode.USAGE
-    if isinstance(error, AccessDenied):
-        return ExitCode.DENIED
-    if isinstance(error, Bug):
-        return ExitCode.BUG
-    return _BY_CODE.get(error.code, _BY_KIND[error.code[1]])
+    """Return the exit code for an error: by its class, its code or the group of its code."""
+    for kind, exit_code in _BY_CLASS.items():
+        if isinstance(error, kind):
+            return exit_code
+    return _BY_CODE.get(error.code, _BY_GROUP.get(error.code[:2], ExitCode.CONFIG))
