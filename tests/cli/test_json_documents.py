@@ -27,7 +27,8 @@ flows graph analyze_website --run @failed; flows diff store_items; stalled list;
 """
 CHANGING = """
 runs start send_email 1; runs cancel @open --reason enough; runs retry @failed
-stalled requeue --all; stalled fail --all; flows deploy send_email; flows delete store_items --yes --force
+stalled requeue --all; stalled fail --all; flows deploy send_email
+flows delete store_items --yes --force
 """
 
 
