@@ -1,4 +1,4 @@
--- _report_all(elements, outputs): records elements of distinct tasks at once, whatever their runs and
+-- _report_all(elements, outputs): records elements of distinct tasks at once, of any runs and
 -- flows: a fixed number of statements for completions and failures, however many. It catches no
 -- error. Returns an answer for each, whose verdict is what the task became (`completed`, `queued`,
 -- `failed`); `repeated`: this very report was recorded before; `late`: run or step had ended;
