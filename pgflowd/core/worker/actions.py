@@ -82,7 +82,7 @@ class RunnerAction(WorkerAction):
 
 
 class ForkRunner(RunnerAction):
-    __slots__ = ()
+    """Have the zygote fork a runner."""
 
 
 @dataclass(slots=True)
@@ -92,8 +92,6 @@ class SendTask(RunnerAction):
 
 class AnnounceStop(RunnerAction):
     """Send the runner a frame that says that the daemon stops."""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)
@@ -106,23 +104,17 @@ class ReadResult(RunnerAction):
 class TerminateRunner(RunnerAction):
     """SIGTERM to the runner's process group."""
 
-    __slots__ = ()
-
 
 class KillRunner(RunnerAction):
     """Stop and kill the runner's whole tree."""
-
-    __slots__ = ()
 
 
 class CloseRunner(RunnerAction):
     """Close the runner's socket, so that it ends by itself."""
 
-    __slots__ = ()
-
 
 class ReapRunner(RunnerAction):
-    __slots__ = ()
+    """Have the zygote reap a runner that has ended."""
 
 
 @dataclass(slots=True)

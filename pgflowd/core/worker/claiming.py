@@ -36,8 +36,10 @@ OLDER_ATTEMPT_EXTRA_S = 1.0  # beyond kill_grace, for the killing of an older at
 
 def deadline(state: WorkerState) -> float:
     """When the schedule or the tasks that wait for a runner change by themselves."""
-    oldest = state.unassigned[0].since + UNASSIGNED_LIMIT_S if state.unassigned else NEVER
-    return min(oldest, state.schedule.check_at if state.mode is WorkerMode.WORKING else NEVER)
+    check_at = state.schedule.check_at if state.mode is WorkerMode.WORKING else NEVER
+    if not state.unassigned:
+        return check_at
+    return min(check_at, state.unassigned[0].since + UNASSIGNED_LIMIT_S)
 
 
 def room(state: WorkerState) -> int:
@@ -152,7 +154,7 @@ def next_due_read(
         else:
             longer_s = max(MIN_PAUSE_S, 2 * schedule.visible_pause_s)
             schedule.visible_pause_s = min(options.notify_fallback_s, longer_s)
-        check_by(schedule, now + schedule.visible_pause_s, WakeReason.DUE)
+        check_by(schedule, now + max(MIN_DUE_S, schedule.visible_pause_s), WakeReason.DUE)
     schedule.visible = event.visible
 
 

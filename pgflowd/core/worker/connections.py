@@ -142,7 +142,7 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
     transition.count(DATABASE_ERRORS, event.failure)
     _connect_later(transition, event)
     if state.mode is WorkerMode.LEAVING and event.connection is ConnectionName.LEASES:
-        state.leave_at = transition.now
+        stopping.leave(transition)
 
 
 def _connect_later(transition: WorkerTransition, event: events.ConnectionLost) -> None:

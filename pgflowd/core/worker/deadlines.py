@@ -33,6 +33,8 @@ def next_deadline(state: WorkerState) -> float:
 def pass_deadlines(transition: WorkerTransition) -> None:
     """Change what time alone changes."""
     state, now = transition.state, transition.now
+    if state.mode is WorkerMode.LEFT:
+        return
     for runner in list(state.runners.by_id.values()):
         if now >= runner.due_at:
             runner_ends.time_is_up(transition, runner)

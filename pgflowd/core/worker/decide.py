@@ -8,8 +8,8 @@ gets one report or one release, or is dropped because its lease is lost; what wa
 reported after it was reaped, never before; after a drain or a stop began nothing is claimed;
 results are reported in the order in which they came. Pure: no clock, no sockets, no chance.
 
-What an event changes is written in the module of its part; what time and room then make due, in
-`settle` here. See docs/design/runners.md, sections 5 and 6.
+What an event changes is written in the module of its part, what time changes in
+`core.worker.deadlines`. See docs/design/runners.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def decide(
     for event in arrived:
         if state.mode is not WorkerMode.LEFT:
             HANDLERS[type(event)](transition, event)
-    settle(transition)
+    if now >= state.due_at:
+        pass_deadlines(transition)
+    if state.mode is not WorkerMode.LEFT:
+        settle(transition)
+    state.due_at = next_deadline(state)
     return state, transition.actions
 
 
 def settle(transition: WorkerTransition) -> None:
-    """Do what has become due, and use what has become free."""
-    state = transition.state
-    if transition.now >= next_deadline(state):
-        pass_deadlines(transition)
-    if state.mode is WorkerMode.LEFT:
-        return
-    if state.mode is WorkerMode.DRAINING or state.mode is WorkerMode.STOPPING:
+    """Use what has become free."""
+    mode = transition.state.mode
+    if mode is WorkerMode.DRAINING or mode is WorkerMode.STOPPING:
         stopping.finish(transition)
     runners.assign(transition)
     connections.use_free(transition)

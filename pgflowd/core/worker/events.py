@@ -189,7 +189,7 @@ class ForkRefused(RunnerEvent):
 
 
 class RunnerReady(RunnerEvent):
-    __slots__ = ()
+    """A runner waits for its task."""
 
 
 class LeftBehind(NamedTuple):
@@ -241,8 +241,6 @@ class Undelivered(RunnerEvent):
 
 class RunnerEnded(RunnerEvent):
     """A runner has ended, its socket is read to the end, the rest of its tree is killed."""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)

@@ -39,8 +39,9 @@ def deadline(state: WorkerState) -> float:
     outbox = state.outbox
     if outbox.paused_until:
         return outbox.paused_until
-    is_free = state.connections.main.state is ConnectionState.FREE
-    return outbox.waiting_since + BATCHING_S if outbox.reports and is_free else NEVER
+    if not outbox.reports or state.connections.main.state is not ConnectionState.FREE:
+        return NEVER
+    return outbox.waiting_since + BATCHING_S
 
 
 def is_due(state: WorkerState, now: float) -> bool:

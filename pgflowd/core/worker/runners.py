@@ -9,7 +9,6 @@ decided in `core.worker.runner_ends`.
 from __future__ import annotations
 
 from dataclasses import replace
-from operator import attrgetter
 
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
@@ -30,13 +29,15 @@ from pgflowd.core.worker.transition import WorkerTransition
 SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
 PACE_WEIGHT = 0.2  # of the last task in the pace
 STEADY_WEIGHT = 0.05  # likewise once tasks are short: the next few say little
-_DUE_AT = attrgetter("due_at")
 
 
 def deadline(pool: RunnerPool) -> float:
     """When the pool changes by itself."""
-    soonest = min(map(_DUE_AT, pool.by_id.values()), default=NEVER)
-    return min(soonest, pool.forks_from or NEVER)
+    soonest = pool.forks_from or NEVER
+    for runner in pool.by_id.values():  # faster than min
+        if runner.due_at < soonest:
+            soonest = runner.due_at
+    return soonest
 
 
 def free_places(pool: RunnerPool, options: WorkerOptions) -> int:
@@ -65,16 +66,17 @@ def assign(transition: WorkerTransition) -> None:
         del unassigned[:count]
         if pool.idle and len(pool.idle) < len(pool.by_id):
             _take_from_starting(transition)
-    if not unassigned or pool.forks_from or pool.zygote_end:
+    free = state.options.max_concurrency - len(pool.by_id)
+    if not free or not unassigned or pool.forks_from or pool.zygote_end:
         return
-    room = min(len(unassigned) - pool.spare, state.options.max_concurrency - len(pool.by_id))
-    for waiting in unassigned[: max(0, room)]:
+    count = max(0, min(len(unassigned) - pool.spare, free))
+    for waiting in unassigned[:count]:
         pool.last_id += 1
         due_at = transition.now + ZYGOTE_LIMIT_S
         runner = RunnerState(pool.last_id, due_at=due_at, task=waiting.task)
         pool.by_id[runner.id] = runner
         transition.do(actions.ForkRunner(runner.id))
-    del unassigned[: max(0, room)]
+    del unassigned[:count]
 
 
 def _take_from_starting(transition: WorkerTransition) -> None:

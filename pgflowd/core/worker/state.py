@@ -338,6 +338,7 @@ class WorkerState(Part):
     mode: WorkerMode = WorkerMode.WORKING
     stop_at: float = NEVER  # a drain becomes a quick stop
     leave_at: float = NEVER  # whatever is unfinished
+    due_at: float = 0.0  # the next deadline of all parts, as each transition computes it at its end
     exit: WorkerExit = STILL_WORKING
     logged: tuple[str, ...] = ()  # what the log says once
 

@@ -21,10 +21,6 @@ class Mailbox:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = loop
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._events
-
     def put(self, event: WorkerEvent) -> None:
         self._events.append(event)
         self._wake()

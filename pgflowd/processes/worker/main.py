@@ -41,9 +41,8 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_BUG, EXIT_CANNOT, EXIT_REPLACE
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
-from pgflowd.core.worker.state import NEVER, WorkerState
+from pgflowd.core.worker.state import WorkerState
 from pgflowd.host.channel import Channel
 from pgflowd.host.fork import become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
@@ -197,8 +196,7 @@ class _Worker:
             if not self._is_title_due and self._state.runners.count_running() != self._shown:
                 self._is_title_due = True
                 self._loop.call_later(TITLE_S, self._show_title)
-            until = next_deadline(self._state) if self._mailbox.is_empty else NEVER
-            arrived = await self._mailbox.next(until)
+            arrived = await self._mailbox.next(self._state.due_at)
             self._state, wanted = decide(self._state, arrived, time.monotonic())
             for action in wanted:
                 perform[type(action)](action)
