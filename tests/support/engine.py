@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.runners import SHORT_S
 from pgflowd.core.worker.state import (
     NEVER,
     ConnectionName,
@@ -28,12 +30,82 @@ def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
     return Task(f"run{token}", step, 0, token, 1, 3, timeout_s, b"{}", None)
 
 
-class Play:
+class Engine:
+    """A worker's engine, asked in words."""
+
+    def __init__(self, options: WorkerOptions, pace_s: float) -> None:
+        self._state = WorkerState(options, RunnerPool(pace_s=pace_s))
+
+    def decide(
+        self, arrived: Sequence[events.WorkerEvent], now: float
+    ) -> list[actions.WorkerAction]:
+        self._state, wanted = decide(self._state, arrived, now)
+        return wanted
+
+    def next_deadline(self) -> float:
+        return next_deadline(self._state)
+
+    def is_changed_by_time(self, now: float) -> bool:
+        """Whether a Tick at that moment would change or do anything."""
+        return decide(self._state, [events.Tick()], now) != (self._state, [])
+
+    def contradictions(self) -> list[str]:
+        """What is wrong with the state in itself."""
+        pool = self._state.runners
+        phases = [(each.id, each.phase, each.task) for each in pool.by_id.values()]
+        spare = [id for id, phase, task in phases if phase is RunnerPhase.STARTING and not task]
+        leased = self.leases()
+        found = {
+            "there are too many runners": len(phases) > self._state.options.max_concurrency,
+            "a task stands in two places": len(leased) != len(set(leased)),
+            "the list of idle runners is wrong": set(pool.idle)
+            != {id for id, phase, _ in phases if phase is RunnerPhase.IDLE},
+            "the number of spare runners is wrong": pool.spare != len(spare),
+        }
+        return [text for text, is_so in found.items() if is_so]
+
+    def claims_ahead(self) -> bool:
+        """Whether tasks are so short that more are claimed than runners are free."""
+        return self._state.runners.pace_s < SHORT_S
+
+    def leaves_at(self) -> float:
+        return self._state.leave_at
+
+    def unassigned(self) -> list[int]:
+        """The tokens of tasks that wait for a runner, the starting one's included."""
+        runners = self._state.runners.by_id.values()
+        starting = [r.task.token for r in runners if r.phase is RunnerPhase.STARTING and r.task]
+        return [*starting, *(each.task.token for each in self._state.unassigned)]
+
+    def leases(self) -> list[int]:
+        return [each.token for each in self._state.leases()]
+
+    def runner_of(self, token: int) -> tuple[int, Task]:
+        """The runner that has a task, and the task."""
+        for runner in self._state.runners.by_id.values():
+            if runner.task and runner.task.token == token:
+                return runner.id, runner.task
+        raise AssertionError(f"no runner has task {token}")
+
+    def phases(self) -> list[RunnerPhase]:
+        return [runner.phase for runner in self._state.runners.by_id.values()]
+
+    def mode(self) -> WorkerMode:
+        return self._state.mode
+
+    def exit_code(self) -> int:
+        return self._state.exit.code
+
+    def remembered(self) -> int:
+        """How many texts the log will not say again."""
+        return len(self._state.logged)
+
+
+class Play(Engine):
     """Plays the world around a worker's engine."""
 
     def __init__(self, *, pace_s: float = 1.0, **options: object) -> None:
-        settings = replace(OPTIONS, **options)  # type: ignore[arg-type]
-        self._state = WorkerState(settings, RunnerPool(pace_s=pace_s))
+        super().__init__(replace(OPTIONS, **options), pace_s)  # type: ignore[arg-type]
         self.now = 100.0
         self.actions: list[actions.WorkerAction] = []
         self._call: actions.WorkerAction | None = None  # under way on the main connection
@@ -44,9 +116,11 @@ class Play:
         self, *arrived: events.WorkerEvent, after_s: float = 0.0
     ) -> list[actions.WorkerAction]:
         self.now += after_s
-        self._state, self.actions = decide(self._state, arrived, self.now)
-        if ended := [each for each in arrived if isinstance(each, ENDS_OF_MAIN)]:
-            self._call = None if ended else self._call
+        self.actions = self.decide(arrived, self.now)
+        for event in arrived:
+            is_lost = isinstance(event, events.ConnectionLost) and event.connection is MAIN
+            if is_lost or isinstance(event, events.ReportAndClaimDone | events.NextDueRead):
+                self._call = None
         for action in self.actions:
             if isinstance(action, actions.ReportAndClaim | actions.ReadNextDue):
                 self._call = action
@@ -117,44 +191,12 @@ class Play:
         """The reports that no call has taken along yet."""
         return list(self._state.outbox.reports)
 
-    def unassigned(self) -> list[int]:
-        """The tokens of tasks that wait for a runner, the starting one's included."""
-        runners = self._state.runners.by_id.values()
-        starting = [r.task.token for r in runners if r.phase is RunnerPhase.STARTING and r.task]
-        return [*starting, *(each.task.token for each in self._state.unassigned)]
-
-    def leases(self) -> list[int]:
-        return [each.token for each in self._state.leases()]
-
-    def runner_of(self, token: int) -> tuple[int, Task]:
-        """The runner that has a task, and the task."""
-        for runner in self._state.runners.by_id.values():
-            if runner.task and runner.task.token == token:
-                return runner.id, runner.task
-        raise AssertionError(f"no runner has task {token}")
-
-    def phases(self) -> list[RunnerPhase]:
-        return [runner.phase for runner in self._state.runners.by_id.values()]
-
-    def mode(self) -> WorkerMode:
-        return self._state.mode
-
-    def exit_code(self) -> int:
-        return self._state.exit.code
-
-    def remembered(self) -> int:
-        """How many texts the log will not say again."""
-        return len(self._state.logged)
-
     def waits_s(self) -> float:
         """How long nothing happens by itself."""
-        until = next_deadline(self._state)
+        until = self.next_deadline()
         return NEVER if until == NEVER else max(0.0, until - self.now)
 
     def counted(self, metric: object) -> list[tuple[object, ...]]:
         """Labels and number of each count of this metric in the last decisions."""
         counts = [each for each in self.did(actions.Count) if each.metric is metric]
         return [(*each.labels, each.count) for each in counts]
-
-
-ENDS_OF_MAIN = (events.ReportAndClaimDone, events.NextDueRead, events.ConnectionLost)

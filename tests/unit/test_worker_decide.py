@@ -67,7 +67,7 @@ def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_d
     assert len(turn.reports) == 1 and turn.claim > 1
 
 
-def test_outcomes_wait_for_company_only_while_more_tasks_wait_for_a_runner():
+def test_reports_wait_for_others_only_while_more_tasks_wait_for_a_runner():
     play = Play(max_concurrency=1, batch_size=100, pace_s=0.001)
     play.busy(1, 2, 3)
     play.claim()
@@ -166,7 +166,7 @@ def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
 
 
 @covers("row 10")
-def test_a_silent_zygote_is_killed_after_five_seconds():
+def test_a_zygote_that_does_not_answer_is_killed_after_five_seconds():
     play = Play()
     play.claim(1)
 
@@ -295,7 +295,7 @@ def test_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     assert not play.waiting_reports()
 
 
-def test_a_beat_names_running_held_and_unreported_tasks():
+def test_a_renewal_names_running_unassigned_and_unreported_tasks():
     play = Play(max_concurrency=1, pace_s=0.001)
     play.busy(1, 2, 3)
     play.done(1)
@@ -308,7 +308,7 @@ def test_a_beat_names_running_held_and_unreported_tasks():
 @pytest.mark.parametrize(
     ("interval_s", "pause_s"), [(5.0, 15.0), (1.0, 3.0), (9.0, 15.0), (20, 20)]
 )
-def test_without_a_lease_beats_are_rare(interval_s, pause_s):
+def test_without_a_lease_renewals_are_rare(interval_s, pause_s):
     play = Play(heartbeat_interval_s=interval_s)
     play.claim()
     play.tell(events.NextDueRead(None))
@@ -330,7 +330,7 @@ def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
     assert play.did(actions.RenewLeases) == [actions.RenewLeases((1,))]
 
 
-def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
+def test_each_claim_is_logged_at_level_debug_only():
     quiet, told = Play(), Play(is_debug=True)
 
     for play in (quiet, told):
@@ -341,7 +341,7 @@ def test_each_look_is_told_at_level_debug_and_otherwise_nothing_is():
     assert first == actions.WriteLog("debug", "worker.poll", {"wanted": 4, "claimed": 1})
 
 
-def test_an_idle_worker_looks_again_when_the_next_message_is_due():
+def test_an_idle_worker_claims_again_when_the_next_message_is_due():
     play = Play()
     play.claim()
     assert play.did(actions.ReadNextDue)
@@ -372,7 +372,7 @@ def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
     assert asked <= 30
 
 
-def test_a_held_task_waits_a_second_at_most():
+def test_an_unassigned_task_waits_a_second_at_most():
     play = Play(max_concurrency=1, pace_s=0.001)
     play.busy(1, 2)
     play.claim()
@@ -428,7 +428,7 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
 
 
 @covers("row 26")
-def test_a_quick_stop_ends_even_if_nobody_answers():
+def test_a_quick_stop_ends_even_if_no_runner_answers():
     play = Play(kill_grace_s=0.5)
     play.busy(1)
     play.tell(events.StopAsked())
@@ -501,7 +501,7 @@ def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     assert not play.sending() and play.did(actions.WriteLog)[0].level == "error"
 
 
-def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_go_first():
+def test_output_waits_for_a_free_connection_and_lets_renewals_go_first():
     play = Play()
     play.tell(events.WokenUp())
     play.busy(1)
@@ -518,7 +518,7 @@ def test_what_followers_want_to_hear_waits_for_a_free_beats_line_and_lets_beats_
     assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
 
 
-def test_what_a_handler_asks_for_is_asked_again_when_the_line_breaks_meanwhile():
+def test_what_a_handler_asks_for_is_fetched_again_after_a_lost_connection():
     play = Play()
     play.busy(1)
     fetch = actions.Fetch(INPUT)
@@ -534,7 +534,7 @@ def test_what_a_handler_asks_for_is_asked_again_when_the_line_breaks_meanwhile()
     assert not [a for a in play.tell(events.Connected(LEASES)) if isinstance(a, actions.Fetch)]
 
 
-def test_a_beat_that_is_due_goes_before_what_handlers_ask_for():
+def test_a_renewal_that_is_due_goes_before_what_handlers_ask_for():
     play = Play()
     play.busy(1)
     play.tell(events.HandlerAsked(INPUT))
@@ -544,7 +544,7 @@ def test_a_beat_that_is_due_goes_before_what_handlers_ask_for():
     assert play.tell(events.LeasesRenewed(())) == [actions.Fetch(OUTPUT)]
 
 
-def test_last_words_are_told_before_the_goodbye():
+def test_output_is_published_before_the_sign_off():
     play = Play()
     while not play.did(actions.RenewLeases):
         play.tell(events.Tick(), after_s=0.5)
@@ -557,7 +557,7 @@ def test_last_words_are_told_before_the_goodbye():
     assert actions.SignOff() in play.tell(events.OutputPublished())
 
 
-def test_messages_of_strangers_are_told_once_a_minute_with_their_number():
+def test_foreign_messages_are_logged_once_a_minute_with_their_number():
     play, told = Play(), []
 
     for count, pause_s in ((2, 0.0), (3, 30.0), (4, 31.0)):

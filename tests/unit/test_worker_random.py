@@ -14,27 +14,22 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.covers import covers
+from support.engine import LEASES, MAIN, Engine
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.deadlines import next_deadline
-from pgflowd.core.worker.decide import decide
 from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
 from pgflowd.core.worker.state import (
     NEVER,
     ConnectionName,
     FetchRequest,
     HandlerRequest,
-    RunnerPhase,
-    RunnerPool,
     Task,
     TaskReport,
     WorkerOptions,
-    WorkerState,
 )
 
-MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
 RETRY = DatabaseFailure.RETRY
 OPTIONS = WorkerOptions(
     max_concurrency=3,
@@ -55,7 +50,7 @@ class World:
 
     def __init__(self, pace_s: float) -> None:
         self.now = 0.0
-        self.state = WorkerState(OPTIONS, RunnerPool(pace_s=pace_s))
+        self.engine = Engine(OPTIONS, pace_s)
         self.calls: dict[ConnectionName, object] = {}
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
@@ -89,22 +84,21 @@ class World:
         ):
             self.is_stopping = True
         arrived, self.mailbox = self.mailbox, []
-        self.state, wanted = decide(self.state, arrived, self.now)
-        for action in wanted:
+        for action in self.engine.decide(arrived, self.now):
             self.perform(action)
-        self.check()
+        assert not self.engine.contradictions()
         self.check_deadline()
 
     def check_deadline(self) -> None:
         """Before the next deadline a Tick changes nothing; at it, something."""
-        deadline = next_deadline(self.state)
+        deadline = self.engine.next_deadline()
         assert deadline > self.now
         before = self.now + min(deadline - self.now, 1000) * 0.999
-        assert decide(self.state, [events.Tick()], self.now) == (self.state, [])
+        assert not self.engine.is_changed_by_time(self.now)
         if before < deadline:  # which may be the next number after now
-            assert decide(self.state, [events.Tick()], before) == (self.state, [])
+            assert not self.engine.is_changed_by_time(before)
         if deadline != NEVER:
-            assert decide(self.state, [events.Tick()], deadline) != (self.state, [])
+            assert self.engine.is_changed_by_time(deadline)
 
     # what may happen next
 
@@ -230,21 +224,10 @@ class World:
     def check_claim(self, wanted: int) -> None:
         """Never more than there are free runners, but for what they take up in 20 ms."""
         busy = sum(state != "starting" and state != "idle" for state in self.alive.values())
-        runners = self.state.runners.by_id.values()
-        waiting = sum(r.phase is RunnerPhase.STARTING and bool(r.task) for r in runners)
-        free = OPTIONS.max_concurrency - busy - waiting - len(self.state.unassigned)
-        if wanted and self.state.runners.pace_s >= 0.02:
+        free = OPTIONS.max_concurrency - busy - len(self.engine.unassigned())
+        if wanted and not self.engine.claims_ahead():
             assert wanted <= free
         assert wanted <= OPTIONS.batch_size
-
-    def check(self) -> None:
-        pool = self.state.runners
-        runners = pool.by_id.values()
-        assert len(runners) <= OPTIONS.max_concurrency
-        leased = [task.token for task in self.state.leases()]
-        assert len(leased) == len(set(leased)), "a task stands in two places"
-        assert set(pool.idle) == {r.id for r in runners if r.phase is RunnerPhase.IDLE}
-        assert pool.spare == sum(r.phase is RunnerPhase.STARTING and not r.task for r in runners)
 
 
 LEFT = (LeftBehind(), LeftBehind(reset=("threads",)), LeftBehind(children=("sleep",)))
@@ -386,7 +369,7 @@ def test_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float):
     assert world.left is not None, "it ends within the limits"
     assert world.claims_after_stop == 0
     assert all(count == 1 for count in world.told.values()), "an outcome was taken twice"
-    unfinished = {task.token for task in world.state.leases()}
+    unfinished = set(world.engine.leases())
     assert set(world.claimed) == set(world.told) | world.dropped | unfinished
     assert not unfinished or world.zygote_is_dead or world.is_hurried
     assert not unfinished or world.left.code not in (0, 10), "it pretends to have ended as asked"
@@ -396,7 +379,7 @@ def finish(world: World) -> None:
     """Stop, and let everything end well, as it does within the limits."""
     if world.mailbox:
         world.deliver()
-    world.is_hurried = world.state.leave_at < world.now + 1
+    world.is_hurried = world.engine.leaves_at() < world.now + 1
     if not world.left:
         happen(world, events.StopAsked())
     for _ in range(2000):
@@ -404,7 +387,7 @@ def finish(world: World) -> None:
             return
         event = next_good(world)
         if event is None:
-            deadline = next_deadline(world.state)
+            deadline = world.engine.next_deadline()
             assert deadline != NEVER, "it waits for nothing"
             world.now = deadline
             event = events.Tick()

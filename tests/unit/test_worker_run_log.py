@@ -21,7 +21,7 @@ def told(play: Play) -> list[tuple[str, str]]:
     return [each for each in said if each[1].startswith(("run.", "step."))]
 
 
-def test_success_is_not_asked_about():
+def test_changes_by_success_are_not_read():
     play = Play()
     play.busy(1)
 
@@ -30,7 +30,7 @@ def test_success_is_not_asked_about():
     assert play.did(actions.ReportAndClaim)[0].changes_of == ()
 
 
-def test_what_went_wrong_is_asked_about_once_for_each_run():
+def test_changes_by_a_failure_are_read_once_for_each_run():
     play = Play()
     play.busy(1, 2, 3)
     play.tell(events.WokenUp())  # whose claim keeps the connection busy
@@ -44,7 +44,7 @@ def test_what_went_wrong_is_asked_about_once_for_each_run():
 
 
 @pytest.mark.parametrize("options", [{"is_debug": True}, {"has_conditions": True}])
-def test_at_debug_and_with_conditions_every_run_is_asked_about(options: dict[str, bool]):
+def test_at_debug_and_with_conditions_changes_of_every_run_are_read(options: dict[str, bool]):
     play = Play(**options)
     play.busy(1)
 
@@ -81,7 +81,7 @@ def test_a_step_that_failed_while_its_run_lives_on_is_no_warning():
     assert told(play) == [("info", "step.failed")]
 
 
-def test_an_output_that_a_map_cannot_take_is_told_though_nobody_asked():
+def test_an_output_that_a_map_cannot_take_is_logged_though_no_changes_were_read():
     play = Play()
     play.busy(1)
     play.done(1)
@@ -93,7 +93,7 @@ def test_an_output_that_a_map_cannot_take_is_told_though_nobody_asked():
     assert told(play) == [("warning", "run.failed")]
 
 
-def test_and_only_once_if_somebody_asked():
+def test_and_only_once_if_they_were_read():
     play = Play(is_debug=True)
     play.busy(1)
     play.done(1)
@@ -124,7 +124,7 @@ def test_a_later_attempt_starts_no_run_and_is_called_a_retry():
     assert play.did(actions.WriteLog)[-1].event == "task.retried"
 
 
-def test_a_cancelled_run_is_told_once_and_by_whom():
+def test_a_cancelled_run_is_logged_once_with_the_person():
     play = Play()
     play.busy(1)
     cancelled = (
@@ -140,7 +140,7 @@ def test_a_cancelled_run_is_told_once_and_by_whom():
     assert told(play) == []
 
 
-def test_what_was_told_is_not_remembered_for_ever():
+def test_what_was_logged_is_not_remembered_for_ever():
     play = Play(is_debug=True, roots=A)
 
     for token in range(MOST_REMEMBERED):

@@ -2,7 +2,7 @@
 What the handlers of followed runs print and log, on its way to the followers.
 
 All that runners write passes here on its way to the log. While no run is followed that costs one
-look at an empty dictionary. Lines go to the followers over the connection for leases, a few at
+test of an empty dictionary. Lines go to the followers over the connection for leases, a few at
 once and when it is free; lines that find no room are dropped and counted, so neither handlers nor
 reports ever wait. Secrets are hidden as in the log.
 """

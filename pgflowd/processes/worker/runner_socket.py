@@ -260,8 +260,8 @@ class RunnerSocket:
             self._err.unseen += len(text)
             return
         self._budget.room -= len(text) + NOTE_EXTRA
-        naming_task = naming(self.task) if self.task else {}
-        fields = {"logger": str(head.get("logger"))[:200], "text": text, **naming_task}
+        of_task = naming(self.task) if self.task else {}
+        fields = {"logger": str(head.get("logger"))[:200], "text": text, **of_task}
         self._log(head["level"], "task.log", **fields)
 
     def _report_bad_frame(self, code: str, text: str) -> None:
@@ -280,7 +280,7 @@ class RunnerSocket:
 
     def _finish_output(self) -> None:
         """Read the pipes to the end, so that each line belongs to its task."""
-        has_more = bool(self._pipes.poll(0))  # one look at both; most tasks print nothing
+        has_more = bool(self._pipes.poll(0))  # one call for both; most tasks print nothing
         unseen = 0
         for output in (self._out, self._err):
             output.finish(has_more)
