@@ -36,7 +36,7 @@ from systems import effects
 
 HERE = Path(__file__).parent
 NAP_S = 0.002
-LONGEST_NAP_S = 0.05
+MAX_NAP_S = 0.05
 LIMIT_S = 180.0
 SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -244,7 +244,7 @@ class Stage:
             if time.monotonic() > deadline or (self._worker and self._worker.poll() is not None):
                 raise Failed(f"{self.system}: {marked} of {wanted} handlers:\n{self.log()}")
             # long looks at many slots are followed by long naps, so that they cost a twentieth
-            time.sleep(min(max(NAP_S, 20 * (time.monotonic() - looked)), LONGEST_NAP_S))
+            time.sleep(min(max(NAP_S, 20 * (time.monotonic() - looked)), MAX_NAP_S))
             looked = time.monotonic()
         return marked
 

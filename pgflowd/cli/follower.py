@@ -30,9 +30,9 @@ from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 
-SHORTEST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 1.0
-LONGEST_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
+MIN_PAUSE_S = 0.1
+MAX_PAUSE_S = 1.0
+MAX_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
 QUIET_S = 0.1  # after a run's end, no line for so long: the last one has come
 LAST_LINES_S = 1.0  # after a run's end, lines are waited for no longer
 SHARE = 10  # of the time at most one in so many is spent reading
@@ -94,7 +94,7 @@ class Follower:
 
     def _reconnect(self, reopen: Callable[[], psycopg.Connection[Any]], until: float) -> None:
         self.connection.close()
-        pause_s = SHORTEST_PAUSE_S
+        pause_s = MIN_PAUSE_S
         while True:
             try:
                 self.connection = reopen()
@@ -104,7 +104,7 @@ class Follower:
                 if time.monotonic() + pause_s > until:
                     raise
             time.sleep(pause_s)
-            pause_s = doubled_s(pause_s, SHORTEST_PAUSE_S, LONGEST_RECONNECT_S)
+            pause_s = doubled_s(pause_s, MIN_PAUSE_S, MAX_RECONNECT_S)
 
     def _follow(self, until: float, timeout_s: float | None) -> Iterator[TimelineEntry]:
         changed_at = time.monotonic()
@@ -124,8 +124,8 @@ class Follower:
             left_s = until - now
             if left_s <= 0:
                 raise _timed_out(self.open, timeout_s)
-            pause_s = max((now - changed_at) / SHARE, SHORTEST_PAUSE_S, (now - read_at) * SHARE)
-            due = yield from self._pause(now + min(pause_s, LONGEST_PAUSE_S, left_s))
+            pause_s = max((now - changed_at) / SHARE, MIN_PAUSE_S, (now - read_at) * SHARE)
+            due = yield from self._pause(now + min(pause_s, MAX_PAUSE_S, left_s))
 
     def _read(self, run_id: UUID) -> list[TimelineEntry]:
         """The new entries of a run."""
@@ -169,10 +169,10 @@ class Follower:
         while time.monotonic() < until and (lines := self._receive(QUIET_S)):
             yield from lines
 
-    def _receive(self, longest_s: float) -> list[TimelineEntry]:
+    def _receive(self, max_s: float) -> list[TimelineEntry]:
         """Wait for notifications: each is about a change, or a line that a handler printed."""
         with translated(self.connection):
-            notices = list(self.connection.notifies(timeout=longest_s, stop_after=1))
+            notices = list(self.connection.notifies(timeout=max_s, stop_after=1))
         by_channel = {runs.channel(run_id): run_id for run_id in self._known}
         lines = []
         for notice in notices:

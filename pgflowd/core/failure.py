@@ -19,9 +19,9 @@ from datetime import timedelta
 from pgflowd.core.redact import redact
 from pgflowd.errors import PgflowdError
 
-LONGEST_TYPE = 200
-LONGEST_MESSAGE = 4000
-LONGEST_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
+MAX_TYPE_CHARS = 200
+MAX_MESSAGE_CHARS = 4000
+MAX_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -40,7 +40,7 @@ class RetryAfter(Exception):
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"RetryAfter needs seconds, 0 or more, not {delay!r}")
-        self.delay_s = min(seconds, LONGEST_DELAY_S)
+        self.delay_s = min(seconds, MAX_DELAY_S)
         super().__init__(reason or f"to be retried in {seconds:g} s")
 
 
@@ -64,22 +64,22 @@ def failure_of(error: BaseException) -> Failure:
     except BaseException as second:
         text = f"(str() of it raised {type(second).__name__})"
     if isinstance(error, PgflowdError):
-        return Failure(name, clean(text, LONGEST_MESSAGE), retry=error.code != "E405")
+        return Failure(name, clean(text, MAX_MESSAGE_CHARS), retry=error.code != "E405")
     if isinstance(error, Fail):
-        return Failure(name, clean(text or "Fail", LONGEST_MESSAGE), retry=False)
+        return Failure(name, clean(text or "Fail", MAX_MESSAGE_CHARS), retry=False)
     if isinstance(error, RetryAfter):
-        return Failure(name, clean(text, LONGEST_MESSAGE), delay_s=error.delay_s)
+        return Failure(name, clean(text, MAX_MESSAGE_CHARS), delay_s=error.delay_s)
     message = f"{name}: {text}" if text else name
-    return Failure(clean(name, LONGEST_TYPE), clean(message, LONGEST_MESSAGE))
+    return Failure(clean(name, MAX_TYPE_CHARS), clean(message, MAX_MESSAGE_CHARS))
 
 
 def _failure_of_group(group: BaseExceptionGroup[BaseException]) -> Failure:
     """The first `Fail` in it decides, else the first `RetryAfter`; else it is an ordinary one."""
     inside = [failure_of(error) for error in _leaves(group)]
-    name = clean(type(group).__name__, LONGEST_TYPE)
+    name = clean(type(group).__name__, MAX_TYPE_CHARS)
     text = f"{name}: {group.message}: " + "; ".join(failure.message for failure in inside)
     first = min(inside, key=lambda failure: (failure.retry, failure.delay_s is None))
-    return Failure(name, clean(text, LONGEST_MESSAGE), first.retry, first.delay_s)
+    return Failure(name, clean(text, MAX_MESSAGE_CHARS), first.retry, first.delay_s)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 from pgflowd.core.json.unpatched import COMPACT, Encoder, loads
 
-LARGEST = 64 * 1024  # bytes of one message
+MAX_MESSAGE_BYTES = 64 * 1024  # bytes of one message
 
 
 @dataclass(frozen=True)

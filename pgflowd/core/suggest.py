@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_LONGEST = 100  # characters that are compared, since the time grows with their square
+_MAX_CHARS = 100  # characters that are compared, since the time grows with their square
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word most like this one, regardless of case, if any is alike."""
     by_fold = {name.casefold(): name for name in sorted(known, reverse=True)}
-    close = get_close_matches(word[:_LONGEST].casefold(), by_fold, n=1, cutoff=0.6)
+    close = get_close_matches(word[:_MAX_CHARS].casefold(), by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 CUT = "…"
-_MOST_ELEMENTS = 20  # more do not fit on a line
-_MOST_DEPTH = 4
+_MAX_ELEMENTS = 20  # more do not fit on a line
+_MAX_DEPTH = 4
 _LONG_TEXT = 60  # characters; of a longer text the first 40 are shown, and its size
 
 
@@ -81,15 +81,15 @@ def _pruned(value: Any, depth: int) -> Any:
     if isinstance(value, str) and len(value) > _LONG_TEXT:
         return f"{value[:40]}{CUT} {size(len(value))}"
     if isinstance(value, list):
-        if depth >= _MOST_DEPTH and value:
+        if depth >= _MAX_DEPTH and value:
             return [CUT]
-        kept = [_pruned(element, depth + 1) for element in value[:_MOST_ELEMENTS]]
+        kept = [_pruned(element, depth + 1) for element in value[:_MAX_ELEMENTS]]
         more = len(value) - len(kept)
         return [*kept, f"{CUT} {more} more"] if more else kept
     if isinstance(value, dict):
-        if depth >= _MOST_DEPTH and value:
+        if depth >= _MAX_DEPTH and value:
             return {CUT: CUT}
-        items = list(value.items())[:_MOST_ELEMENTS]
+        items = list(value.items())[:_MAX_ELEMENTS]
         kept_items = {key: _pruned(element, depth + 1) for key, element in items}
         more = len(value) - len(kept_items)
         return {**kept_items, CUT: f"{more} more"} if more else kept_items

@@ -37,9 +37,9 @@ T = TypeVar("T")
 
 MAX_IDLE = 4  # connections of a client that are kept
 # between two looks at a run: notifications are faster, but may be missed
-SHORTEST_NAP_S, LONGEST_NAP_S = 0.05, 1.0
+MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
-SHORTEST_RECONNECT_S, LONGEST_RECONNECT_S = 0.1, 5.0
+MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
 
 
@@ -59,7 +59,7 @@ class Unlisten:
 class Nap:
     """Wait until a notification reports the end of the run, or until the time is over."""
 
-    longest_s: float
+    max_s: float
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def wait(run_id: UUID, timeout_s: float | None, left_s: float | None = None) -> 
     limit_s = timeout_s if left_s is None else left_s
     yield Listen(runs.channel(run_id))
     can: Abilities = yield runs.abilities()
-    nap_s = SHORTEST_NAP_S
+    nap_s = MIN_NAP_S
     while True:
         run: Run | None = yield runs.get_row(run_id, can)
         now: float = yield Now()
@@ -130,7 +130,7 @@ def wait(run_id: UUID, timeout_s: float | None, left_s: float | None = None) -> 
             yield Unlisten()
             break
         yield Nap(min(nap_s, rest_s))
-        nap_s = min(nap_s * 1.5, LONGEST_NAP_S)
+        nap_s = min(nap_s * 1.5, MAX_NAP_S)
     if run is not None and not run.has_ended:
         raise _timeout(run_id, timeout_s)
     return (yield from _with_cancellation(run, run_id))
@@ -192,7 +192,7 @@ class PatientWait:
         self._run_id, self._timeout_s = run_id, timeout_s
         self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._was_reached = was_reached
-        self._pause_s = SHORTEST_RECONNECT_S
+        self._pause_s = MIN_RECONNECT_S
 
     def operation(self) -> Operation[Run]:
         self._was_reached = True  # an operation begins when there is a connection for it
@@ -206,7 +206,7 @@ class PatientWait:
         if time.monotonic() >= self._until:
             raise _timeout(self._run_id, self._timeout_s) from error
         pause_s = self._pause_s
-        self._pause_s = doubled_s(pause_s, SHORTEST_RECONNECT_S, LONGEST_RECONNECT_S)
+        self._pause_s = doubled_s(pause_s, MIN_RECONNECT_S, MAX_RECONNECT_S)
         return max(min(pause_s, self._until - time.monotonic()), 0.0)
 
 
@@ -233,7 +233,7 @@ def _execute(conn: Connection, step: Step) -> Any:
         if command := _command(conn, step):
             conn.execute(command)
         elif isinstance(step, Nap):
-            until = time.monotonic() + step.longest_s
+            until = time.monotonic() + step.max_s
             while (left_s := until - time.monotonic()) > 0:
                 for notice in conn.notifies(timeout=left_s, stop_after=1):
                     if runs.is_end_event(notice.payload):
@@ -264,7 +264,7 @@ async def _execute_async(conn: AsyncConnection, step: Step) -> Any:
         if command := _command(conn, step):
             await conn.execute(command)
         elif isinstance(step, Nap):
-            until = time.monotonic() + step.longest_s
+            until = time.monotonic() + step.max_s
             while (left_s := until - time.monotonic()) > 0:
                 async for notice in conn.notifies(timeout=left_s, stop_after=1):
                     if runs.is_end_event(notice.payload):

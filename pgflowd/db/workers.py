@@ -26,7 +26,7 @@ from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
 from pgflowd.errors import DatabaseError, Problem
 
-MOST_COUNTED = 10_000  # waiting messages; to count more takes too long
+MAX_COUNTED = 10_000  # waiting messages; to count more takes too long
 
 Connection = psycopg.Connection[Any]
 
@@ -108,7 +108,7 @@ def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
           (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now()),
           (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
         """
-    ).format(table=table, most=sql.Literal(MOST_COUNTED))
+    ).format(table=table, most=sql.Literal(MAX_COUNTED))
     return Query(query.as_string(), (worker_id,), _standing)
 
 
@@ -119,7 +119,7 @@ def next_due(queue: str) -> Query[tuple[float | None, int]]:
         select (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
           (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting)
         """
-    ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MOST_COUNTED))
+    ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MAX_COUNTED))
     return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
 
 

@@ -1,5 +1,5 @@
 """
-The user as which the embedded server runs.
+The account under which the embedded server runs.
 
 PostgreSQL refuses to run as root. An ordinary user runs the server as itself (no account). Root
 runs it as the owner of the data, else as `postgres`, else as `nobody`. Such an account cannot
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgflowd.embedded.users import Removed
+from pgflowd.embedded.directory_users import Removed
 from pgflowd.errors import Unreachable
 
 ELSEWHERE = Path("/var/lib/pgflowd")
@@ -104,7 +104,7 @@ def home_for(directory: Path, account: Account | None) -> Path:
             _move_elsewhere(directory)
     home = directory.resolve()
     if account and not account.may_enter(home):
-        if not home.exists() or account.may_enter(home):  # made anew meanwhile
+        if not home.exists() or account.may_enter(home):  # made again meanwhile
             raise Removed
         raise Unreachable(
             f"the embedded PostgreSQL runs as user {account.uid}, which cannot enter {home}",

@@ -71,7 +71,7 @@ def reachable(binaries: Path, account: Account | None) -> Path:
     copy = CACHE / f"postgresql-{version(binaries)}-{_fingerprint(binaries)}"
     prefix = binaries.parent
     is_wheel = prefix.parent.name == WHEEL
-    # the wheel's libraries lie beside its package, and are found relative to the programs
+    # the wheel's libraries are next to its package, and are found relative to the programs
     inside = Path(WHEEL, prefix.name) if is_wheel else Path(prefix.name)
     if not copy.is_dir():
         CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 """
 Makes, starts and stops the server of one data directory.
 
-    home/            owned by the calling user; `embedded` describes its other files
+    home/            owned by the calling user; `postgres` describes its other files
       password       of the superuser, for TCP
       port           of the last start, taken again if it is free
       sockets        a link to the socket's directory, if the path of `server` is too long
       server/        owned by the server's account, closed to all others
-        data/        made beside under another name and renamed, so it is always complete
+        data/        made under another name, then renamed, so it is always complete
         log, log.1   of this start and the one before
         .s.PGSQL.*   the socket
 
@@ -33,16 +33,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgflowd.embedded.account import Account, run_as
-from pgflowd.embedded.users import is_postmaster, postmaster
+from pgflowd.embedded.directory_users import is_postmaster, postmaster
 from pgflowd.errors import Unreachable
 
 _ERROR_LINE = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
-START_LIMIT_S = 60
-STOP_LIMIT_S = 30
+START_LIMIT_S = 60  # the default of pg_ctl
+STOP_LIMIT_S = 30  # for a fast stop, then for an immediate one
 SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
 IMPOSSIBLE_PID = 2**22 + 1  # above the kernel's largest
 _SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
-_NAP_S = 0.01
+_NAP_S = 0.01  # short, since a server is ready within some 100 ms
 _PORT_TAKEN = "Address already in use"
 _WORTH_ANOTHER_TRY = (
     _PORT_TAKEN,  # another port is tried
@@ -130,7 +130,7 @@ class Cluster:
         """Remove all there is of a stopped server."""
         if (self._home / "sockets").is_symlink():
             shutil.rmtree((self._home / "sockets").readlink(), ignore_errors=True)
-        # renamed first: who comes now starts afresh, instead of in what is being removed
+        # renamed first, so that a process that joins now begins with an empty directory
         removing = f"{self._home.name}.removing-"
         self._home.rename(self._home.with_name(removing + secrets.token_hex(4)))
         for path in self._home.parent.iterdir():

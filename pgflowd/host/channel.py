@@ -15,7 +15,7 @@ import socket
 import time
 from collections import deque
 
-from pgflowd.core.messages import LARGEST, Message, UnreadableMessage, decode, encode
+from pgflowd.core.messages import MAX_MESSAGE_BYTES, Message, UnreadableMessage, decode, encode
 
 MAX_MESSAGES = 64  # at once, so that a child that sends many does not delay the others
 
@@ -47,7 +47,7 @@ class Channel:
     def send(self, message: Message) -> bool:
         """Send now, or keep, or drop; return False if it was dropped or the other end is gone."""
         data = encode(message)
-        if len(data) > LARGEST:
+        if len(data) > MAX_MESSAGE_BYTES:
             if message.droppable:
                 return False
             raise ValueError(f"a {type(message).__name__} of {len(data)} bytes")
@@ -80,7 +80,7 @@ class Channel:
         received: list[Message | UnreadableMessage] = []
         while len(received) < MAX_MESSAGES and not self.at_end:
             try:
-                data, _, flags, _ = self._socket.recvmsg(LARGEST)
+                data, _, flags, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES)
             except (BlockingIOError, InterruptedError):
                 break
             except ConnectionResetError:
@@ -91,7 +91,7 @@ class Channel:
             if not data:
                 self.at_end = True
             elif flags & socket.MSG_TRUNC:
-                received.append(UnreadableMessage(f"more than {LARGEST} bytes"))
+                received.append(UnreadableMessage(f"more than {MAX_MESSAGE_BYTES} bytes"))
             else:
                 received.append(decode(data))
         return received

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from pgflowd.core.settings.given import from_environ, from_flags
+from pgflowd.core.settings.given_values import from_environ, from_flags
 from pgflowd.core.settings.load import build
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import Settings

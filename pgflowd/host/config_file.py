@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pgflowd.core.redact import one_line, secrets_in
-from pgflowd.core.settings.given import NAME, GivenValue, Lines, from_document
+from pgflowd.core.settings.given_values import NAME, GivenValue, Lines, from_document
 from pgflowd.core.settings.toml_lines import lines_of
 from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem

@@ -51,8 +51,8 @@ def receive(end: socket.socket, flags: int = 0) -> bytes:
 class Frames:
     """Assembles frames from pieces."""
 
-    def __init__(self, most_body: int) -> None:
-        self._most_body = most_body
+    def __init__(self, max_body: int) -> None:
+        self._max_body = max_body
         self._data: bytes | bytearray = b""
         self._at = 0  # everything before it was taken
 
@@ -79,8 +79,8 @@ class Frames:
         head_size, body_size = _LENGTHS.unpack_from(data, self._at)
         if head_size > MAX_HEAD:
             raise BadFrame(f"a head of {head_size} bytes")
-        if body_size > self._most_body:
-            text = f"a body of {body_size} bytes, more than the {self._most_body} allowed"
+        if body_size > self._max_body:
+            text = f"a body of {body_size} bytes, more than the {self._max_body} allowed"
             raise BadFrame(text, is_too_large=True)
         end = start + head_size + body_size
         if len(data) < end:

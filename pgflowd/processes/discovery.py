@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pgflowd.core.json.unpatched import Encoder
-from pgflowd.core.messages import LARGEST, Found
+from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.errors import FlowError, Problem
@@ -24,7 +24,7 @@ from pgflowd.host.channel import Channel
 from pgflowd.host.fork import count_streams, shared_streams
 from pgflowd.processes.flow_loading import fingerprint, load, prepare, secret_variables
 
-PART = LARGEST // 4  # characters; a quote takes two bytes more in the message
+PART = MAX_MESSAGE_BYTES // 4  # characters; a quote takes two bytes more in the message
 
 _dumps = Encoder(default=str)
 

@@ -28,9 +28,9 @@ from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 CHECK_INTERVAL_S = 10.0  # a lost connection delays wakes at most so long
 CHECK_TIMEOUT_S = 4.0  # a slow server answers in less
-MOST_QUEUES = 10_000  # that the throttle keeps; any client may send any name
-MOST_WAKES = 10  # per queue and window; more find the worker awake
-LEAST_HOLD_S = 0.05  # by then a full channel has room again
+MAX_QUEUES = 10_000  # that the throttle keeps; any client may send any name
+MAX_WAKES = 10  # per queue and window; more find the worker awake
+MIN_HOLD_S = 0.05  # by then a full channel has room again
 _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
 
@@ -120,7 +120,7 @@ class Listener:
 
 class Throttle:
     """
-    At most `MOST_WAKES` per queue in `notify_throttle`, and one at its end.
+    At most `MAX_WAKES` per queue in `notify_throttle`, and one at its end.
 
     With only one, a start every 200 ms would always fall into the window that the start before
     it opened, and wait for its end although the worker is idle.
@@ -141,7 +141,7 @@ class Throttle:
         window = self._windows.get(queue)
         if window is None or now >= window.ends:
             window = self._open(queue, now)
-        if window.passed >= MOST_WAKES:
+        if window.passed >= MAX_WAKES:
             self._held.add(queue)
             return False
         window.passed += 1
@@ -151,7 +151,7 @@ class Throttle:
     def hold(self, queue: str, now: float) -> None:
         """Hold a wake that found the channel full, also where nothing is throttled."""
         window = self._open(queue, now)
-        window.passed, window.ends = MOST_WAKES, max(window.ends, now + LEAST_HOLD_S)
+        window.passed, window.ends = MAX_WAKES, max(window.ends, now + MIN_HOLD_S)
         self._held.add(queue)
 
     def due_queues(self, now: float) -> list[str]:
@@ -165,7 +165,7 @@ class Throttle:
         self._windows.clear()
 
     def _open(self, queue: str, now: float) -> _Window:
-        if len(self._windows) > MOST_QUEUES:  # any client may send any name
+        if len(self._windows) > MAX_QUEUES:  # any client may send any name
             self.clear()
         window = _Window(now + self._settings.worker_for(queue).notify_throttle_s)
         self._windows[queue] = window

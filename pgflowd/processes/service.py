@@ -213,9 +213,9 @@ class DatabaseLink:
     def _wait_to_retry(self) -> None:
         """Wait before another try: longer each time, and longest where a person has to act."""
         database = self._settings.database
-        most_s = database.reconnect_max_s
-        least_s = most_s if self._was_refused else database.reconnect_min_s
-        nap_s = reconnect_delay_s(self._failures, least_s, most_s, random.random())
+        max_s = database.reconnect_max_s
+        min_s = max_s if self._was_refused else database.reconnect_min_s
+        nap_s = reconnect_delay_s(self._failures, min_s, max_s, random.random())
         self._service.wait_until(time.monotonic() + nap_s)
 
 

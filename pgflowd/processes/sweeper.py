@@ -31,8 +31,8 @@ from pgflowd.host.logs import Log
 from pgflowd.processes.database_check import DatabaseCheck
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
-MOST = 500  # tasks per call
-MOST_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
+MAX_TASKS = 500  # tasks per call
+MAX_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
 RELEASE_AFTER_S = (0.0, 1.2, 3.0)  # the last statement of an ended worker may hold locks
 DAY_S = 86400.0
 RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
@@ -95,10 +95,10 @@ class Sweeper:
 
     def _release(self, conn: psycopg.Connection[Any], worker_id: str, moments: list[float]) -> None:
         """Release the tasks of an ended worker; confirm when none can be left."""
-        swept = self._execute(conn, sweep_dead(UUID(worker_id), "its worker died", MOST))
+        swept = self._execute(conn, sweep_dead(UUID(worker_id), "its worker died", MAX_TASKS))
         self._released[worker_id] = self._released.get(worker_id, 0) + swept.recovered
         self._report("its worker died", swept, worker_id)
-        if swept.recovered + swept.given_up < MOST:
+        if swept.recovered + swept.given_up < MAX_TASKS:
             moments.pop(0)
         if not moments:
             del self._ended_workers[worker_id]
@@ -107,10 +107,10 @@ class Sweeper:
     def _sweep(self, conn: psycopg.Connection[Any]) -> None:
         """Recover stalled tasks, a limited number at once."""
         threshold_s = self._settings.recovery.stale_threshold_s
-        for _ in range(MOST_ROUNDS):
-            swept = self._execute(conn, sweep(threshold_s, MOST))
+        for _ in range(MAX_ROUNDS):
+            swept = self._execute(conn, sweep(threshold_s, MAX_TASKS))
             self._report("stalled", swept, None)
-            if swept.recovered + swept.given_up < MOST:
+            if swept.recovered + swept.given_up < MAX_TASKS:
                 break
         self._service.numbers["last_sweep_at"] = time.time()
         self._measure(conn)

@@ -33,7 +33,7 @@ from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 
 Raised = BaseException | type[BaseException] | None
 
-MOST_ATTEMPTS = 100_000  # of one task: a test with more of them would never end
+MAX_ATTEMPTS = 100_000  # of one task: a test with more of them would never end
 
 
 class TaskQueue(Protocol):
@@ -167,7 +167,7 @@ def _refuse_not_raisable(slug: str, raised: Raised | Sequence[Raised]) -> None:
 
 
 def _refuse_endless(record: ClaimedRecord) -> None:
-    if record.attempt >= MOST_ATTEMPTS:
+    if record.attempt >= MAX_ATTEMPTS:
         raise RuntimeError(
             f"step {record.step_slug} has failed {record.attempt} attempts of"
             f" {record.max_attempts}; let one succeed, by mock= or a list in fail="

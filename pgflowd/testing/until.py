@@ -19,7 +19,7 @@ from pgflowd.core.backoff import doubled_s
 T = TypeVar("T")
 
 _FIRST_NAP_S = 0.002
-_LONGEST_NAP_S = 0.05
+_MAX_NAP_S = 0.05
 
 
 def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
@@ -35,7 +35,7 @@ def until(condition: Callable[[], T], within_s: float = 5.0) -> T:
                 f"not true within {within_s:g} s: {_source(condition)} (last value: {value!r})"
             )
         time.sleep(nap_s)
-        nap_s = doubled_s(nap_s, _FIRST_NAP_S, _LONGEST_NAP_S)
+        nap_s = doubled_s(nap_s, _FIRST_NAP_S, _MAX_NAP_S)
 
 
 def _source(condition: Callable[[], object]) -> str:

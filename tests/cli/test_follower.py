@@ -35,8 +35,8 @@ class Following:
 
 
 def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
-    monkeypatch.setattr(follower_module, "SHORTEST_PAUSE_S", 50.0)
-    monkeypatch.setattr(follower_module, "LONGEST_PAUSE_S", 50.0)
+    monkeypatch.setattr(follower_module, "MIN_PAUSE_S", 50.0)
+    monkeypatch.setattr(follower_module, "MAX_PAUSE_S", 50.0)
     run_id = shop.start()
     key = shop.claim()["website#0"]
     following = Following(shop, run_id, listening=True)

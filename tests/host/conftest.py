@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.embedded import User, alive
 
-from pgflowd.embedded.users import postmaster
+from pgflowd.embedded.directory_users import postmaster
 from pgflowd.testing import plugin
 from pgflowd.testing.until import until
 

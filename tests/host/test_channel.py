@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pgflowd.core.messages import (
-    LARGEST,
+    MAX_MESSAGE_BYTES,
     Drain,
     Heartbeat,
     Ready,
@@ -101,7 +101,7 @@ def test_garbage_is_a_value(pair):
     one, other = pair
     raw = socket.socket(fileno=os.dup(one.fileno()))
     raw.send(b"\x80\x04pickle")
-    raw.send(b"x" * (LARGEST + 1))
+    raw.send(b"x" * (MAX_MESSAGE_BYTES + 1))
     one.send(Ready("a"))
 
     first, second, third = other.receive()
@@ -115,9 +115,9 @@ def test_garbage_is_a_value(pair):
 def test_what_is_too_large_is_a_mistake_of_ours_or_dropped(pair):
     one, _ = pair
 
-    assert one.send(Heartbeat({"n": "x" * LARGEST})) is False
+    assert one.send(Heartbeat({"n": "x" * MAX_MESSAGE_BYTES})) is False
     with pytest.raises(ValueError, match="bytes"):
-        one.send(WorkerEnded("x" * LARGEST))
+        one.send(WorkerEnded("x" * MAX_MESSAGE_BYTES))
 
 
 def test_sending_to_the_dead_is_no_error(pair):

@@ -20,7 +20,7 @@ from support.daemon import (
     terminate_all,
 )
 
-from pgflowd.processes.listener import MOST_WAKES
+from pgflowd.processes.listener import MAX_WAKES
 from pgflowd.testing.until import until
 
 
@@ -110,7 +110,7 @@ def test_many_notifications_are_few_wakes(house, database):
     until(lambda: is_completed(database, run_id), 3)
 
     windows = (time.monotonic() - began) / 0.25 + 2
-    assert len(daemon.events("worker.poll")) < 2 * (MOST_WAKES + 2) * windows
+    assert len(daemon.events("worker.poll")) < 2 * (MAX_WAKES + 2) * windows
     assert daemon.events("child.restarted") == []
 
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pgflowd.embedded import EmbeddedPostgres, wheel_binaries
 from pgflowd.embedded.account import Account, account_for, home_for, run_as
 from pgflowd.embedded.binaries import reachable
-from pgflowd.embedded.users import postmaster
+from pgflowd.embedded.directory_users import postmaster
 
 
 def main(directory: str, options: dict[str, str], port: int, copy_of: str | None) -> None:

@@ -263,7 +263,7 @@ def test_what_is_no_mock_or_no_failure_is_refused_before_anything_runs(told, com
 
 
 def test_a_step_that_would_be_tried_for_ever_ends_the_test(monkeypatch):
-    monkeypatch.setattr(sys.modules["pgflowd.testing.run_flow"], "MOST_ATTEMPTS", 50)
+    monkeypatch.setattr(sys.modules["pgflowd.testing.run_flow"], "MAX_ATTEMPTS", 50)
 
     @job("stubborn", max_attempts=2**31 - 1, base_delay=0)
     def stubborn(run: Any) -> None:

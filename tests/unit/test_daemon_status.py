@@ -12,7 +12,7 @@ from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, starting
 
 from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
-from pgflowd.core.messages import LARGEST, Heartbeat, encode
+from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
 from pgflowd.core.metrics.openmetrics import exposition
@@ -232,7 +232,7 @@ def test_numbers_of_very_many_steps_are_cut_into_portions_and_put_together_again
 
     assert known == numbers
     assert parts[0] == {"running": 3, "stalled": 1}
-    assert all(len(encode(Heartbeat(part))) <= LARGEST for part in parts)
+    assert all(len(encode(Heartbeat(part))) <= MAX_MESSAGE_BYTES for part in parts)
 
 
 def test_metrics_are_openmetrics_text():

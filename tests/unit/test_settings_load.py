@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.covers import covers
 
-from pgflowd.core.settings.given import (
+from pgflowd.core.settings.given_values import (
     GivenValue,
     MissingReference,
     from_document,

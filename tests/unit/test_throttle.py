@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pgflowd.core.settings.sections import Settings
-from pgflowd.processes.listener import MOST_WAKES, Throttle
+from pgflowd.processes.listener import MAX_WAKES, Throttle
 
 SETTINGS = replace(Settings(), worker=replace(Settings().worker, notify_throttle_s=0.25))
 
@@ -22,7 +22,7 @@ def test_of_a_flood_ten_wakes_pass_and_one_at_the_end_of_the_time() -> None:
 
     passed = sum(throttle.may_pass("q", now=0.0001 * number) for number in range(2000))
 
-    assert passed == MOST_WAKES
+    assert passed == MAX_WAKES
     assert throttle.due == 0.25
     assert throttle.due_queues(0.24) == []
     assert throttle.due_queues(0.25) == ["q"]

@@ -60,7 +60,7 @@ def demo(app: App, once: bool, keep: bool) -> None:
     \b
     Example: pgflowd demo --once
     """
-    from pgflowd.cli.local.demo_show import DemoRuns
+    from pgflowd.cli.local.demo_runs import DemoRuns
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
     from pgflowd.embedded import EmbeddedPostgres

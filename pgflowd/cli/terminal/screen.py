@@ -26,7 +26,7 @@ NEXT = Mark("→", "->")
 DASH = Mark("\N{EN DASH}", "-")  # no value
 CUT = Mark("…", "...")  # more was cut off
 
-_LEAST = 16  # columns of a text that is cut; fewer say nothing
+_MIN_CUT_WIDTH = 16  # columns of a text that is cut; fewer say nothing
 
 
 class TableCell(NamedTuple):
@@ -134,7 +134,7 @@ class Screen:
         cells = [[_cell(value) for value in row] for row in rows]
         if cutting and self.width is not None:
             room = self.width - _width_of(_widths(titles, cells, range(len(titles) - 1))) - 2
-            if room >= _LEAST:
+            if room >= _MIN_CUT_WIDTH:
                 cells = [
                     [*row[:-1], row[-1]._replace(text=self.cut(row[-1].text, room))]
                     for row in cells

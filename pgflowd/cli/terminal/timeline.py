@@ -25,12 +25,12 @@ from pgflowd.core.text import between, brief, duration, short_id
 T = TypeVar("T")
 
 _STARTED = f"step:{StepStatus.STARTED}"
-_HIGHEST_INDEX = 2**31 - 1  # as the database has it
+_MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
 _LEVELS = {"warning": "yellow", "error": "red"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
-_LEAST_TEXT = 24  # columns of a handler's line; where there is less room, it goes below its step
-_LONGEST_SLUG = 24
+_MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
+_MAX_SLUG_WIDTH = 24
 _OUTPUT_LENGTH = 100  # where there is no terminal
 
 
@@ -53,7 +53,7 @@ def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
 
     def number(key: str) -> int | None:
         value = given(key, int)
-        return None if value is None or not 0 <= value <= _HIGHEST_INDEX else int(value)
+        return None if value is None or not 0 <= value <= _MAX_INDEX else int(value)
 
     step = given("step_slug", str)
     step = step if step in run.steps else None
@@ -199,10 +199,10 @@ class TimelineWriter:
         bar = screen.paint("│" if screen.unicode else "|", _LEVELS.get(level or ""))
         if not screen.fits(f"{head}| {text}"):
             width = screen.width or 0
-            if width - len(head) < _LEAST_TEXT:
+            if width - len(head) < _MIN_TEXT_WIDTH:
                 self._print(head)
                 head = "    "
-            room = max(width - len(head) - 2, _LEAST_TEXT)
+            room = max(width - len(head) - 2, _MIN_TEXT_WIDTH)
             for line in screen.wrapped(text, width=room):
                 self._print(f"{head}{bar} {line}")
                 head = " " * len(head)
@@ -224,7 +224,7 @@ class TimelineWriter:
         slug = entry.step or ""
         if entry.task is not None and (entry.task or (entry.tasks or 1) > 1):
             slug += f"#{entry.task}"
-        self._slug_width = min(max(self._slug_width, len(slug)), _LONGEST_SLUG)
+        self._slug_width = min(max(self._slug_width, len(slug)), _MAX_SLUG_WIDTH)
         run = f"{short_id(entry.run_id)} " if self.many else ""
         return f"{run}{duration(entry.since_start_s):>7}  {slug:<{self._slug_width}}  "
 

@@ -17,8 +17,8 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import Problem
 
 # the SQL's limits; a flow's slug is also the name of its queue, which may have only 47 characters
-LONGEST_FLOW = 47
-LONGEST_STEP = 128
+MAX_FLOW_CHARS = 47
+MAX_STEP_CHARS = 128
 
 _LEGAL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NOT_LEGAL = re.compile(r"[^a-zA-Z0-9]+")
@@ -49,7 +49,7 @@ def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[
 def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]:
     """Everything that is wrong with the slug of a flow or a step."""
     kind = "flow" if of_flow else "step"
-    longest = LONGEST_FLOW if of_flow else LONGEST_STEP
+    longest = MAX_FLOW_CHARS if of_flow else MAX_STEP_CHARS
     if not _LEGAL.fullmatch(slug):
         rule = "a slug has letters, digits and '_' only, and does not begin with a digit"
         text = f"{kind} slug {slug!r} is illegal: {rule}"

@@ -18,7 +18,7 @@ from pgflowd.core.json.values import encode
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import OutputError, Problem
 
-GREATEST = 2**31 - 1  # the end of SQL's int
+MAX_INT = 2**31 - 1  # the largest int of SQL
 MODES = ("fail", "skip", "skip-cascade")
 
 
@@ -161,11 +161,11 @@ def option_problems(
 
 def _number_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not option.least <= value <= GREATEST:
+    if not is_whole or not option.least <= value <= MAX_INT:
         unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
         rule = f"it must be a whole number{unit}, {option.least} or more"
-        if is_whole and value > GREATEST:
-            rule = f"it must be at most {GREATEST}"
+        if is_whole and value > MAX_INT:
+            rule = f"it must be at most {MAX_INT}"
         yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place)
 
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.given import GivenValue, InvalidValue, LookUp, parse, variable
+from pgflowd.core.settings.given_values import GivenValue, InvalidValue, LookUp, parse, variable
 from pgflowd.core.settings.keys import Key, KeyPath, keys_of
 from pgflowd.core.settings.rules import contradictions
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings

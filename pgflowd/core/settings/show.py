@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pgflowd.core.redact import one_line
-from pgflowd.core.settings.given import variable
+from pgflowd.core.settings.given_values import variable
 from pgflowd.core.settings.keys import Key, KeyKind, keys_of
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Settings
 from pgflowd.core.settings.values import (

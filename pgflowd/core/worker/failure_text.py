@@ -13,7 +13,7 @@ import re
 import signal
 from dataclasses import replace
 
-from pgflowd.core.failure import LONGEST_MESSAGE, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.state import Task, TaskReport
@@ -111,7 +111,7 @@ def _report(task: Task, outcome: Outcome, error_type: str, text: str, end: Reape
     return TaskReport(
         task,
         outcome,
-        error_message=clean(text, LONGEST_MESSAGE),
+        error_message=clean(text, MAX_MESSAGE_CHARS),
         error_type=error_type,
         traceback=clean(end.stack, LONGEST_TRACEBACK) if end.stack else None,
         cpu_s=round(end.cpu_s, 6),

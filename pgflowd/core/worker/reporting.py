@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pgflowd.core.database_failure import RETRY_STATES
-from pgflowd.core.failure import LONGEST_MESSAGE, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import claiming, events, run_log
@@ -144,7 +144,7 @@ def _after_error(
         transition.log_problem("error", f"the report was refused: {state} {text}", **naming)
         return []
     if state[:2] in REFUSED_CLASSES:
-        message = clean(f"the database refused the report: {text} ({state})", LONGEST_MESSAGE)
+        message = clean(f"the database refused the report: {text} ({state})", MAX_MESSAGE_CHARS)
         failure = TaskReport(
             report.task, Outcome.FAILED, error_message=message, error_type="Refused", is_final=True
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pgflowd.core.failure import LONGEST_MESSAGE, LONGEST_TYPE, clean
+from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
 from pgflowd.core.worker.failure_text import LONGEST_TRACEBACK
@@ -20,8 +20,8 @@ from pgflowd.core.worker.state import Task, TaskReport
 _OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED)}
 MOST_NAMES = 20  # of what a task left behind
 _TEXTS = {
-    "error_type": LONGEST_TYPE,
-    "error_message": LONGEST_MESSAGE,
+    "error_type": MAX_TYPE_CHARS,
+    "error_message": MAX_MESSAGE_CHARS,
     "traceback": LONGEST_TRACEBACK,
 }
 _NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}

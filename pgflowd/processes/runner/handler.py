@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 _SLICE_S = 0.02
-_MOST_FRAMES = 100  # as many as faulthandler writes
+_MAX_FRAMES = 100  # as many as faulthandler writes
 EXIT_BY_TERM = 128 + signal.SIGTERM
 
 
@@ -118,7 +118,7 @@ def _write_stack(task: asyncio.Task[Any]) -> None:
     """Write the frames that a task awaits, as `faulthandler` writes stacks."""
     lines: list[str] = []
     each: Any = task.get_coro()
-    while (code := getattr(each, "cr_code", None)) and len(lines) < _MOST_FRAMES:
+    while (code := getattr(each, "cr_code", None)) and len(lines) < _MAX_FRAMES:
         frame = each.cr_frame
         line = "???" if frame is None else frame.f_lineno
         lines.append(f'  File "{code.co_filename}", line {line} in {code.co_name}\n')

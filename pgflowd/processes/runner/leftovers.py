@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pgflowd.host.process_tree import children
-from pgflowd.processes.runner.helpers import end_helpers
+from pgflowd.processes.runner.multiprocessing_helpers import end_helpers
 
-MOST_MEMORY_KB = 256 * 1024  # more than after the first task
+MAX_GROWTH_KB = 256 * 1024  # more than after the first task
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 
@@ -72,7 +72,7 @@ class Leftovers:
     def _has_grown(self, peak_kb: int) -> bool:
         if self._memory_kb is None:
             self._memory_kb = _anonymous_kb()
-        limit_kb = self._memory_kb + MOST_MEMORY_KB
+        limit_kb = self._memory_kb + MAX_GROWTH_KB
         if peak_kb < limit_kb:
             return False  # it never had so much: no need to read a file
         return _anonymous_kb() > limit_kb

@@ -54,11 +54,11 @@ class RunnerProcess:
     """A runner, from its first task to the end of its socket."""
 
     def __init__(
-        self, flow: str, title: str, worker_socket: WorkerSocket, most_output: int
+        self, flow: str, title: str, worker_socket: WorkerSocket, max_output_bytes: int
     ) -> None:
         self._flow, self._start_of_title = flow, title
         self._socket = worker_socket
-        self._most_output = most_output
+        self._max_output_bytes = max_output_bytes
         self._caller = Caller()
         self._log_forwarder = LogForwarder(worker_socket)
 
@@ -112,7 +112,7 @@ class RunnerProcess:
         succeeded = False
         try:
             value = self._caller.call(step.handler, arguments, ctx.cancelled)
-            body = encode(value, max_bytes=self._most_output).encode()
+            body = encode(value, max_bytes=self._max_output_bytes).encode()
             succeeded = True
         finally:
             if not self._socket.is_copy:

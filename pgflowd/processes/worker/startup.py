@@ -216,8 +216,8 @@ class RegistrationSession:
                 send(Waiting("database"))
                 self._log.warning("worker.error", error=text)
             send(Heartbeat())
-            least_s, most_s = database.reconnect_min_s, database.reconnect_max_s
-            await self._sleep(reconnect_delay_s(attempts, least_s, most_s, random.random()))
+            min_s, max_s = database.reconnect_min_s, database.reconnect_max_s
+            await self._sleep(reconnect_delay_s(attempts, min_s, max_s, random.random()))
             send(Heartbeat())
 
     async def _try(

@@ -44,7 +44,7 @@ class ZygoteOptions:
     served: ServedFlow
     python_path: Sequence[str]
     secrets: Sequence[str]  # names of variables
-    most_output: int
+    max_output_bytes: int
     oom_score_adj: int
     name: str = "pgflowd"  # of the daemon
     is_debug: bool = False
@@ -169,7 +169,9 @@ def _live(
         if not options.imports:
             steps = load_flow(flow.entry, flow.slug).steps
         title = f"{options.name}: runner {flow.slug}"
-        runner = RunnerProcess(flow.slug, title, WorkerSocket(runner_socket), options.most_output)
+        runner = RunnerProcess(
+            flow.slug, title, WorkerSocket(runner_socket), options.max_output_bytes
+        )
         runner.live(steps, is_debug=options.is_debug)
         os._exit(0)
     except BaseException as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pgflowd.core.failure import LONGEST_DELAY_S
+from pgflowd.core.failure import MAX_DELAY_S
 from pgflowd.core.json.sql_null import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.testing.engine.progress import RunProgress
@@ -99,7 +99,7 @@ class TaskReports(RunProgress):
 
 def retry_delay_s(base_delay_s: float, attempts: int) -> int:
     """floor(base * 2^attempts), the failed attempt counted, capped where SQL's int ends."""
-    return min(math.floor(base_delay_s * 2.0 ** min(attempts, 64)), LONGEST_DELAY_S)
+    return min(math.floor(base_delay_s * 2.0 ** min(attempts, 64)), MAX_DELAY_S)
 
 
 def json_type(value: Any) -> str:

@@ -5,7 +5,7 @@ All users of a directory share one server: the first starts it, the last stops i
 is killed the guard stops it. A directory can be used again after any crash, of the server or of
 its users. In `home`, which is the directory or the target of its link:
 
-    lock, leases/, guard          the users: see `users`
+    lock, leases/, guard          the users: see `directory_users`
     server/, password, and more   the server: see `cluster`
 """
 
@@ -19,7 +19,7 @@ from unicodedata import category
 from urllib.parse import quote
 
 from pgflowd.core.redact import one_line
-from pgflowd.embedded import users
+from pgflowd.embedded import directory_users
 from pgflowd.embedded.account import account_for, home_for
 from pgflowd.embedded.binaries import reachable, version, wheel_binaries
 from pgflowd.embedded.cluster import Cluster
@@ -63,7 +63,7 @@ class EmbeddedPostgres:
         for _ in range(10):
             try:
                 self._join(programs)
-            except users.Removed:
+            except directory_users.Removed:
                 continue  # by the last user, meanwhile
             self._owner = os.getpid()
             return self
@@ -78,7 +78,7 @@ class EmbeddedPostgres:
         if self._owner != os.getpid():
             return  # a forked copy of the user does not count as one
         self._owner = 0
-        with users.locked(self._home):
+        with directory_users.locked(self._home):
             if self._leave() and not self._keep:
                 self._remove()
 
@@ -90,8 +90,8 @@ class EmbeddedPostgres:
         self._home = home_for(self._directory, account)
         programs = reachable(self._binaries or wheel_binaries(), account)
         self._cluster = Cluster(self._home, programs, account)
-        with users.locked(self._home):
-            if users.in_use(self._home):
+        with directory_users.locked(self._home):
+            if directory_users.in_use(self._home):
                 return False
             self._cluster.stop()
             self._remove()
@@ -126,12 +126,12 @@ class EmbeddedPostgres:
         account = account_for(self._directory / "server" / "data")
         self._home = home_for(self._directory, account)
         self._cluster = Cluster(self._home, reachable(programs, account), account)
-        with users.locked(self._home):
-            self._user = users.DirectoryUser(self._home)
+        with directory_users.locked(self._home):
+            self._user = directory_users.DirectoryUser(self._home)
             try:
                 self._cluster.make(self.version.split(".")[0])
                 self._running = self._cluster.start(self._options, self._port)
-                users.ensure_guard(self._home, self._cluster.data)
+                directory_users.ensure_guard(self._home, self._cluster.data)
             except BaseException:
                 if self._leave() and not self._keep and not self._cluster.data.exists():
                     self._remove()
@@ -140,7 +140,7 @@ class EmbeddedPostgres:
     def _leave(self) -> bool:
         """Stop being a user; stop the server if that was the last one. Under the lock."""
         self._user.leave()
-        if users.in_use(self._home):
+        if directory_users.in_use(self._home):
             return False
         self._cluster.stop()
         return True
