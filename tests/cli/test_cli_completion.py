@@ -36,7 +36,7 @@ def test_runs_are_suggested_by_their_last_digits(suggested, shop):
 
 def test_stalled_tasks_are_suggested(suggested, shop):
     run_id = shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
     shop.stall()
 
     assert suggested("pgflowd stalled requeue ") == [f"{str(run_id)[-8:]}/perform#0"]

@@ -190,7 +190,7 @@ def test_work_without_workers_and_queues_without_trigger_are_reported(examined, 
 
 def test_stalled_tasks_and_orphans_are_reported(examined, shop):
     shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
     shop.stall()
     shop.conn.execute("select pgmq.create('strange')")
     shop.conn.execute("update pgflow.workers set last_heartbeat_at = now() - interval '1 h'")
@@ -220,7 +220,7 @@ VIOLATIONS = {
 def completed(shop) -> None:
     shop.run_through()
     shop.start("store_items", [1, 2])
-    for key in shop.claim("store_items").values():
+    for key in shop.claim_all("store_items").values():
         shop.complete(key, key[2])
 
 
@@ -248,7 +248,7 @@ def test_a_task_without_its_message_is_an_error(examined, shop):
 
 def test_two_live_leases_of_a_task_are_an_error(examined, shop):
     shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
     fine = examined()
     shop.conn.execute(
         "insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_id,"
@@ -262,7 +262,7 @@ def test_two_live_leases_of_a_task_are_an_error(examined, shop):
 
 def test_a_task_given_up_while_its_run_waits_for_ever_is_an_error(examined, shop):
     shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
     shop.conn.execute("update pgflow.step_tasks set permanently_stalled_at = now()")
 
     assert "waits for ever" in examined()["invariants"][0]["text"]
@@ -282,7 +282,7 @@ def test_a_step_that_failed_with_attempts_left_is_an_error(examined, shop):
 def test_a_message_that_outlived_its_task_is_an_error(examined, shop):
     shop.start("send_email")
     shop.conn.execute("create table kept as select * from pgmq.q_send_email")
-    shop.complete(shop.claim("send_email")["perform#0"], 1)
+    shop.complete(shop.claim_all("send_email")["perform#0"], 1)
     shop.conn.execute("insert into pgmq.q_send_email overriding system value select * from kept")
 
     texts = [one["text"][:2] for one in examined()["invariants"]]

@@ -25,7 +25,7 @@ def slugs(shop: Shop) -> list[str]:
 def test_list_shows_what_waits_and_works_and_who_serves(here, shop):
     shop.start()
     shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
 
     lines = here("flows", "list").out.splitlines()
 

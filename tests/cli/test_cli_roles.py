@@ -40,7 +40,7 @@ def codes(pgflowd, project, shop):
     with (project / "shop_flows.py").open("a") as module:
         module.write('\nnew = Flow("new_flow")\n@new.step\ndef a(run): ...\n')
     shop.start()
-    shop.claim()
+    shop.claim_all()
     shop.stall()
 
     def run(role: str, commands: list[str]) -> dict[str, int]:

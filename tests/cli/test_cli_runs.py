@@ -205,8 +205,8 @@ def test_list_knows_its_words(here, shop):
 def in_the_middle(shop: Shop) -> UUID:
     """A run with one step done, one at work, and one that failed once."""
     run_id = shop.start(input={"url": "https://example.com"})
-    shop.complete(shop.claim()["website#0"], {"content": "hi"})
-    tasks = shop.claim()
+    shop.complete(shop.claim_all()["website#0"], {"content": "hi"})
+    tasks = shop.claim_all()
     trace = 'Traceback:\n  File "flows/analyze.py", line 31, in summary\n'
     shop.fail(tasks["summary#0"], "TimeoutError: model did not answer", trace)
     return run_id
@@ -331,13 +331,13 @@ def test_what_has_ended_cannot_be_cancelled_and_the_others_are(here, shop):
 
 def test_retry_tries_failed_steps_again(here, shop):
     run_id = shop.start("send_email")
-    key = shop.claim("send_email")["perform#0"]
+    key = shop.claim_all("send_email")["perform#0"]
     shop.conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'no', retry => false)", key)
 
     ended = here("runs", "retry", "@last")
 
     assert (ended.code, ended.out) == (0, f"run {run_id} retried\n")
-    assert list(shop.claim("send_email")) == ["perform#0"]
+    assert list(shop.claim_all("send_email")) == ["perform#0"]
 
 
 def test_a_cancelled_run_is_retried_only_with_the_option(here, shop):
@@ -366,7 +366,7 @@ def test_wait_exits_with_1_for_a_failed_run_and_prints_why(here, shop):
     shop.start("send_email")
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, 'no such customer', retry => false)",
-        shop.claim("send_email")["perform#0"],
+        shop.claim_all("send_email")["perform#0"],
     )
 
     ended = here("runs", "wait", "@last")
@@ -395,7 +395,7 @@ def test_wait_for_many_names_each(here, shop):
 def test_start_and_wait_meets_the_end_in_time(shop, elsewhere):
     args = ("runs", "start", "send_email", "{}", "--wait", "--timeout", "20s", "-q")
     with Background(*args, "--database-url", shop.database.dsn) as waiting:
-        key = until(lambda: shop.claim("send_email"), within_s=20)["perform#0"]
+        key = until(lambda: shop.claim_all("send_email"), within_s=20)["perform#0"]
         shop.complete(key, {"sent": True})
 
         assert waiting.ended() == 0
@@ -452,9 +452,9 @@ def test_start_and_follow_sees_everything_while_it_happens(shop, elsewhere):
     args = ("runs", "start", "analyze_website", "{}", "--follow", "--json")
     with Background(*args, "--database-url", shop.database.dsn) as following:
         until(lambda: len(following.lines) >= 2, within_s=20)
-        shop.complete(shop.claim()["website#0"], 1)
+        shop.complete(shop.claim_all()["website#0"], 1)
         until(lambda: following.events[-1]["step"] in ("sentiment", "summary"), within_s=5)
-        tasks = shop.claim()
+        tasks = shop.claim_all()
         shop.fail(tasks["summary#0"], "not today")
         until(lambda: following.events[-1]["event"] == "task:failed", within_s=5)
         shop.conn.execute(
@@ -468,16 +468,16 @@ def test_start_and_follow_sees_everything_while_it_happens(shop, elsewhere):
 
 def test_retry_and_follow_prints_only_what_is_new(shop, elsewhere):
     run_id = shop.start()
-    shop.complete(shop.claim()["website#0"], 1)
-    tasks = shop.claim()
+    shop.complete(shop.claim_all()["website#0"], 1)
+    tasks = shop.claim_all()
     shop.complete(tasks["summary#0"], 1)
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, 'never', retry => false)", tasks["sentiment#0"]
     )
     args = ("runs", "retry", str(run_id), "--follow", "--json")
     with Background(*args, "--database-url", shop.database.dsn) as following:
-        shop.complete(until(lambda: shop.claim().get("sentiment#0"), within_s=20), 2)
-        shop.complete(until(lambda: shop.claim().get("save_to_db#0"), within_s=20), 3)
+        shop.complete(until(lambda: shop.claim_all().get("sentiment#0"), within_s=20), 2)
+        shop.complete(until(lambda: shop.claim_all().get("save_to_db#0"), within_s=20), 3)
 
         assert following.ended() == 0
         told = [(event["event"], event["step"]) for event in following.events]
@@ -577,7 +577,7 @@ def test_a_hostile_error_stays_on_its_line(here, shop):
     run_id = shop.start("send_email")
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, %s, retry => false)",
-        (*shop.claim("send_email")["perform#0"], "boom\nrun fake\x1b[31m red password=canary9"),
+        (*shop.claim_all("send_email")["perform#0"], "boom\nrun fake\x1b[31m red password=canary9"),
     )
 
     everything = "".join(
@@ -633,7 +633,7 @@ def test_a_step_that_fails_with_its_last_attempt_is_reported_once(here, shop, el
     shop.conn.execute(
         "select pgflowd.fail(%s, %s, %s, %s, 'no such customer', traceback => %s, retry => false)",
         (
-            *shop.claim("send_email")["perform#0"],
+            *shop.claim_all("send_email")["perform#0"],
             f'  File "{elsewhere}/flows/a.py", line 7, in x\n',
         ),
     )

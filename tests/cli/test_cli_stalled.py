@@ -12,8 +12,8 @@ from support.shop import on_a_terminal
 def lost(shop):
     """A run whose two tasks at work have lost their worker."""
     run_id = shop.start()
-    shop.complete(shop.claim()["website#0"], 1)
-    shop.claim()
+    shop.complete(shop.claim_all()["website#0"], 1)
+    shop.claim_all()
     shop.stall()
     return run_id
 
@@ -45,7 +45,7 @@ def test_list_for_programs(here, lost):
 
 def test_nothing_stalled_is_a_note_on_stderr(here, shop):
     shop.start()
-    shop.claim()
+    shop.claim_all()
 
     ended = here("stalled", "list")
 
@@ -56,7 +56,7 @@ def test_a_requeued_task_can_be_claimed_again_unspent(here, shop, lost):
     ended = here("stalled", "requeue", short(lost, "summary#0"))
 
     assert (ended.code, ended.out) == (0, f"{short(lost, 'summary#0')}  requeued\n")
-    assert list(shop.claim()) == ["summary#0"]
+    assert list(shop.claim_all()) == ["summary#0"]
     attempts = shop.conn.execute(
         "select attempt, outcome, error_message from pgflowd.attempts"
         " where step_slug = 'summary' order by token"
@@ -69,12 +69,12 @@ def test_all_are_requeued_at_once(here, shop, lost):
 
     assert {task["step"] for task in ended.json["requeued"]} == {"sentiment", "summary"}
     assert ended.json["left"] == []
-    assert set(shop.claim()) == {"sentiment#0", "summary#0"}
+    assert set(shop.claim_all()) == {"sentiment#0", "summary#0"}
 
 
 def test_a_late_report_has_lost_the_task(here, shop):
     shop.start("send_email")
-    key = shop.claim("send_email")["perform#0"]
+    key = shop.claim_all("send_email")["perform#0"]
     shop.stall()
 
     here("stalled", "requeue", "--all")
@@ -94,7 +94,7 @@ def test_a_failed_task_fails_its_run_with_the_reason(here, shop, lost):
 
 def test_a_task_at_work_is_left_alone(here, shop):
     run_id = shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
 
     for command in ("requeue", "fail"):
         ended = here("stalled", command, short(run_id, "perform#0"))
@@ -120,7 +120,7 @@ def test_wrong_words(here, shop, lost, command):
 def test_what_recovery_of_siblings_gave_up_is_found_and_ended(here, shop):
     """Upstream's own recovery leaves such a task started for ever."""
     run_id = shop.start("send_email")
-    shop.claim("send_email")
+    shop.claim_all("send_email")
     shop.conn.execute("delete from pgflowd.attempts")
     shop.conn.execute(
         "update pgflow.step_tasks set permanently_stalled_at = now(), requeued_count = 3,"
@@ -132,7 +132,7 @@ def test_what_recovery_of_siblings_gave_up_is_found_and_ended(here, shop):
     here("stalled", "requeue", short(run_id, "perform#0"))
 
     assert [(task["reason"], task["times"]) for task in listed] == [("recovery gave it up", 3)]
-    assert list(shop.claim("send_email")) == ["perform#0"]
+    assert list(shop.claim_all("send_email")) == ["perform#0"]
     assert here("stalled", "list").out == ""
 
 

@@ -158,10 +158,10 @@ def world(request, project, monkeypatch) -> Callable[[str], None]:
             return
         shop.start()
         if on == "failed":
-            key = shop.claim()["website#0"]
+            key = shop.claim_all()["website#0"]
             shop.conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'no', retry => false)", key)
         if on == "stalled":
-            shop.claim()
+            shop.claim_all()
             shop.stall()
 
     return made

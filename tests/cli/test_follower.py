@@ -38,7 +38,7 @@ def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
     monkeypatch.setattr(follower_module, "MIN_PAUSE_S", 50.0)
     monkeypatch.setattr(follower_module, "MAX_PAUSE_S", 50.0)
     run_id = shop.start()
-    key = shop.claim()["website#0"]
+    key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=True)
     following.until_told("run:started")
 
@@ -52,16 +52,16 @@ def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
 
 def test_without_notifications_it_reads_by_itself(shop):
     run_id = shop.start()
-    key = shop.claim()["website#0"]
+    key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=False)
     following.until_told("run:started")
 
     shop.complete(key, 1)
     following.until_told("step:completed website")
 
-    for task in shop.claim().values():
+    for task in shop.claim_all().values():
         shop.complete(task, 2)
-    shop.complete(shop.claim()["save_to_db#0"], 3)
+    shop.complete(shop.claim_all()["save_to_db#0"], 3)
     following.thread.join(timeout=20)
     assert following.told[-1] == "run:completed"
 
@@ -70,7 +70,7 @@ def test_each_entry_comes_once_and_in_order(shop):
     run_id = shop.start()
     following = Following(shop, run_id, listening=True)
     for _ in range(3):
-        for key in shop.claim().values():
+        for key in shop.claim_all().values():
             shop.complete(key, 1)
     following.thread.join(timeout=20)
 
@@ -94,7 +94,7 @@ def test_the_time_limit_is_kept_and_no_entry_comes_twice(shop):
 
 def test_a_lost_connection_is_opened_again_and_no_entry_comes_twice(shop):
     run_id = shop.start()
-    key = shop.claim()["website#0"]
+    key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=True)
     following.until_told("run:started")
     for _ in range(3):

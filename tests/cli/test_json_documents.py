@@ -49,15 +49,15 @@ def seeded(shop):
     """Runs with all statuses, a map, and a stalled task; by the word that stands for each."""
     runs = {"@completed": shop.run_through({"n": [1, "ä"]})}
     runs["@failed"] = shop.start(input={"url": "y"})
-    key = shop.claim()["website#0"]
+    key = shop.claim_all()["website#0"]
     sql = "select pgflowd.fail(%s, %s, %s, %s, %s, retry => false, traceback => 'File \"a.py\"')"
     shop.conn.execute(sql, (*key, "no such host"))
-    runs["@cancelled"] = shop.start(input=None)
+    runs["@cancelled"] = shop.start()
     shop.conn.execute("select pgflowd.cancel(%s, 'wrong', 'somebody')", (runs["@cancelled"],))
     runs["@map"] = shop.start("store_items", ["a", "b"])
-    shop.claim("store_items")
+    shop.claim_all("store_items")
     runs["@open"] = shop.start()
-    shop.fail(shop.claim()["website#0"], "busy")
+    shop.fail(shop.claim_all()["website#0"], "busy")
     shop.stall()
     return runs
 

@@ -33,8 +33,8 @@ def shop(database, tmp_path, monkeypatch) -> Shop:
     made.deploy()
     made.run_through()
     made.start()
-    made.complete(made.claim()["website#0"], 1)
-    made.fail(made.claim()["summary#0"], "not today")
+    made.complete(made.claim_all()["website#0"], 1)
+    made.fail(made.claim_all()["summary#0"], "not today")
     return made
 
 

@@ -1,5 +1,6 @@
 """
-Fixtures of the contract tests: a `World` in one transaction, with the platform beside it or not.
+Fixtures of the contract tests: a `ContractSession` in one transaction, with or
+without the platform.
 
 `suite` is like the environment of the upstream suite: everything in one transaction, which is
 rolled back, with recording stand-ins for the platform. `plain` is the same on a plain PostgreSQL.
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from support.contract import Shared, World, stub_platform
+from support.contract import ContractDatabase, ContractSession, stub_platform
 
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
@@ -25,21 +26,21 @@ def contract_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]
 
 
 @pytest.fixture
-def plain(contract_database: ScratchDatabase) -> Iterator[World]:
+def plain(contract_database: ScratchDatabase) -> Iterator[ContractSession]:
     with psycopg.connect(contract_database.dsn) as conn:
-        yield World(conn)
+        yield ContractSession(conn)
         conn.rollback()
 
 
 @pytest.fixture
-def suite(plain: World) -> World:
+def suite(plain: ContractSession) -> ContractSession:
     stub_platform(plain.conn)
     return plain
 
 
 @pytest.fixture
-def shared(pgflow_server: ScratchServer) -> Iterator[Shared]:
+def shared(pgflow_server: ScratchServer) -> Iterator[ContractDatabase]:
     with pgflow_server.database() as scratch:
-        world = Shared(scratch.dsn)
-        yield world
-        world.close()
+        database = ContractDatabase(scratch.dsn)
+        yield database
+        database.close()

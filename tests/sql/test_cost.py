@@ -8,36 +8,36 @@ that does not grow is one that stays within a small factor when the data grow a 
 import pytest
 
 
-def pages(world, query, *args):
+def pages(session, query, *args):
     """Buffers touched by a statement; what it did is undone."""
-    with world.conn.transaction(force_rollback=True):
-        plan = world.value(f"explain (analyze, buffers, format json) {query}", *args)
+    with session.conn.transaction(force_rollback=True):
+        plan = session.value(f"explain (analyze, buffers, format json) {query}", *args)
     top = plan[0]["Plan"]
     return top["Shared Hit Blocks"] + top["Shared Read Blocks"] + top["Shared Dirtied Blocks"]
 
 
-def warm(world, query, *args):
+def warm(session, query, *args):
     """The cost once caches and plans are there."""
-    return min(pages(world, query, *args) for _ in range(4))
+    return min(pages(session, query, *args) for _ in range(4))
 
 
-def claim_of(world, slug, count):
-    ids = world.column(f"select msg_id from pgmq.q_{slug} order by msg_id desc limit %s", count)
+def claim_of(session, slug, count):
+    ids = session.column(f"select msg_id from pgmq.q_{slug} order by msg_id desc limit %s", count)
     query = "select * from pgflow.start_tasks(%s, %s, %s)"
-    return warm(world, query, slug, ids, world.worker(slug))
+    return warm(session, query, slug, ids, session.worker(slug))
 
 
-def root_map(world, slug, size):
-    world.flow(slug, "m*")
-    world.start(slug, [{"text": "x" * 80, "number": n} for n in range(size)])
+def root_map(session, slug, size):
+    session.flow(slug, "m*")
+    session.start(slug, [{"text": "x" * 80, "number": n} for n in range(size)])
     return slug
 
 
-def dependent_map(world, slug, size):
-    world.flow(slug, "a", "m*: a")
-    run = world.start(slug)
-    world.claim(slug)
-    world.complete(run, "a", [{"text": "x" * 80, "number": n} for n in range(size)])
+def dependent_map(session, slug, size):
+    session.flow(slug, "a", "m*: a")
+    run = session.start(slug)
+    session.claim(slug)
+    session.complete(run, "a", [{"text": "x" * 80, "number": n} for n in range(size)])
     return slug
 
 
@@ -95,37 +95,37 @@ CALLS = [
 ]
 
 
-def costs(world):
+def costs(session):
     """What each call costs on a fresh run beside all there are."""
-    with world.conn.transaction(force_rollback=True):
-        run, _unclaimed = world.start("f"), world.start("f")
-        world.start_tasks("f", [world.task(run, "a")["message_id"]])
-        named = {"%(run)s": f"'{run}'", "%(worker)s": f"'{world.worker('f')}'"}
+    with session.conn.transaction(force_rollback=True):
+        run, _unclaimed = session.start("f"), session.start("f")
+        session.start_tasks("f", [session.task(run, "a")["message_id"]])
+        named = {"%(run)s": f"'{run}'", "%(worker)s": f"'{session.worker('f')}'"}
         found = {}
         for call in CALLS:
             query = call
             for name, value in named.items():
                 query = query.replace(name, value)
-            found[call] = warm(world, query)
+            found[call] = warm(session, query)
         return found
 
 
-def finish_many(world, count):
+def finish_many(session, count):
     """Runs of f, from start to end, by few statements."""
-    world.do(
+    session.do(
         "select count(*) from pgflow.start_flows('f', array_fill('{}'::jsonb, array[%s]))", count
     )
     for _ in ("a", "b"):
-        world.do(
+        session.do(
             "select count(*) from pgflow.start_tasks('f',"
             " (select array_agg(msg_id) from pgmq.q_f), %s)",
-            world.worker("f"),
+            session.worker("f"),
         )
-        world.do(
+        session.do(
             "select count(*) from pgflow.step_tasks t, lateral pgflow.complete_task("
             "t.run_id, t.step_slug, t.task_index, '1') where t.status = 'started'"
         )
-    world.do("vacuum analyze pgflow.runs, pgflow.step_states, pgflow.step_tasks, pgmq.q_f")
+    session.do("vacuum analyze pgflow.runs, pgflow.step_states, pgflow.step_tasks, pgmq.q_f")
 
 
 def test_no_call_grows_with_the_number_of_finished_runs(shared):

@@ -182,12 +182,12 @@ def test_a_falsy_output_reaches_the_next_step_as_null(shared, peer):
 
 def plain_worker(shared, slug, runs, handlers):
     """A worker of the present generation, in plain SQL, until these runs have ended."""
-    world, me, count = shared.session(autocommit=True), worker(shared, slug), 0
-    for _ in while_open(world, runs):
-        for record in world.start_tasks(slug, world.read(slug, qty=2), me):
+    session, me, count = shared.session(autocommit=True), worker(shared, slug), 0
+    for _ in while_open(session, runs):
+        for record in session.start_tasks(slug, session.read(slug, qty=2), me):
             count += 1
             output = handlers[record["step_slug"]](record["input"], record["flow_input"])
-            world.complete(record["run_id"], record["step_slug"], output, record["task_index"])
+            session.complete(record["run_id"], record["step_slug"], output, record["task_index"])
     return count
 
 

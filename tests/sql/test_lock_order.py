@@ -15,8 +15,8 @@ from support.contract import broken_invariants
 ROUNDS = 4
 
 
-def age(world):
-    world.do(
+def age(session):
+    session.do(
         "update pgflow.step_tasks set queued_at = now() - interval '1 day',"
         " started_at = now() - interval '1 hour' where status = 'started'"
     )
@@ -50,9 +50,9 @@ def prepare(shared):
     return run
 
 
-def finish_map(world, run):
+def finish_map(session, run):
     for index in (3, 2, 1, 0):
-        world.complete(run, "m", index, index)
+        session.complete(run, "m", index, index)
 
 
 ACTS = {

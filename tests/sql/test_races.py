@@ -42,15 +42,15 @@ def run(shared):
     return run
 
 
-def age(world):
-    world.do(
+def age(session):
+    session.do(
         "update pgflow.step_tasks set queued_at = now() - interval '1 day',"
         " started_at = now() - interval '1 hour' where status = 'started'"
     )
 
 
-def requeue(world):
-    return world.value("select pgflow.requeue_stalled_tasks()")
+def requeue(session):
+    return session.value("select pgflow.requeue_stalled_tasks()")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
-from support.contract import World, broken_invariants, stub_platform, while_open
+from support.contract import ContractSession, broken_invariants, stub_platform, while_open
 from support.random_flows import attempt_fails, flows
 
 from pgflowd.core.json.sql_null import SQL_NULL
@@ -25,26 +25,26 @@ NAMES = itertools.count()
 QUIETLY = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": True}
 
 
-def create(world, flow):
+def create(session, flow):
     slug = f"r{next(NAMES)}"
     shape = {"steps": flow["steps"], "options": flow["options"]}
-    world.do("select pgflow._create_flow_from_shape(%s, %s)", slug, Jsonb(shape))
+    session.do("select pgflow._create_flow_from_shape(%s, %s)", slug, Jsonb(shape))
     return slug
 
 
-def seen(world, slug, run):
+def seen(session, slug, run):
     """What `Engine.snapshot` shows, read from the tables."""
-    row = world.run(run)
-    tasks = world.rows(
+    row = session.run(run)
+    tasks = session.rows(
         f"""select task.*, not exists (select from pgmq.q_{slug} m where m.msg_id = task.message_id)
               as archived, task.output is null as void
               from pgflow.step_tasks task where run_id = %s order by step_slug, task_index""",
         run,
     )
-    states = world.rows(
+    states = session.rows(
         "select *, output is null as void from pgflow.step_states where run_id = %s", run
     )
-    no_output = world.value("select output is null from pgflow.runs where run_id = %s", run)
+    no_output = session.value("select output is null from pgflow.runs where run_id = %s", run)
     return {
         "status": row["status"],
         "remaining_steps": row["remaining_steps"],
@@ -187,7 +187,7 @@ def test_every_flow_goes_the_way_of_the_model(contract_database):
         def goes_that_way(flow, choices):
             try:
                 stub_platform(conn)
-                go_the_same_way(World(conn), flow, choices)
+                go_the_same_way(ContractSession(conn), flow, choices)
             finally:
                 conn.rollback()
 
@@ -222,7 +222,7 @@ def test_reports_in_batches_come_to_what_single_ones_do(contract_database):
         def comes_to_that(flow, chance):
             try:
                 stub_platform(conn)
-                go_the_same_way_in_batches(World(conn), flow, chance)
+                go_the_same_way_in_batches(ContractSession(conn), flow, chance)
             finally:
                 conn.rollback()
 
@@ -244,15 +244,17 @@ def test_a_root_map_without_an_array_is_refused_by_both(suite):
 
 def work(shared, flow, slug, runs):
     """A worker of its own connection: claim, handle, report, until all runs have ended."""
-    world = shared.session(autocommit=True)
-    for _ in while_open(world, runs):
-        for record in world.start_tasks(slug, world.read(slug, qty=3, vt=60)):
+    session = shared.session(autocommit=True)
+    for _ in while_open(session, runs):
+        for record in session.start_tasks(slug, session.read(slug, qty=3, vt=60)):
             key = (record["step_slug"], record["task_index"])
-            attempt = world.task(record["run_id"], *key)["attempts_count"]
+            attempt = session.task(record["run_id"], *key)["attempts_count"]
             if attempt_fails(flow, *key, attempt):
-                world.fail(record["run_id"], key[0], f"boom {key[0]}", key[1])
+                session.fail(record["run_id"], key[0], f"boom {key[0]}", key[1])
             else:
-                world.complete(record["run_id"], key[0], flow["handlers"][key[0]]["output"], key[1])
+                session.complete(
+                    record["run_id"], key[0], flow["handlers"][key[0]]["output"], key[1]
+                )
     return True
 
 
@@ -281,8 +283,8 @@ def deadlocks(shared):
     return shared.value("select deadlocks from pg_stat_database where datname = current_database()")
 
 
-def ends(world, runs):
-    return world.column("select status from pgflow.runs where run_id = any (%s)", runs)
+def ends(session, runs):
+    return session.column("select status from pgflow.runs where run_id = any (%s)", runs)
 
 
 @pytest.mark.parametrize("order_matters", [False, True])

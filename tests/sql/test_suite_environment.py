@@ -5,10 +5,10 @@ import uuid
 RESET = ["step_tasks", "step_states", "runs", "deps", "steps", "flows", "worker_functions"]
 
 
-def reset(world):
+def reset(session):
     for table in RESET:
-        world.do(f"delete from pgflow.{table}")
-    world.do("select pgmq.drop_queue(queue_name) from pgmq.list_queues()")
+        session.do(f"delete from pgflow.{table}")
+    session.do("select pgmq.drop_queue(queue_name) from pgmq.list_queues()")
 
 
 def test_everything_goes_without_cascade(suite):

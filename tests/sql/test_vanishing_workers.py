@@ -18,35 +18,35 @@ OUTPUTS = {"a": [1, 2, 3], "b": "B", "z": "Z", "y": None}
 
 
 def careless_worker(shared, runs, seed):
-    world, chance, taken = shared.session(autocommit=True), random.Random(seed), []
-    for _ in while_open(world, runs):
+    session, chance, taken = shared.session(autocommit=True), random.Random(seed), []
+    for _ in while_open(session, runs):
         slug = chance.choice(list(FLOWS))
-        taken += world.start_tasks(slug, world.read(slug, qty=3, vt=0))
+        taken += session.start_tasks(slug, session.read(slug, qty=3, vt=0))
         for task in chance.sample(taken, min(len(taken), 4)):
             if chance.random() < 0.75:
-                report(world, task, fails=chance.random() < 0.2)
+                report(session, task, fails=chance.random() < 0.2)
         taken = taken[-10:]
 
 
-def report(world, task, *, fails):
+def report(session, task, *, fails):
     key = (task["run_id"], task["step_slug"])
     if fails:
-        world.fail(*key, "boom", task["task_index"])
+        session.fail(*key, "boom", task["task_index"])
     else:
-        world.complete(*key, OUTPUTS.get(key[1], task["task_index"]), task["task_index"])
+        session.complete(*key, OUTPUTS.get(key[1], task["task_index"]), task["task_index"])
 
 
 def sweeper(shared, runs):
     """An hour passes between its sweeps, for each task that nobody holds."""
-    world = shared.session(autocommit=True)
-    for _ in while_open(world, runs):
-        world.do(
+    session = shared.session(autocommit=True)
+    for _ in while_open(session, runs):
+        session.do(
             "update pgflow.step_tasks set queued_at = queued_at - interval '1 day',"
             " started_at = started_at - interval '1 hour', requeued_count = 0"
             " where ctid = any (array("
             " select ctid from pgflow.step_tasks where status = 'started' for update skip locked))"
         )
-        world.value("select pgflow.requeue_stalled_tasks()")
+        session.value("select pgflow.requeue_stalled_tasks()")
 
 
 def test_every_run_ends_however_often_workers_vanish(shared):

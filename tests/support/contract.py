@@ -1,9 +1,9 @@
 """
-The words of the contract tests: a connection with short verbs for flows, runs and tasks.
+The verbs of the contract tests: a connection with short verbs for flows, runs and tasks.
 
-A `World` wraps one connection and calls the functions of schema `pgflow` by name, as workers do,
-and looks at the tables, as the upstream suite does. `stub_platform` builds what the hosted
-platform offers besides (realtime, vault, net, cron), as recording stand-ins. It decides nothing.
+A `ContractSession` calls the functions of schema `pgflow` by name, as workers do, and reads the
+tables, as the upstream suite does. `stub_platform` builds what the hosted platform offers besides
+(realtime, vault, net, cron), as recording stand-ins.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from support.database import Connection, Database
 from support.invariants import broken
 
 PLATFORM = """
@@ -82,37 +83,19 @@ STEP_NAMES = {
 }
 
 
-def stub_platform(conn: psycopg.Connection[Any]) -> None:
-    """Create recording stand-ins for what the hosted platform has beside the schema."""
+def stub_platform(conn: Connection) -> None:
+    """Create recording stand-ins for what the hosted platform has besides the schema."""
     conn.execute(PLATFORM)
 
 
-class World:
-    """One connection, and the verbs of a test."""
+class ContractSession(Database):
+    """One connection, and the verbs of a worker that calls schema `pgflow`; rows are dicts."""
 
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
-        self.conn = conn
+    row_factory = staticmethod(dict_row)
+
+    def __init__(self, conn: Connection) -> None:
+        super().__init__(conn)
         self.workers: dict[str, uuid.UUID] = {}
-
-    # -- asking ---------------------------------------------------------------
-    def rows(self, query: str, *args: Any) -> list[dict[str, Any]]:
-        with self.conn.cursor(row_factory=dict_row) as cursor:
-            cursor.execute(query, args or None)
-            return cursor.fetchall() if cursor.description else []
-
-    def row(self, query: str, *args: Any) -> dict[str, Any]:
-        (row,) = self.rows(query, *args)
-        return row
-
-    def column(self, query: str, *args: Any) -> list[Any]:
-        return [next(iter(row.values())) for row in self.rows(query, *args)]
-
-    def value(self, query: str, *args: Any) -> Any:
-        (value,) = self.column(query, *args)
-        return value
-
-    def do(self, query: str, *args: Any) -> None:
-        self.conn.execute(query, args or None)
 
     def error(self, query: str, *args: Any) -> psycopg.Error:
         """The error that a statement raises, undone."""
@@ -148,29 +131,11 @@ class World:
         )
 
     # -- running --------------------------------------------------------------
-    def start(self, slug: str, input: Any = None, run_id: uuid.UUID | None = None) -> uuid.UUID:
-        """Start a run; the input is {} unless given."""
-        found = self.row(
-            "select * from pgflow.start_flow(%s, %s, %s)",
-            slug,
-            Jsonb({} if input is None else input),
-            run_id,
-        )
-        run: uuid.UUID = found["run_id"]
-        return run
-
     def worker(self, slug: str, worker_id: uuid.UUID | None = None) -> uuid.UUID:
-        if worker_id is None and slug in self.workers:
-            return self.workers[slug]
-        made = worker_id or uuid.uuid4()
-        self.do(
-            "insert into pgflow.workers (queue_name, worker_id, function_name) values (%s, %s, %s)",
-            slug,
-            made,
-            "test",
-        )
-        self.workers[slug] = made
-        return made
+        """The worker of a flow, registered when first asked for; or register this one."""
+        if worker_id is not None or slug not in self.workers:
+            self.workers[slug] = super().worker(slug, worker_id)
+        return self.workers[slug]
 
     def read(self, slug: str, qty: int = 100, vt: int = 5) -> list[int]:
         return self.column("select msg_id from pgmq.read(%s, %s, %s) order by 1", slug, vt, qty)
@@ -210,7 +175,7 @@ class World:
             message,
         )
 
-    # -- looking --------------------------------------------------------------
+    # -- reading --------------------------------------------------------------
     def run(self, run: Any) -> dict[str, Any]:
         return self.row("select * from pgflow.runs where run_id = %s", run)
 
@@ -222,15 +187,6 @@ class World:
     def statuses(self, run: Any) -> dict[str, str]:
         found = self.rows("select step_slug, status from pgflow.step_states where run_id = %s", run)
         return {row["step_slug"]: row["status"] for row in found}
-
-    def task(self, run: Any, step: str, index: int = 0) -> dict[str, Any]:
-        return self.row(
-            "select * from pgflow.step_tasks"
-            " where run_id = %s and step_slug = %s and task_index = %s",
-            run,
-            step,
-            index,
-        )
 
     def tasks(self, run: Any, step: str | None = None) -> list[dict[str, Any]]:
         return self.rows(
@@ -306,39 +262,39 @@ class World:
                 self.complete(task["run_id"], task["step_slug"], output, task["task_index"])
 
 
-class Shared(World):
-    """A database of one test; the world itself commits each statement."""
+class ContractDatabase(ContractSession):
+    """A database of one test, for several sessions; its own session commits each statement."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(psycopg.connect(dsn, autocommit=True))
         self.dsn = dsn
-        self.sessions: list[psycopg.Connection[Any]] = [self.conn]
+        self.sessions: list[Connection] = [self.conn]
 
-    def session(self, *, autocommit: bool = False) -> World:
+    def session(self, *, autocommit: bool = False) -> ContractSession:
         """Another connection; a transaction opens with its first statement."""
         conn = psycopg.connect(self.dsn, autocommit=True)
         conn.execute("set lock_timeout = '20s'")
         conn.execute("set statement_timeout = '30s'")
         conn.autocommit = autocommit
         self.sessions.append(conn)
-        world = World(conn)
-        world.workers = self.workers
-        return world
+        session = ContractSession(conn)
+        session.workers = self.workers
+        return session
 
     def close(self) -> None:
         for conn in self.sessions:
             conn.close()
 
 
-def while_open(world: World, runs: list[Any], within_s: float = 30) -> Iterator[None]:
-    """Go round as long as one of these runs is open; AssertionError when time is up."""
+def while_open(session: ContractSession, runs: list[Any], within_s: float = 30) -> Iterator[None]:
+    """Yield as long as one of these runs is open; AssertionError when time is up."""
     open_runs = "select count(*) from pgflow.runs where run_id = any (%s) and status = 'started'"
     deadline = time.monotonic() + within_s
-    while world.value(open_runs, runs):
+    while session.value(open_runs, runs):
         assert time.monotonic() < deadline, "runs are still open"
         yield
 
 
-def broken_invariants(world: World) -> list[str]:
+def broken_invariants(session: ContractSession) -> list[str]:
     """Return the invariants that do not hold; none after any test."""
-    return broken(world.conn, has_leases=False)
+    return broken(session.conn, has_leases=False)

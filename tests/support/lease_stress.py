@@ -1,11 +1,11 @@
 """
-Stress: everybody at once. Workers with leases and workers without, which crash, freeze, come
-back as zombies, fail, release and beat; sweeps, cancels and retries; all over the same runs.
+Stress: workers with leases and without, which crash, freeze, return as zombies, fail, release
+and renew; beside them sweeps, cancels and retries, all on the same runs.
 
-Every actor is a thread with a connection and a random generator of its own, drawn from one
-seed, which the test prints. Nobody sleeps: an actor without work asks again. When time is up,
-nothing new begins and nobody crashes any more; the workers go on until every run has ended.
-What each report was told is kept in the ledger, and the test compares it with the tables.
+Every actor is a thread with its own connection and its own random generator, drawn from one seed,
+which the test prints. An actor without work asks again at once. When time is up, nothing new
+begins and no actor crashes any more; the workers continue until every run has ended. The ledger
+keeps the verdict of each report, and the test compares it with the tables.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from typing import Any
 
 import psycopg
 
-from support.leases import Connection, House, Row, element, key
+from support.database import Connection, Row, key
+from support.leases import LeaseDatabase, element
 
 LEASE = "700 ms"
 
 
 class Stress:
-    """One run of it: the flows, the actors, and the ledger of what they were told."""
+    """The flows, the actors, and the ledger of their verdicts."""
 
-    def __init__(self, house: House, seed: int, duration_s: float) -> None:
-        self.house = house
+    def __init__(self, db: LeaseDatabase, seed: int, duration_s: float) -> None:
+        self.db = db
         self.seed = seed
         self.ends_at = time.monotonic() + duration_s
         self.gives_up_at = self.ends_at + 60
         self.flows = [
-            house.flow("a", max_attempts=999, timeout=1),
-            house.flow("a", "b:a", "c:b", max_attempts=999, timeout=1),
-            house.flow("a", "m*:a", "z:m", max_attempts=999, timeout=1),
+            db.flow("a", max_attempts=999, timeout=1),
+            db.flow("a", "b:a", "c:b", max_attempts=999, timeout=1),
+            db.flow("a", "m*:a", "z:m", max_attempts=999, timeout=1),
         ]
         for flow in self.flows:
-            house.rows("select pgmq.enable_notify_insert(%s)", flow)
-        house.set("crash_limit", 1000)
+            db.rows("select pgmq.enable_notify_insert(%s)", flow)
+        db.set("crash_limit", 1000)
         self.completed: Counter[tuple[Any, ...]] = Counter()
         self.outputs: dict[tuple[Any, ...], str] = {}
         self.seen: Counter[str] = Counter()
@@ -56,11 +57,7 @@ class Stress:
     def is_over(self) -> bool:
         if self.errors or time.monotonic() > self.gives_up_at:
             return True
-        return not self.in_full_swing and not self.open_runs()
-
-    def open_runs(self, conn: Connection | None = None) -> list[Row]:
-        query = "select run_id, flow_slug from pgflow.runs where status = 'started' limit 200"
-        return self.house.rows(query, conn=conn)
+        return not self.in_full_swing and not self.db.open_runs()
 
     def go(self) -> None:
         actors: list[Callable[[Connection, random.Random], None]] = [
@@ -85,12 +82,12 @@ class Stress:
         self, actor: Callable[[Connection, random.Random], None], chance: random.Random
     ) -> None:
         try:
-            actor(self.house.connect(), chance)
+            actor(self.db.connect(), chance)
         except BaseException as error:
             self.errors.append(error)
 
-    def told(self, task: Row, verdict: str, output: str) -> None:
-        """Enter into the ledger what a report was told."""
+    def record(self, task: Row, verdict: str, output: str) -> None:
+        """Enter the verdict of a report into the ledger."""
         with self._lock:
             self.seen[verdict] += 1
             if verdict == "completed":
@@ -100,7 +97,7 @@ class Stress:
     # -- the actors ------------------------------------------------------------------------
 
     def fenced(self, conn: Connection, chance: random.Random) -> None:
-        """A worker of ours; when it dies it leaves its tasks and a zombie that reports later."""
+        """A worker with leases; when it crashes it leaves its tasks, and a zombie reports them."""
         flow, worker = self._new_worker(chance)
         zombies: list[Row] = []
         held: list[Row] = []
@@ -114,18 +111,18 @@ class Stress:
                 conn = self._cut(conn, chance)
                 flow, worker = self._new_worker(chance)
             if wild and held and chance.random() < 0.3:
-                self.house.beat(worker, *held, lease=LEASE, conn=conn)
+                self.db.beat(worker, *held, lease=LEASE, conn=conn)
             reports = [task for task in held if not wild or chance.random() < 0.8]
             if zombies and chance.random() < 0.2:
                 reports.append(zombies.pop())
             reports = list({key(task)[:3]: task for task in reports}.values())
             chance.shuffle(reports)
             held = [task for task in held if task not in reports]
-            held += self._turn(conn, chance, flow, worker, reports, wild)
+            held += self._report_and_claim(conn, chance, flow, worker, reports, wild)
             if not held and not wild and chance.random() < 0.5:
                 flow, worker = self._new_worker(chance)
 
-    def _turn(
+    def _report_and_claim(
         self,
         conn: Connection,
         chance: random.Random,
@@ -137,11 +134,11 @@ class Stress:
         """Report and claim in one transaction, as a worker does."""
         elements = [self._element(task, chance, wild) for task in reports]
         with conn.transaction():
-            answers = self.house.report(*elements, conn=conn) if elements else []
-            claimed = self.house.claim(flow, worker, chance.randint(1, 12), LEASE, conn)
-        for task, said, answer in zip(reports, elements, answers, strict=True):
+            answers = self.db.report(*elements, conn=conn) if elements else []
+            claimed = self.db.claim(flow, worker, chance.randint(1, 12), LEASE, conn)
+        for task, sent, answer in zip(reports, elements, answers, strict=True):
             assert answer.verdict != "error", answer
-            self.told(task, answer.verdict, said.get("output", ""))
+            self.record(task, answer.verdict, sent.get("output", ""))
         return claimed
 
     def _element(self, task: Row, chance: random.Random, wild: bool) -> dict[str, Any]:
@@ -157,53 +154,53 @@ class Stress:
         if chance.random() < 0.5:
             flow, worker = self._new_worker(chance)
             conn.execute("begin")
-            self.house.claim(flow, worker, 5, LEASE, conn)
+            self.db.claim(flow, worker, 5, LEASE, conn)
         conn.close()
-        return self.house.connect()
+        return self.db.connect()
 
     def unfenced(self, conn: Connection, chance: random.Random) -> None:
         """A worker of upstream: it claims without a lease, and reports one by one, or vanishes."""
         while not self.is_over():
             flow, worker = self._new_worker(chance)
-            for task in self.house.upstream_claim(flow, worker, conn):
+            for task in self.db.upstream_claim(flow, worker, conn):
                 what = chance.random() if self.in_full_swing else 1.0
                 if what < 0.05:
                     continue
                 if what < 0.1:
                     self._fail_unfenced(task, conn)
                 else:
-                    self.house.upstream_complete(task, json.loads(_output(task, chance)), conn)
+                    self.db.upstream_complete(task, json.loads(_output(task, chance)), conn)
 
     def _fail_unfenced(self, task: Row, conn: Connection) -> None:
-        """0.8's fail_task locks task before run, and so deadlocks with its own complete_task."""
+        """0.8's fail_task locks the task before the run, so it deadlocks with complete_task."""
         with conn.transaction():
             conn.execute("select from pgflow.runs where run_id = %s for update", (task.run_id,))
             query = "select pgflow.fail_task(%s, %s, %s, 'theirs')"
-            self.house.rows(query, *key(task)[:3], conn=conn)
+            self.db.rows(query, *key(task)[:3], conn=conn)
 
     def sweeper(self, conn: Connection, chance: random.Random) -> None:
         while not self.is_over():
-            self.house.recover("0 s", conn)
+            self.db.recover("0 s", conn)
             if self.dead and chance.random() < 0.5:
-                self.house.crashed(self.dead.pop(), conn=conn)
+                self.db.crashed(self.dead.pop(), conn=conn)
 
     def starter(self, conn: Connection, chance: random.Random) -> None:
         while self.in_full_swing and not self.errors:
-            if len(self.open_runs(conn)) < 150:
+            if len(self.db.open_runs(conn)) < 150:
                 flow = chance.choice(self.flows)
                 inputs = "select pgflow.start_flow(%s, '{}') from generate_series(1, %s)"
-                self.house.rows(inputs, flow, chance.randint(1, 20), conn=conn)
+                self.db.rows(inputs, flow, chance.randint(1, 20), conn=conn)
 
     def operator(self, conn: Connection, chance: random.Random) -> None:
         """Cancels some runs, and retries some that failed or were cancelled."""
         while not self.is_over():
-            for run in self.open_runs(conn):
+            for run in self.db.open_runs(conn):
                 if self.in_full_swing and chance.random() < 0.01:
-                    self._unless("PF003", lambda run=run: self.house.cancel(run.run_id, conn))
+                    self._unless("PF003", lambda run=run: self.db.cancel(run.run_id, conn))
             query = "select run_id from pgflow.runs where status = 'failed' limit 20"
-            for run in self.house.rows(query, conn=conn):
+            for run in self.db.rows(query, conn=conn):
                 if self.in_full_swing and chance.random() < 0.1:
-                    self._unless("PF004", lambda run=run: self.house.retry(run.run_id, conn, True))
+                    self._unless("PF004", lambda run=run: self.db.retry(run.run_id, conn, True))
 
     def _unless(self, sqlstate: str, action: Callable[[], object]) -> None:
         try:
@@ -217,10 +214,10 @@ class Stress:
     def _new_worker(self, chance: random.Random) -> tuple[str, uuid.UUID]:
         flow = chance.choice(self.flows)
         with self._lock:
-            return flow, self.house.worker(flow)
+            return flow, self.db.worker(flow)
 
 
 def _output(task: Row, chance: random.Random) -> str:
-    """What a handler returns: an array, since a map may follow, and never the same twice."""
+    """The output of a handler: an array, since a map may follow, and never the same twice."""
     items = [f"{task.step_slug}{number}" for number in range(chance.randint(0, 4))]
     return json.dumps([*items, chance.getrandbits(60)])

@@ -1,9 +1,9 @@
 """
-The words in which the tests of leases speak: a database with a core, and short verbs for it.
+The verbs of the tests of leases: a database with a core, and short verbs for it.
 
-A `House` knows its core and its history setting. Its verbs take the connection to speak
-through, since most tests are about two sessions meeting. `meanwhile` runs something in another
-thread and waits until the server says that it waits for a lock: no test sleeps.
+A `LeaseDatabase` knows its core and its history setting. Most tests have two sessions that meet,
+so its verbs take a connection. `meanwhile` calls a function in another thread and waits until the
+server reports that this session waits for a lock: no test sleeps.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import namedtuple_row
 
 from pgflowd.testing.until import until
+from support.database import Connection, Database, Row, key
 from support.invariants import OF_ALL, broken_of
-
-Connection: TypeAlias = psycopg.Connection[Any]
-Row: TypeAlias = Any
 
 OPEN = ("queued", "started")
 
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """What another session does while we hold what it needs."""
+    """What another session does while the test holds a lock that it needs."""
 
     pid: int
     future: Future[Any]
@@ -39,8 +37,8 @@ class Meanwhile:
         return self.future.result(timeout=10)
 
 
-class House:
-    """A database with schemas pgflow and pgflowd; `core` and `history` tell which and how."""
+class LeaseDatabase(Database):
+    """A database with schemas pgflow and pgflowd, this core and this setting of the history."""
 
     def __init__(self, dsn: str, core: str, history: str) -> None:
         self.dsn = dsn
@@ -48,7 +46,7 @@ class House:
         self.history = history
         self._connections: list[Connection] = []
         self._pool = ThreadPoolExecutor(4)
-        self.conn = self.connect()
+        super().__init__(self.connect())
         if history != "all":
             self.set("history", history)
 
@@ -62,42 +60,15 @@ class House:
             conn.close()
         self._pool.shutdown()
 
-    # -- looking ---------------------------------------------------------------------------
-
-    def do(self, statement: str, *params: Any) -> None:
-        self.conn.execute(statement.encode(), params or None)
-
-    def rows(self, query: str, *params: Any, conn: Connection | None = None) -> list[Row]:
-        return (conn or self.conn).execute(query.encode(), params).fetchall()
-
-    def row(self, query: str, *params: Any, conn: Connection | None = None) -> Row:
-        (one,) = self.rows(query, *params, conn=conn)
-        return one
-
-    def value(self, query: str, *params: Any, conn: Connection | None = None) -> Any:
-        return self.row(query, *params, conn=conn)[0]
-
-    def task(self, run: uuid.UUID, step: str = "a", index: int = 0) -> Row:
-        return self.row(
-            "select * from pgflow.step_tasks where (run_id, step_slug, task_index) = (%s, %s, %s)",
-            run,
-            step,
-            index,
-        )
-
-    def run_status(self, run: uuid.UUID) -> str:
-        return str(self.value("select status from pgflow.runs where run_id = %s", run))
+    # -- reading ---------------------------------------------------------------------------
 
     def outcomes(self, run: uuid.UUID, step: str = "a", index: int = 0) -> list[str | None]:
-        """What became of each attempt, in the order of tokens; None while it lives."""
-        found = self.rows(
-            "select outcome from pgflowd.attempt_history"
-            " where (run_id, step_slug, task_index) = (%s, %s, %s) order by token",
-            run,
-            step,
-            index,
-        )
-        return [outcome for (outcome,) in found]
+        """The outcome of each attempt of a task; None while it is live."""
+        query = """
+            select outcome from pgflowd.attempt_history
+             where (run_id, step_slug, task_index) = (%s, %s, %s) order by token
+        """
+        return self.column(query, run, step, index)
 
     def kept(self, *outcomes: str) -> list[str]:
         """Of these outcomes of a task that has ended, those that the history keeps."""
@@ -110,7 +81,7 @@ class House:
         query = sql.SQL("select *, vt <= clock_timestamp() as visible from {}").format(table)
         return {row.msg_id: row for row in self.conn.execute(query).fetchall()}
 
-    # -- defining and starting -------------------------------------------------------------
+    # -- defining -------------------------------------------------------------
 
     def flow(
         self, *steps: str, max_attempts: int = 3, timeout: int = 60, base_delay: int = 0
@@ -137,49 +108,11 @@ class House:
             )
         return slug
 
-    def start(self, flow: str, input: Any = None) -> uuid.UUID:
-        query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
-        run = self.value(query, flow, json.dumps({} if input is None else input))
-        assert isinstance(run, uuid.UUID)
-        return run
-
-    def worker(self, flow: str) -> uuid.UUID:
-        worker = uuid.uuid4()
-        self.rows(
-            "insert into pgflow.workers (worker_id, queue_name, function_name)"
-            " values (%s, %s, 'test') returning 1",
-            worker,
-            flow,
-        )
-        return worker
-
     # -- working ---------------------------------------------------------------------------
-
-    def claim(
-        self,
-        flow: str,
-        worker: uuid.UUID,
-        max_tasks: int = 10,
-        lease: str | None = "30 s",
-        conn: Connection | None = None,
-    ) -> list[Row]:
-        query = "select * from pgflowd.claim(%s, %s, %s, %s::interval) order by token"
-        return self.rows(query, flow, worker, max_tasks, lease, conn=conn)
 
     def claim_one(self, flow: str, worker: uuid.UUID, **more: Any) -> Row:
         (one,) = self.claim(flow, worker, **more)
         return one
-
-    def complete(self, task: Row, output: Any = 1, conn: Connection | None = None) -> str:
-        query = "select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)"
-        return str(self.value(query, *key(task), json.dumps(output), conn=conn))
-
-    def fail(
-        self, task: Row, text: str = "boom", conn: Connection | None = None, **more: Any
-    ) -> str:
-        named = "".join(f", {name} => %s" for name in more)
-        query = f"select pgflowd.fail(%s, %s, %s, %s, %s{named})"
-        return str(self.value(query, *key(task), text, *more.values(), conn=conn))
 
     def release(self, task: Row, conn: Connection | None = None, delay: str = "0 s") -> str:
         query = "select pgflowd.release(%s, %s, %s, %s, %s::interval, 'stop')"
@@ -237,10 +170,10 @@ class House:
         query = "select pgflow.complete_task(%s, %s, %s, %s::jsonb)"
         self.rows(query, *key(task)[:3], json.dumps(output), conn=conn)
 
-    # -- moving time, which tests may not wait for -----------------------------------------
+    # -- moving time, which tests must not wait for -----------------------------------------
 
     def lapse(self, task: Row) -> None:
-        """Let the lease run out now, and the message become visible."""
+        """Let the lease lapse now, and the message become visible."""
         self.rows(
             "update pgflowd.attempts set lease_until = now() where token = %s returning 1",
             task.token,
@@ -266,7 +199,7 @@ class House:
     # -- two sessions ----------------------------------------------------------------------
 
     def meanwhile(self, action: Callable[[Connection], Any]) -> Meanwhile:
-        """Run the action in another thread, on a connection of its own, and wait until it waits."""
+        """Call the action in another thread, on its own connection; return when it waits."""
         conn = self.connect()
         other = Meanwhile(conn.info.backend_pid, self._pool.submit(action, conn))
         query = "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s"
@@ -278,11 +211,6 @@ class House:
         """The invariants of all tables hold. Upstream's 0.8 keeps no outputs of steps (I4)."""
         of_core = {name: query for name, query in OF_ALL.items() if name[:2] != "I4"}
         assert broken_of(self.conn, of_core if self.core == "0.8" else OF_ALL) == []
-
-
-def key(task: Row) -> tuple[Any, ...]:
-    """Name a task, and its token if it has one."""
-    return (task.run_id, task.step_slug, task.task_index, getattr(task, "token", None))
 
 
 def element(task: Row, outcome: str = "completed", **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A database with flows in it, a worker that does what a test says, and terminals to look at it."""
+"""A database with flows in it, the verbs of a worker, and terminals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
 from pgflowd.testing.scratch import ScratchDatabase
+from support.database import NO_INPUT, Database, TaskKey, key
 
 MODULE = """
 from pgflowd import Flow, job
@@ -44,18 +44,16 @@ def send_email(run): ...
 """
 
 
-@dataclass
-class Shop:
-    """The database of one test, and a worker of ours."""
+class Shop(Database):
+    """The database of one test, and a worker of the test."""
 
-    database: ScratchDatabase
-    worker_id: UUID = field(default_factory=uuid4)
-
-    def __post_init__(self) -> None:
-        self.conn = self.database.connect()
-        world: dict[str, Any] = {"__name__": "shop_flows"}
-        exec(MODULE, world)
-        self.flows = [world["flow"], world["items"], world["send_email"].flow]
+    def __init__(self, database: ScratchDatabase) -> None:
+        super().__init__(database.connect())
+        self.database = database
+        self.worker_id = uuid4()
+        module: dict[str, Any] = {"__name__": "shop_flows"}
+        exec(MODULE, module)
+        self.flows = [module["flow"], module["items"], module["send_email"].flow]
 
     def deploy(self) -> None:
         for flow in self.flows:
@@ -63,51 +61,30 @@ class Shop:
 
     def create(self, flow: Flow) -> None:
         shape = Jsonb(flow.shape())
-        self.conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (flow.slug, shape))
+        self.do("select pgflow._create_flow_from_shape(%s, %s)", flow.slug, shape)
 
-    def start(self, flow: str = "analyze_website", input: Any = None) -> UUID:
-        query = "select run_id from pgflow.start_flow(%s, %s)"
-        row = self.conn.execute(query, (flow, Jsonb({} if input is None else input))).fetchone()
-        assert row is not None
-        return UUID(str(row[0]))
+    def start(
+        self, flow: str = "analyze_website", input: Any = NO_INPUT, run_id: Any = None
+    ) -> UUID:
+        return super().start(flow, input, run_id)
 
-    def claim(self, flow: str = "analyze_website") -> dict[str, tuple[Any, ...]]:
-        """Take all tasks of a flow that can be taken; returns their keys by `step#index`."""
-        self.conn.execute(
-            "insert into pgflow.workers (worker_id, queue_name, function_name)"
-            " values (%s, %s, 'test') on conflict do nothing",
-            (self.worker_id, flow),
-        )
-        rows = self.conn.execute(
-            "select run_id, step_slug, task_index, token from pgflowd.claim(%s, %s, 100, '30 s')",
-            (flow, self.worker_id),
-        ).fetchall()
-        return {
-            f"{step}#{index}": (run_id, step, index, token) for run_id, step, index, token in rows
-        }
-
-    def complete(self, key: tuple[Any, ...], output: Any) -> None:
-        query = "select pgflowd.complete(%s, %s, %s, %s, %s)"
-        self.conn.execute(query, (*key, Jsonb(output)))
-
-    def fail(self, key: tuple[Any, ...], text: str, traceback: str | None = None) -> None:
-        query = "select pgflowd.fail(%s, %s, %s, %s, %s, traceback => %s)"
-        self.conn.execute(query, (*key, text, traceback))
+    def claim_all(self, flow: str = "analyze_website") -> dict[str, TaskKey]:
+        """Claim all tasks of a flow; return their keys by `step#index`."""
+        tasks = self.claim(flow, self.worker(flow, self.worker_id), 100)
+        return {f"{task.step_slug}#{task.task_index}": key(task) for task in tasks}
 
     def run_through(self, output: Any = 1) -> UUID:
         """A run of analyze_website, completed."""
         run_id = self.start(input={"url": "x"})
         for _ in range(3):
-            for key in self.claim().values():
-                self.complete(key, output)
+            for task in self.claim_all().values():
+                self.complete(task, output)
         return run_id
 
     def stall(self) -> None:
-        """The leases of all claimed tasks lapsed an hour ago."""
-        self.conn.execute(
-            "update pgflowd.attempts set lease_until = now() - interval '1 h'"
-            " where ended_at is null"
-        )
+        """Let the leases of all claimed tasks have lapsed an hour ago."""
+        query = "update pgflowd.attempts set lease_until = now() - interval '1 h'"
+        self.do(f"{query} where ended_at is null")
 
 
 def on_a_terminal(*args: str, columns: int, cwd: Path | None = None, **env: str) -> str:

@@ -19,8 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
 from pgflowd.core.settings.sections import (
     DatabaseSettings,
@@ -36,6 +34,7 @@ from pgflowd.host.process_tree import in_session, kill_session, read_stat
 from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
+from support.database import NO_INPUT, Database
 
 PROFILE_T = Settings(
     database=DatabaseSettings(
@@ -51,16 +50,13 @@ PROFILE_T = Settings(
 )
 
 
-NOTHING: dict[str, Any] = {}  # the input of a run that is given none
-
-
-class RunningWorker:
-    """A worker process, and the database it works for."""
+class RunningWorker(Database):
+    """A worker process, and the verbs of its database."""
 
     def __init__(self, child: ForkedChild, database: ScratchDatabase, log: Path, flow: str) -> None:
         self.child, self.flow = child, flow
-        self._database, self._log = database, log
-        self.conn = database.connect()
+        super().__init__(database.connect())
+        self._log = log
         self.heard: list[Any] = []
         self.was_frozen = False  # beyond its lease: then its executions may overlap with others
 
@@ -120,45 +116,14 @@ class RunningWorker:
 
     # the database
 
-    def start_run(self, given: Any = NOTHING, flow: str | None = None) -> str:
+    def start_run(self, given: Any = NO_INPUT, flow: str | None = None) -> str:
         """Start a run, and wake the worker as the listener would."""
-        run = start_run(self.conn, flow or self.flow, given)
+        run = str(self.start(flow or self.flow, given))
         self.send(Wake())
         return run
 
-    def value(self, query: str, *params: Any) -> Any:
-        row = self.conn.execute(query, params).fetchone()
-        return None if row is None else row[0]
-
-    def status(self, run: str) -> str:
-        return str(self.value("select status from pgflow.runs where run_id = %s", run))
-
-    def output(self, run: str, within_s: float = 10.0) -> Any:
-        """The output of a run once it has completed."""
-        until(lambda: self.status(run) != "started", within_s)
-        assert self.status(run) == "completed", self.attempts(run)
-        query = "select output from pgflow.runs where run_id = %s"
-        return self.value(query, run)
-
-    def completed(self, run: str, within_s: float = 10.0) -> bool:
-        return bool(until(lambda: self.status(run) == "completed", within_s))
-
-    def failed(self, run: str, within_s: float = 10.0) -> bool:
-        return bool(until(lambda: self.status(run) == "failed", within_s))
-
-    def attempts(self, run: str) -> list[tuple[Any, ...]]:
-        """Step, outcome, error_message of each attempt, the oldest first."""
-        query = """
-            select step_slug, outcome, error_message from pgflowd.attempts
-             where run_id = %s order by token
-        """
-        return self.conn.execute(query, (run,)).fetchall()
-
-    def outcomes(self, run: str) -> list[str | None]:
-        return [outcome for _, outcome, _ in self.attempts(run)]
-
     def waits_for_a_lock(self) -> bool:
-        """Whether somebody waits for a table's lock that a test holds."""
+        """Whether a session waits for a table's lock that a test holds."""
         query = """
             select exists (select from pg_locks where not granted and database =
               (select oid from pg_database where datname = current_database()))
@@ -171,13 +136,6 @@ class RunningWorker:
         lines = self._log.read_text().rpartition("\n")[0].splitlines()  # all that are whole
         said = [json.loads(line) for line in lines if line.startswith("{")]
         return [record for record in said if record["event"].startswith(event)]
-
-
-def start_run(conn: psycopg.Connection[Any], flow: str, given: Any = NOTHING) -> str:
-    query = "select run_id from pgflow.start_flow(%s, %s::jsonb)"
-    row = conn.execute(query, (flow, json.dumps(given))).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def title_of(pid: int) -> str:

@@ -8,7 +8,6 @@ import signal
 
 import pytest
 from support.covers import covers
-from support.worker import start_run
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -197,7 +196,7 @@ def killed_and_swept(worker) -> None:
 def test_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commits):
     module = MAP.format(timeout=20, body="return item")
     worker = start_worker(module)
-    run = start_run(worker.conn, "flow", [1])
+    run = worker.start("flow", [1])
     with worker.conn.transaction():
         worker.conn.execute("lock pgflow.step_tasks in share mode")
         worker.send(Wake())
@@ -238,7 +237,7 @@ def test_a_worker_killed_after_its_claim_loses_nothing(start_worker):
 def test_a_worker_killed_in_a_report_loses_nothing(start_worker):
     module = MAP.format(timeout=20, body="return item")
     worker = start_worker(module)
-    run = start_run(worker.conn, "flow", [1])
+    run = worker.start("flow", [1])
     with worker.conn.transaction():
         worker.conn.execute("lock pgflow.runs in exclusive mode")
         worker.send(Wake())

@@ -10,7 +10,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 from support.covers import covers
-from support.worker import start_run
 
 from pgflowd.core.messages import Failed, Heartbeat, QuickStop, Ready, Waiting
 from pgflowd.testing.until import until
@@ -449,7 +448,7 @@ def test_w311_without_a_trigger_and_with_verify_a_worker_polls(start_worker):
     first.drain()
 
     worker = start_worker(FLOW, definitions="verify")
-    run = start_run(worker.conn, "flow")
+    run = worker.start("flow")
 
     assert worker.completed(run, 8)
     assert [record["code"] for record in worker.records("worker.warning")] == ["W311"]
@@ -460,4 +459,4 @@ def test_w311_without_a_trigger_and_with_verify_a_worker_polls(start_worker):
 def test_polling_needs_no_wake(start_worker):
     worker = start_worker(FLOW, signal_strategy="polling")
 
-    assert worker.completed(start_run(worker.conn, "flow"), 8)
+    assert worker.completed(worker.start("flow"), 8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.covers import covers
-from support.worker import PROFILE_T, start_run
+from support.worker import PROFILE_T
 
 from pgflowd.core.messages import Heartbeat
 from pgflowd.core.settings.sections import SupervisorSettings
@@ -63,7 +63,7 @@ def test_without_a_notification_the_fallback_finds_it(start_worker):
     worker = start_worker(FLOW, heartbeat_interval_s=60.0, notify_fallback_s=0.3)
     until(lambda: is_idle(worker))
 
-    run = start_run(worker.conn, "flow")
+    run = worker.start("flow")
 
     assert worker.completed(run)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 
 from support.covers import covers
-from support.worker import PROFILE_T, start_run
+from support.worker import PROFILE_T
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -131,7 +131,7 @@ def test_many_workers_at_one_queue_neither_deadlock_nor_stampede(start_worker, d
     until(lambda: conn.execute("select from pgflow.workers").rowcount == WORKERS, 60)
 
     for _ in range(RUNS):
-        start_run(conn, "flow")
+        workers[0].start("flow")
     for worker in workers:
         worker.send(Wake())
 

@@ -1,5 +1,5 @@
 """
-Fixtures of the leases' tests: `house`, on our own core and on others', with each history.
+Fixtures of the leases' tests: `db`, on our own core and on others', with each history.
 
 Cores: `own`; `0.8`, what npm's @pgflow/core carries, migrated beside; and `foreign`, our own
 core seen through the adapters for upstream's, since no later release can be had as SQL.
@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
-from support.leases import House
+from support.leases import LeaseDatabase
 
 from pgflowd.db import schema
 from pgflowd.db.schema.pgmq import shipped_pgmq
@@ -22,7 +22,7 @@ from pgflowd.resources import shipped
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 UPSTREAM = Path(__file__).parents[2] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
-HOUSES = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
+CORES = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
 NO_REALTIME = """
     create schema realtime;
     create function realtime.send(payload jsonb, event text, topic text, private boolean)
@@ -73,47 +73,47 @@ def foreign_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
         yield Copies(pgflow_server, scratch.name)
 
 
-@pytest.fixture(params=HOUSES, ids=lambda house: "-".join(house))
-def house(request: pytest.FixtureRequest) -> Iterator[House]:
+@pytest.fixture(params=CORES, ids=lambda db: "-".join(db))
+def db(request: pytest.FixtureRequest) -> Iterator[LeaseDatabase]:
     """Every core, and every history on ours."""
     yield from _opened(request, *request.param)
 
 
 @pytest.fixture(params=["own", "foreign", "0.8"])
-def any_core(request: pytest.FixtureRequest) -> Iterator[House]:
+def any_core(request: pytest.FixtureRequest) -> Iterator[LeaseDatabase]:
     """Every core, with the whole history."""
     yield from _opened(request, request.param, "all")
 
 
 @pytest.fixture
-def own(request: pytest.FixtureRequest) -> Iterator[House]:
+def own(request: pytest.FixtureRequest) -> Iterator[LeaseDatabase]:
     """Our own core, with the whole history."""
     yield from _opened(request, "own", "all")
 
 
 @pytest.fixture
-def foreign(request: pytest.FixtureRequest) -> Iterator[House]:
+def foreign(request: pytest.FixtureRequest) -> Iterator[LeaseDatabase]:
     """Our own core, seen through the adapters for upstream's."""
     yield from _opened(request, "foreign", "all")
 
 
-def _opened(request: pytest.FixtureRequest, core: str, history: str) -> Iterator[House]:
+def _opened(request: pytest.FixtureRequest, core: str, history: str) -> Iterator[LeaseDatabase]:
     if core == "own":
         database: ScratchDatabase = request.getfixturevalue("pgflow_db")
-        yield from _closing(House(database.dsn, core, history))
+        yield from _closing(LeaseDatabase(database.dsn, core, history))
     else:
         which = "upstream_copies" if core == "0.8" else "foreign_copies"
         copies: Copies = request.getfixturevalue(which)
         with copies.copy() as dsn:
-            yield from _closing(House(dsn, core, history))
+            yield from _closing(LeaseDatabase(dsn, core, history))
 
 
-def _closing(house: House) -> Iterator[House]:
-    yield house
+def _closing(db: LeaseDatabase) -> Iterator[LeaseDatabase]:
+    yield db
     try:
-        house.clean()
+        db.clean()
     finally:
-        house.close()
+        db.close()
 
 
 def _install_upstream(conn: psycopg.Connection[tuple[object, ...]]) -> None:

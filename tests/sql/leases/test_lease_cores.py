@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from support.leases import House, element
+from support.leases import LeaseDatabase, element
 
 KNOWS_CANCELLED = """
     alter table pgflow.step_tasks drop constraint valid_status, add constraint valid_status
@@ -16,7 +16,7 @@ THREE_ARGUMENTS = "drop function pgflow.start_tasks(text, bigint[], uuid)"
 FIVE_ARGUMENTS = "drop function pgflow.start_tasks(text, bigint[], uuid, text, text)"
 
 
-def test_a_core_that_knows_cancelled_tasks_gets_them(foreign: House) -> None:
+def test_a_core_that_knows_cancelled_tasks_gets_them(foreign: LeaseDatabase) -> None:
     foreign.do(KNOWS_CANCELLED)
     flow = foreign.flow("a", "b")
     run = foreign.start(flow)
@@ -32,10 +32,10 @@ def test_a_core_that_knows_cancelled_tasks_gets_them(foreign: House) -> None:
     assert foreign.retry(run, cancelled=True) == 2
     for task in foreign.claim(flow, worker):
         foreign.complete(task)
-    assert foreign.run_status(run) == "completed"
+    assert foreign.status(run) == "completed"
 
 
-def test_a_claim_of_four_arguments_names_its_queue(foreign: House) -> None:
+def test_a_claim_of_four_arguments_names_its_queue(foreign: LeaseDatabase) -> None:
     foreign.do("alter table pgflow.flows add queue_mode text not null default 'flow'")
     foreign.do(THREE_ARGUMENTS)
     flow = foreign.flow("a", "b:a")
@@ -45,11 +45,11 @@ def test_a_claim_of_four_arguments_names_its_queue(foreign: House) -> None:
     for _ in range(2):
         foreign.complete(foreign.claim_one(flow, worker))
 
-    assert foreign.run_status(run) == "completed"
+    assert foreign.status(run) == "completed"
     assert not foreign.queue(flow)
 
 
-def test_a_core_without_any_claim_we_know_is_refused(foreign: House) -> None:
+def test_a_core_without_any_claim_we_know_is_refused(foreign: LeaseDatabase) -> None:
     flow = foreign.flow()
     foreign.start(flow)
     foreign.do(THREE_ARGUMENTS)
@@ -61,7 +61,7 @@ def test_a_core_without_any_claim_we_know_is_refused(foreign: House) -> None:
     assert refused.value.sqlstate == "PF030"
 
 
-def test_events_go_through_realtime_where_that_is(foreign: House) -> None:
+def test_events_go_through_realtime_where_that_is(foreign: LeaseDatabase) -> None:
     foreign.do("create schema realtime")
     foreign.do("create table realtime.sent (event text, topic text, payload jsonb)")
     foreign.do(
@@ -85,7 +85,7 @@ def test_events_go_through_realtime_where_that_is(foreign: House) -> None:
     ]
 
 
-def test_a_long_event_is_cut_where_it_has_to_fit_a_notification(foreign: House) -> None:
+def test_a_long_event_is_cut_where_it_has_to_fit_a_notification(foreign: LeaseDatabase) -> None:
     run = foreign.start(foreign.flow())
     listener = foreign.connect()
     listener.execute(f'listen "pgflow:run:{run}"'.encode())

@@ -6,102 +6,104 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from support.leases import House, element
+from support.leases import LeaseDatabase, element
 
 
-def test_each_setting_keeps_what_it_says(house: House) -> None:
-    flow = house.flow("m*", "x", max_attempts=3)
-    run = house.start(flow, [1, 2, 3])
-    worker = house.worker(flow)
-    tasks = {(task.step_slug, task.task_index): task for task in house.claim(flow, worker)}
+def test_each_setting_keeps_what_it_says(db: LeaseDatabase) -> None:
+    flow = db.flow("m*", "x", max_attempts=3)
+    run = db.start(flow, [1, 2, 3])
+    worker = db.worker(flow)
+    tasks = {(task.step_slug, task.task_index): task for task in db.claim(flow, worker)}
 
-    house.fail(tasks["m", 0])
-    house.release(tasks["m", 1])
-    house.lapse(tasks["m", 2])
-    again = {task.task_index: task for task in house.claim(flow, worker)}
-    assert house.outcomes(run, "m", 0) == ["failed", None]
-    assert house.outcomes(run, "m", 1) == ["released", None]
-    assert house.outcomes(run, "m", 2) == ["stalled", None]
-    house.complete(again[0])
-    house.report(element(again[1]), element(again[2]))
+    db.fail(tasks["m", 0])
+    db.release(tasks["m", 1])
+    db.lapse(tasks["m", 2])
+    again = {task.task_index: task for task in db.claim(flow, worker)}
+    assert db.outcomes(run, "m", 0) == ["failed", None]
+    assert db.outcomes(run, "m", 1) == ["released", None]
+    assert db.outcomes(run, "m", 2) == ["stalled", None]
+    db.complete(again[0])
+    db.report(element(again[1]), element(again[2]))
 
-    assert house.outcomes(run, "m", 0) == house.kept("failed", "completed")
-    assert house.outcomes(run, "m", 1) == house.kept("released", "completed")
-    assert house.outcomes(run, "m", 2) == house.kept("stalled", "completed")
+    assert db.outcomes(run, "m", 0) == db.kept("failed", "completed")
+    assert db.outcomes(run, "m", 1) == db.kept("released", "completed")
+    assert db.outcomes(run, "m", 2) == db.kept("stalled", "completed")
 
 
-def test_a_task_that_failed_leaves_what_the_setting_keeps(house: House) -> None:
-    flow = house.flow("a", max_attempts=2)
-    runs = [house.start(flow), house.start(flow)]
-    worker = house.worker(flow)
+def test_a_task_that_failed_leaves_what_the_setting_keeps(db: LeaseDatabase) -> None:
+    flow = db.flow("a", max_attempts=2)
+    runs = [db.start(flow), db.start(flow)]
+    worker = db.worker(flow)
 
     for _ in range(2):
-        one, other = house.claim(flow, worker)
-        house.fail(one, "first", error_type="ValueError", traceback="line 1")
-        house.report(element(other, "timed_out", error_message="slow"))
+        one, other = db.claim(flow, worker)
+        db.fail(one, "first", error_type="ValueError", traceback="line 1")
+        db.report(element(other, "timed_out", error_message="slow"))
 
-    assert house.outcomes(one.run_id) == house.kept("failed", "failed")
-    assert house.outcomes(other.run_id) == house.kept("timed_out", "timed_out")
-    assert {house.run_status(run) for run in runs} == {"failed"}
-
-
-def test_a_late_result_is_kept_by_every_setting(house: House) -> None:
-    flow = house.flow("a", "b")
-    run = house.start(flow)
-    one, other = sorted(house.claim(flow, house.worker(flow)), key=lambda task: task.step_slug)
-    house.cancel(run)
-
-    assert house.complete(one, {"one": 1}) == "late"
-    assert house.report(element(other, output='{"two": 2}'))[0].verdict == "late"
-
-    assert house.value("select output from pgflowd.attempts where step_slug = 'a'") == {"one": 1}
-    assert house.value("select output from pgflowd.attempts where step_slug = 'b'") == {"two": 2}
+    assert db.outcomes(one.run_id) == db.kept("failed", "failed")
+    assert db.outcomes(other.run_id) == db.kept("timed_out", "timed_out")
+    assert {db.status(run) for run in runs} == {"failed"}
 
 
-def test_texts_are_cut_to_what_we_keep(house: House) -> None:
-    flow = house.flow("a", "b")
-    run = house.start(flow)
-    one, other = sorted(house.claim(flow, house.worker(flow)), key=lambda task: task.step_slug)
+def test_a_late_result_is_kept_by_every_setting(db: LeaseDatabase) -> None:
+    flow = db.flow("a", "b")
+    run = db.start(flow)
+    one, other = sorted(db.claim(flow, db.worker(flow)), key=lambda task: task.step_slug)
+    db.cancel(run)
+
+    assert db.complete(one, {"one": 1}) == "late"
+    assert db.report(element(other, output='{"two": 2}'))[0].verdict == "late"
+
+    assert db.value("select output from pgflowd.attempts where step_slug = 'a'") == {"one": 1}
+    assert db.value("select output from pgflowd.attempts where step_slug = 'b'") == {"two": 2}
+
+
+def test_texts_are_cut_to_what_we_keep(db: LeaseDatabase) -> None:
+    flow = db.flow("a", "b")
+    run = db.start(flow)
+    one, other = sorted(db.claim(flow, db.worker(flow)), key=lambda task: task.step_slug)
     long = {"error_type": "T" * 999, "traceback": "x" * 99999}
 
-    house.fail(one, "m" * 9999, **long)
-    house.report(element(other, "failed", error_message="m" * 9999, **long))
+    db.fail(one, "m" * 9999, **long)
+    db.report(element(other, "failed", error_message="m" * 9999, **long))
 
     lengths = (
         "select length(error_type) as t, length(error_message) as m, length(traceback) as b"
         " from pgflowd.attempts"
     )
-    assert [tuple(row) for row in house.rows(lengths)] == [(200, 4000, 16000)] * 2
-    assert len(house.task(run).error_message) == 4000
+    assert [tuple(row) for row in db.rows(lengths)] == [(200, 4000, 16000)] * 2
+    assert len(db.task(run).error_message) == 4000
 
 
-def test_a_failure_without_words_gets_some(any_core: House) -> None:
-    house = any_core
-    flow = house.flow("a", "b")
-    run = house.start(flow)
-    one, other = sorted(house.claim(flow, house.worker(flow)), key=lambda task: task.step_slug)
+def test_a_failure_without_words_gets_some(any_core: LeaseDatabase) -> None:
+    db = any_core
+    flow = db.flow("a", "b")
+    run = db.start(flow)
+    one, other = sorted(db.claim(flow, db.worker(flow)), key=lambda task: task.step_slug)
 
-    house.fail(one, "", error_type="KeyError")
-    house.report(element(other, "crashed"))
+    db.fail(one, "", error_type="KeyError")
+    db.report(element(other, "crashed"))
 
-    assert house.task(run, "a").error_message == "KeyError"
-    assert house.task(run, "b").error_message == "crashed"
-
-
-def test_an_open_attempt_that_its_task_no_longer_names_reads_as_lost(any_core: House) -> None:
-    house = any_core
-    flow = house.flow()
-    run = house.start(flow)
-    task = house.claim_one(flow, house.worker(flow))
-    house.upstream_complete(task)
-
-    assert house.outcomes(run) == ["lost"]
-    assert house.value("select ended_at is null from pgflowd.attempts")
-    assert house.report(element(task))[0].verdict == "lost"
-    assert not house.value("select ended_at is null from pgflowd.attempts")
+    assert db.task(run, "a").error_message == "KeyError"
+    assert db.task(run, "b").error_message == "crashed"
 
 
-def test_claims_and_reports_cost_an_insert_and_a_hot_update_each(own: House) -> None:
+def test_an_open_attempt_that_its_task_no_longer_names_reads_as_lost(
+    any_core: LeaseDatabase,
+) -> None:
+    db = any_core
+    flow = db.flow()
+    run = db.start(flow)
+    task = db.claim_one(flow, db.worker(flow))
+    db.upstream_complete(task)
+
+    assert db.outcomes(run) == ["lost"]
+    assert db.value("select ended_at is null from pgflowd.attempts")
+    assert db.report(element(task))[0].verdict == "lost"
+    assert not db.value("select ended_at is null from pgflowd.attempts")
+
+
+def test_claims_and_reports_cost_an_insert_and_a_hot_update_each(own: LeaseDatabase) -> None:
     flow = own.flow("m*")
     own.start(flow, list(range(120)))
     worker = own.worker(flow)
@@ -119,7 +121,7 @@ def test_claims_and_reports_cost_an_insert_and_a_hot_update_each(own: House) -> 
     assert tuple(cost) == (120, 120, 120, 0)
 
 
-def test_settings_have_defaults_and_tell_their_old_value(own: House) -> None:
+def test_settings_have_defaults_and_tell_their_old_value(own: LeaseDatabase) -> None:
     assert own.value("select pgflowd.setting('history')") == "all"
     assert own.value("select pgflowd.setting('crash_limit')") == 5
 
@@ -134,7 +136,7 @@ def test_settings_have_defaults_and_tell_their_old_value(own: House) -> None:
     [("history", "some"), ("history", None), ("history", 1), ("crash_limit", 0),
      ("crash_limit", 1.5), ("crash_limit", "5"), ("colour", "blue")],
 )  # fmt: skip
-def test_a_bad_setting_is_refused(own: House, name: str, value: object) -> None:
+def test_a_bad_setting_is_refused(own: LeaseDatabase, name: str, value: object) -> None:
     with pytest.raises(psycopg.Error) as refused:
         own.set(name, value)
 

@@ -4,18 +4,18 @@ Views for `pgflowd status`: what each flow has to do, and what each worker holds
 
 from __future__ import annotations
 
-from support.leases import House
+from support.leases import LeaseDatabase
 
 
-def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: House) -> None:
-    house = any_core
-    flow, idle = house.flow("m*"), house.flow()
-    house.start(flow, [1, 2, 3, 4, 5])
-    worker = house.worker(flow)
-    tasks = house.claim(flow, worker, 3)
-    house.release(tasks[0], delay="1 hour")
+def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: LeaseDatabase) -> None:
+    db = any_core
+    flow, idle = db.flow("m*"), db.flow()
+    db.start(flow, [1, 2, 3, 4, 5])
+    worker = db.worker(flow)
+    tasks = db.claim(flow, worker, 3)
+    db.release(tasks[0], delay="1 hour")
 
-    rows = house.rows("select * from pgflowd.flow_status")
+    rows = db.rows("select * from pgflowd.flow_status")
     status = {row.flow_slug: row for row in rows}
 
     assert status[flow][1:4] == (2, 2, 1)
@@ -23,34 +23,34 @@ def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: House) -
     assert tuple(status[idle])[1:] == (0, 0, 0, None)
 
 
-def test_flow_status_outlives_a_queue(any_core: House) -> None:
+def test_flow_status_outlives_a_queue(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
     any_core.do("select pgmq.drop_queue(%s)", flow)
 
     assert any_core.row("select queued from pgflowd.flow_status").queued == 0
 
 
-def test_worker_status_counts_what_each_worker_holds(any_core: House) -> None:
-    house = any_core
-    flow = house.flow("m*")
-    house.start(flow, [1, 2, 3])
-    busy, idle = house.worker(flow), house.worker(flow)
-    house.claim(flow, busy, 2)
-    house.do("update pgflow.workers set deprecated_at = now() where worker_id = %s", idle)
+def test_worker_status_counts_what_each_worker_holds(any_core: LeaseDatabase) -> None:
+    db = any_core
+    flow = db.flow("m*")
+    db.start(flow, [1, 2, 3])
+    busy, idle = db.worker(flow), db.worker(flow)
+    db.claim(flow, busy, 2)
+    db.do("update pgflow.workers set deprecated_at = now() where worker_id = %s", idle)
 
-    rows = house.rows("select worker_id, running, is_deprecated from pgflowd.worker_status")
+    rows = db.rows("select worker_id, running, is_deprecated from pgflowd.worker_status")
 
     assert {tuple(row) for row in rows} == {(busy, 2, False), (idle, 0, True)}
 
 
-def test_attempt_history_tells_which_attempts_live(any_core: House) -> None:
-    house = any_core
-    flow = house.flow("a", "b")
-    house.start(flow)
-    one, other = house.claim(flow, house.worker(flow))
-    house.complete(one)
+def test_attempt_history_tells_which_attempts_live(any_core: LeaseDatabase) -> None:
+    db = any_core
+    flow = db.flow("a", "b")
+    db.start(flow)
+    one, other = db.claim(flow, db.worker(flow))
+    db.complete(one)
 
-    rows = house.rows("select token, live, outcome from pgflowd.attempt_history")
+    rows = db.rows("select token, live, outcome from pgflowd.attempt_history")
 
     assert {tuple(row) for row in rows} == {
         (one.token, False, "completed"),

@@ -11,7 +11,7 @@ import random
 
 import pytest
 from support.lease_stress import Stress
-from support.leases import House
+from support.leases import LeaseDatabase
 
 # the common path must never need the other one, which would hide why
 WITHOUT_A_NET = """
@@ -23,27 +23,27 @@ WITHOUT_A_NET = """
                                         report.outputs::jsonb[])) order by ord
     $$
 """
-WORLDS = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
+CORES = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
 
 
-@pytest.mark.parametrize("house", WORLDS, ids="-".join, indirect=True)
-def test_everybody_at_once_loses_nothing_and_counts_right(house: House) -> None:
-    if house.core == "own":
-        house.do(WITHOUT_A_NET)
+@pytest.mark.parametrize("db", CORES, ids="-".join, indirect=True)
+def test_everybody_at_once_loses_nothing_and_counts_right(db: LeaseDatabase) -> None:
+    if db.core == "own":
+        db.do(WITHOUT_A_NET)
     seed = int(os.environ.get("PGFLOWD_STRESS_SEED") or random.SystemRandom().getrandbits(32))
-    stress = Stress(house, seed, float(os.environ.get("PGFLOWD_STRESS_S") or 6))
+    stress = Stress(db, seed, float(os.environ.get("PGFLOWD_STRESS_S") or 6))
     print(f"seed {seed}")  # noqa: T201
 
     stress.go()
 
     print(_summary(stress))  # noqa: T201
-    assert not stress.open_runs(), "every run ends"
+    assert not db.open_runs(), "every run ends"
     assert stress.seen["completed"] > 100
     assert max(stress.completed.values()) == 1, "nothing is completed twice"
     for name, query in LOSSES.items():
-        assert not house.rows(query), name
+        assert not db.rows(query), name
     for (run, step, index), output in stress.outputs.items():
-        stored = house.value(
+        stored = db.value(
             "select output = %s::jsonb from pgflow.step_tasks"
             " where (run_id, step_slug, task_index) = (%s, %s, %s)",
             output,
@@ -53,15 +53,15 @@ def test_everybody_at_once_loses_nothing_and_counts_right(house: House) -> None:
         )
         assert stored, f"the output that was accepted is the one stored: {run} {step} {index}"
     for flow in stress.flows:
-        assert not house.queue(flow), "no message is left"
+        assert not db.queue(flow), "no message is left"
     query = "select deadlocks from pg_stat_database where datname = current_database()"
-    assert house.value(query) == 0
+    assert db.value(query) == 0
 
 
 def _summary(stress: Stress) -> str:
     runs = "select status, count(*) from pgflow.runs group by 1 order by 1"
     outcomes = "select outcome, count(*) from pgflowd.attempt_history group by 1 order by 1"
-    counted = [dict(map(tuple, stress.house.rows(query))) for query in (runs, outcomes)]
+    counted = [dict(map(tuple, stress.db.rows(query))) for query in (runs, outcomes)]
     return f"runs {counted[0]}, attempts {counted[1]}, answers {dict(stress.seen)}"
 
 

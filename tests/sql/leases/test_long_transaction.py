@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 from support.covers import covers
-from support.leases import House, element
+from support.leases import LeaseDatabase, element
 
 TASKS = 20_000
 AT_ONCE = 200
@@ -16,7 +16,7 @@ SAMPLE = 20
 
 @covers("row 83")
 @pytest.mark.timing
-def test_a_long_foreign_transaction_slows_claims_down_less_than_tenfold(own: House) -> None:
+def test_a_long_foreign_transaction_slows_claims_down_less_than_tenfold(own: LeaseDatabase) -> None:
     flow = own.flow()
     worker = own.worker(flow)
     foreign = own.connect()

@@ -8,35 +8,35 @@ import threading
 
 import psycopg
 import pytest
-from support.leases import House
+from support.leases import LeaseDatabase
 
 from pgflowd.testing.until import until
 
 LAPSE = "update pgflowd.attempts set lease_until = now() - interval '1 h' where ended_at is null"
 
 
-def stalled(house: House) -> list[tuple[str, int, str]]:
-    rows = house.rows("select * from pgflowd.stalled_tasks()")
+def stalled(db: LeaseDatabase) -> list[tuple[str, int, str]]:
+    rows = db.rows("select * from pgflowd.stalled_tasks()")
     return [(row.step_slug, row.task_index, row.reason) for row in rows]
 
 
-def requeue(house: House, run, step: str = "a", index: int = 0) -> bool:
+def requeue(db: LeaseDatabase, run, step: str = "a", index: int = 0) -> bool:
     query = "select pgflowd.requeue_task(%s, %s, %s, '60 s', 'anna')"
-    return bool(house.value(query, run, step, index))
+    return bool(db.value(query, run, step, index))
 
 
 def give_up(
-    house: House, run, step: str = "a", index: int = 0, reason: str | None = "gone"
+    db: LeaseDatabase, run, step: str = "a", index: int = 0, reason: str | None = "gone"
 ) -> bool:
     query = "select pgflowd.give_up_task(%s, %s, %s, '60 s', %s, 'anna')"
-    return bool(house.value(query, run, step, index, reason))
+    return bool(db.value(query, run, step, index, reason))
 
 
-def violated(house: House) -> list[str]:
-    return [row.invariant for row in house.rows("select * from pgflowd.violations()")]
+def violated(db: LeaseDatabase) -> list[str]:
+    return [row.invariant for row in db.rows("select * from pgflowd.violations()")]
 
 
-def test_runs_are_found_by_their_last_digits(any_core: House):
+def test_runs_are_found_by_their_last_digits(any_core: LeaseDatabase):
     flow = any_core.flow()
     first, second = any_core.start(flow), any_core.start(flow)
 
@@ -49,7 +49,7 @@ def test_runs_are_found_by_their_last_digits(any_core: House):
     assert found("zz") == []
 
 
-def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(any_core: House):
+def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(any_core: LeaseDatabase):
     flow = any_core.flow("a", "b:a", max_attempts=1)
     failed, ended, active = (any_core.start(flow) for _ in range(3))
     worker = any_core.worker(flow)
@@ -68,7 +68,7 @@ def test_runs_are_listed_with_how_far_they_are_and_why_they_failed(any_core: Hou
     assert rows[active].ended_at is None
 
 
-def test_the_steps_of_a_run_are_counted_by_status(any_core: House):
+def test_the_steps_of_a_run_are_counted_by_status(any_core: LeaseDatabase):
     flow = any_core.flow("a", "m*:a", "z:m", max_attempts=4, timeout=30)
     run = any_core.start(flow)
     worker = any_core.worker(flow)
@@ -90,7 +90,7 @@ def test_the_steps_of_a_run_are_counted_by_status(any_core: House):
     assert second is not None
 
 
-def test_troubles_are_the_attempts_without_an_output(any_core: House):
+def test_troubles_are_the_attempts_without_an_output(any_core: LeaseDatabase):
     flow = any_core.flow("a", "b", base_delay=9)
     run = any_core.start(flow)
     one, other = any_core.claim(flow, any_core.worker(flow))
@@ -106,7 +106,7 @@ def test_troubles_are_the_attempts_without_an_output(any_core: House):
     assert later == []
 
 
-def test_a_shape_has_the_options_in_force(any_core: House):
+def test_a_shape_has_the_options_in_force(any_core: LeaseDatabase):
     flow = any_core.flow("a", "m*:a", timeout=77)
 
     shape = any_core.value("select pgflowd.flow_shape(%s)", flow)
@@ -118,7 +118,7 @@ def test_a_shape_has_the_options_in_force(any_core: House):
     assert any_core.value("select pgflowd.flow_shape('nowhere')") is None
 
 
-def test_flows_are_listed_with_their_open_work(any_core: House):
+def test_flows_are_listed_with_their_open_work(any_core: LeaseDatabase):
     flow = any_core.flow("a", "b")
     any_core.start(flow)
     any_core.claim(flow, any_core.worker(flow), max_tasks=1)
@@ -131,7 +131,7 @@ def test_flows_are_listed_with_their_open_work(any_core: House):
     assert any_core.value("select pgflowd.active_runs(%s)", flow) == 1
 
 
-def test_a_requeued_task_goes_to_another_and_the_first_has_lost_it(any_core: House):
+def test_a_requeued_task_goes_to_another_and_the_first_has_lost_it(any_core: LeaseDatabase):
     flow = any_core.flow()
     run = any_core.start(flow)
     task = any_core.claim_one(flow, any_core.worker(flow))
@@ -149,11 +149,11 @@ def test_a_requeued_task_goes_to_another_and_the_first_has_lost_it(any_core: Hou
         any_core.complete(task)
     assert lost.value.sqlstate == "PF001"
     any_core.complete(again)
-    assert any_core.run_status(run) == "completed"
+    assert any_core.status(run) == "completed"
     assert violated(any_core) == []
 
 
-def test_a_task_of_a_worker_without_leases_is_stalled_after_its_timeout(any_core: House):
+def test_a_task_of_a_worker_without_leases_is_stalled_after_its_timeout(any_core: LeaseDatabase):
     flow = any_core.flow(timeout=5)
     run = any_core.start(flow)
     any_core.claim_one(flow, any_core.worker(flow))
@@ -166,10 +166,10 @@ def test_a_task_of_a_worker_without_leases_is_stalled_after_its_timeout(any_core
     assert stalled(any_core) == [("a", 0, "its timeout has passed")]
     assert requeue(any_core, run)
     any_core.complete(any_core.claim_one(flow, any_core.worker(flow)))
-    assert any_core.run_status(run) == "completed"
+    assert any_core.status(run) == "completed"
 
 
-def test_a_task_given_up_fails_with_the_reason(any_core: House):
+def test_a_task_given_up_fails_with_the_reason(any_core: LeaseDatabase):
     flow = any_core.flow()
     run = any_core.start(flow)
     any_core.claim_one(flow, any_core.worker(flow))
@@ -178,13 +178,13 @@ def test_a_task_given_up_fails_with_the_reason(any_core: House):
 
     assert give_up(any_core, run)
 
-    assert any_core.run_status(run) == "failed"
+    assert any_core.status(run) == "failed"
     assert any_core.task(run).error_message == "stalled, and given up by anna: gone"
     assert any_core.outcomes(run) == ["stalled"]
     assert violated(any_core) == []
 
 
-def test_a_task_there_is_not_is_not_found(any_core: House):
+def test_a_task_there_is_not_is_not_found(any_core: LeaseDatabase):
     run = any_core.start(any_core.flow())
 
     for act in (requeue, give_up):
@@ -193,7 +193,7 @@ def test_a_task_there_is_not_is_not_found(any_core: House):
         assert missing.value.sqlstate == "PF002"
 
 
-def test_of_a_requeue_and_a_report_under_way_the_first_wins(own: House):
+def test_of_a_requeue_and_a_report_under_way_the_first_wins(own: LeaseDatabase):
     flow = own.flow()
     run = own.start(flow)
     task = own.claim_one(flow, own.worker(flow))
@@ -217,10 +217,10 @@ def test_of_a_requeue_and_a_report_under_way_the_first_wins(own: House):
     thread.join(timeout=20)
 
     assert answers == [False]
-    assert own.run_status(run) == "completed"
+    assert own.status(run) == "completed"
 
 
-def test_nothing_is_violated_by_any_ordinary_life(any_core: House):
+def test_nothing_is_violated_by_any_ordinary_life(any_core: LeaseDatabase):
     flow = any_core.flow("a", "m*:a", "z:m", max_attempts=2)
     worker = any_core.worker(flow)
     runs = [any_core.start(flow) for _ in range(4)]
@@ -234,5 +234,5 @@ def test_nothing_is_violated_by_any_ordinary_life(any_core: House):
         assert violated(any_core) == []
     assert any_core.rows("select pgflowd.retry(%s, null)", runs[1])
     assert violated(any_core) == []
-    statuses = sorted(any_core.run_status(run) for run in runs)
+    statuses = sorted(any_core.status(run) for run in runs)
     assert statuses == ["completed", "completed", "failed", "started"]

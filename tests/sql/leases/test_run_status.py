@@ -5,19 +5,19 @@
 from __future__ import annotations
 
 import pytest
-from support.leases import House, Row, element
+from support.leases import LeaseDatabase, Row, element
 
 
-def claim(house: House, flow: str) -> list[Row]:
-    tasks = house.claim(flow, house.worker(flow))
+def claim(db: LeaseDatabase, flow: str) -> list[Row]:
+    tasks = db.claim(flow, db.worker(flow))
     return sorted(tasks, key=lambda task: (str(task.run_id), task.step_slug, task.task_index))
 
 
-def report(house: House, *elements: dict[str, object]) -> list[tuple[str, str | None]]:
-    return [(answer.verdict, answer.run_status) for answer in house.report(*elements)]
+def report(db: LeaseDatabase, *elements: dict[str, object]) -> list[tuple[str, str | None]]:
+    return [(answer.verdict, answer.run_status) for answer in db.report(*elements)]
 
 
-def test_only_the_report_that_ends_a_run_has_its_status(any_core: House) -> None:
+def test_only_the_report_that_ends_a_run_has_its_status(any_core: LeaseDatabase) -> None:
     flow = any_core.flow("a", "b:a")
     any_core.start(flow)
 
@@ -28,7 +28,7 @@ def test_only_the_report_that_ends_a_run_has_its_status(any_core: House) -> None
 
 
 @pytest.mark.parametrize("history", ["failures", "off"])
-def test_the_history_does_not_matter(own: House, history: str) -> None:
+def test_the_history_does_not_matter(own: LeaseDatabase, history: str) -> None:
     own.set("history", history)
     flow = own.flow(max_attempts=1)
     own.start(flow)
@@ -40,7 +40,7 @@ def test_the_history_does_not_matter(own: House, history: str) -> None:
     assert found == [("completed", "completed"), ("failed", "failed")]
 
 
-def test_a_run_fails_with_its_last_attempt_and_not_before(any_core: House) -> None:
+def test_a_run_fails_with_its_last_attempt_and_not_before(any_core: LeaseDatabase) -> None:
     flow = any_core.flow(max_attempts=2)
     any_core.start(flow)
 
@@ -49,7 +49,7 @@ def test_a_run_fails_with_its_last_attempt_and_not_before(any_core: House) -> No
         assert report(any_core, element(task, "failed", error_message="boom")) == [expected]
 
 
-def test_an_output_that_breaks_a_type_fails_the_run(any_core: House) -> None:
+def test_an_output_that_breaks_a_type_fails_the_run(any_core: LeaseDatabase) -> None:
     flow = any_core.flow("a", "m*:a")
     any_core.start(flow)
     (task,) = claim(any_core, flow)
@@ -57,7 +57,7 @@ def test_an_output_that_breaks_a_type_fails_the_run(any_core: House) -> None:
     assert report(any_core, element(task, output='{"no": "array"}')) == [("failed", "failed")]
 
 
-def test_steps_without_tasks_end_the_run_at_once(any_core: House) -> None:
+def test_steps_without_tasks_end_the_run_at_once(any_core: LeaseDatabase) -> None:
     flow = any_core.flow("a", "m*:a", "n*:m")
     any_core.start(flow)
 
@@ -67,21 +67,21 @@ def test_steps_without_tasks_end_the_run_at_once(any_core: House) -> None:
 
 
 @pytest.mark.parametrize(("mode", "status"), [("skip", None), ("skip-cascade", "completed")])
-@pytest.mark.parametrize("house", [("own", "all"), ("foreign", "all")], ids="-".join, indirect=True)
+@pytest.mark.parametrize("db", [("own", "all"), ("foreign", "all")], ids="-".join, indirect=True)
 def test_a_run_completes_when_its_last_steps_are_skipped(
-    house: House, mode: str, status: str | None
+    db: LeaseDatabase, mode: str, status: str | None
 ) -> None:
-    flow = house.flow("a", "b:a", max_attempts=1)
-    house.do("update pgflow.steps set when_exhausted = %s", mode)
-    house.start(flow)
-    (task,) = claim(house, flow)
+    flow = db.flow("a", "b:a", max_attempts=1)
+    db.do("update pgflow.steps set when_exhausted = %s", mode)
+    db.start(flow)
+    (task,) = claim(db, flow)
 
-    assert report(house, element(task, "failed", error_message="boom")) == [("failed", status)]
-    assert house.run_status(task.run_id) == (status or "started")
+    assert report(db, element(task, "failed", error_message="boom")) == [("failed", status)]
+    assert db.status(task.run_id) == (status or "started")
 
 
 def test_all_elements_of_a_run_have_its_status_and_those_of_other_runs_have_not(
-    any_core: House,
+    any_core: LeaseDatabase,
 ) -> None:
     flow = any_core.flow("a", "b")
     any_core.start(flow)
@@ -95,7 +95,7 @@ def test_all_elements_of_a_run_have_its_status_and_those_of_other_runs_have_not(
 
 
 def test_an_element_whose_task_goes_on_has_the_status_that_another_gave_its_run(
-    any_core: House,
+    any_core: LeaseDatabase,
 ) -> None:
     flow = any_core.flow("m*", max_attempts=1)
     any_core.start(flow, [1, 2, 3])
@@ -108,7 +108,7 @@ def test_an_element_whose_task_goes_on_has_the_status_that_another_gave_its_run(
     assert {answer.run_status for answer in answers} == {"failed"}
 
 
-def test_elements_that_are_reported_one_by_one_have_it_too(any_core: House) -> None:
+def test_elements_that_are_reported_one_by_one_have_it_too(any_core: LeaseDatabase) -> None:
     flow = any_core.flow("a", "b", "c")
     any_core.start(flow)
     any_core.start(flow)
@@ -125,19 +125,19 @@ def test_elements_that_are_reported_one_by_one_have_it_too(any_core: House) -> N
     assert found == [("error", None), *of_the_run, ("completed", None), ("repeated", "completed")]
 
 
-def test_a_report_after_the_end_of_its_run_has_none(any_core: House) -> None:
+def test_a_report_after_the_end_of_its_run_has_none(any_core: LeaseDatabase) -> None:
     flow = any_core.flow("a", "b", max_attempts=1)
     run = any_core.start(flow)
     one, two = claim(any_core, flow)
     report(any_core, element(one, "failed", error_message="boom"))
-    assert any_core.run_status(run) == "failed"
+    assert any_core.status(run) == "failed"
 
     ((_, status),) = report(any_core, element(two))
 
     assert status is None
 
 
-def test_a_cancelled_run_was_not_ended_by_a_report(any_core: House) -> None:
+def test_a_cancelled_run_was_not_ended_by_a_report(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
     run = any_core.start(flow)
     (task,) = claim(any_core, flow)
@@ -146,7 +146,7 @@ def test_a_cancelled_run_was_not_ended_by_a_report(any_core: House) -> None:
     assert report(any_core, element(task)) == [("late", None)]
 
 
-def test_a_lost_or_unknown_task_has_none(any_core: House) -> None:
+def test_a_lost_or_unknown_task_has_none(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
     any_core.start(flow)
     (task,) = claim(any_core, flow)
@@ -157,7 +157,9 @@ def test_a_lost_or_unknown_task_has_none(any_core: House) -> None:
     assert report(any_core, element(task)) == [("completed", "completed")]
 
 
-def test_of_two_calls_in_one_transaction_only_the_one_that_ended_the_run_has_it(own: House) -> None:
+def test_of_two_calls_in_one_transaction_only_the_one_that_ended_the_run_has_it(
+    own: LeaseDatabase,
+) -> None:
     flow = own.flow("a", "b")
     own.start(flow)
     one, two = claim(own, flow)

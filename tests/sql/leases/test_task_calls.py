@@ -8,7 +8,7 @@ import asyncio
 import uuid
 
 import pytest
-from support.leases import House
+from support.leases import LeaseDatabase
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.reporting import MOST_REPORTS
@@ -30,7 +30,7 @@ def done(task: Task, output: bytes = b"1") -> TaskReport:
     return TaskReport(task, Outcome.COMPLETED, output, cpu_s=0.5)
 
 
-def test_inputs_come_as_the_bytes_the_server_wrote(own: House) -> None:
+def test_inputs_come_as_the_bytes_the_server_wrote(own: LeaseDatabase) -> None:
     flow = own.flow("a", "b:a")
     own.start(flow, {"umlaut": "ä", "quote": '"'})
     conn = connect(own.dsn)
@@ -44,7 +44,7 @@ def test_inputs_come_as_the_bytes_the_server_wrote(own: House) -> None:
 @pytest.mark.parametrize(
     "output", [b'{"a": "\xc3\xa4\\n\\\\"}', b"null", b'""', b'"{}"', b'"\\",NULL"', b"[1, 2.50]"]
 )
-def test_outputs_arrive_unchanged(own: House, output: bytes) -> None:
+def test_outputs_arrive_unchanged(own: LeaseDatabase, output: bytes) -> None:
     flow = own.flow("a", "b:a")
     own.start(flow)
     conn = connect(own.dsn)
@@ -59,7 +59,7 @@ def test_outputs_arrive_unchanged(own: House, output: bytes) -> None:
     assert then.input == b'{"a": ' + output + b"}"
 
 
-def test_report_and_claim_are_one_transaction(own: House) -> None:
+def test_report_and_claim_are_one_transaction(own: LeaseDatabase) -> None:
     flow = own.flow()
     run_id = own.start(flow)
     conn = connect(own.dsn)
@@ -73,7 +73,7 @@ def test_report_and_claim_are_one_transaction(own: House) -> None:
     assert (answer.verdict, answer.run_status) == ("completed", "completed")
 
 
-def test_many_reports_go_in_one_trip(own: House) -> None:
+def test_many_reports_go_in_one_trip(own: LeaseDatabase) -> None:
     flow = own.flow("m*")
     own.start(flow, list(range(250)))
     conn = connect(own.dsn)
@@ -89,7 +89,7 @@ def test_many_reports_go_in_one_trip(own: House) -> None:
         report(tasks)
 
 
-def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
+def test_every_kind_of_report_says_what_it_has_to_say(own: LeaseDatabase) -> None:
     flow = own.flow("m*", max_attempts=2)
     own.start(flow, [1, 2, 3, 4])
     conn = connect(own.dsn)
@@ -112,7 +112,7 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: House) -> None:
     ]
 
 
-def test_beats_and_recoveries(own: House) -> None:
+def test_beats_and_recoveries(own: LeaseDatabase) -> None:
     flow = own.flow()
     own.start(flow)
     conn = connect(own.dsn)
@@ -126,7 +126,7 @@ def test_beats_and_recoveries(own: House) -> None:
     assert execute(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
 
 
-def test_whoever_awaits_gets_the_same(own: House) -> None:
+def test_whoever_awaits_gets_the_same(own: LeaseDatabase) -> None:
     flow = own.flow("a", "b:a")
     own.start(flow)
     worker = own.worker(flow)
