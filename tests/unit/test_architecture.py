@@ -1,11 +1,11 @@
 """
-The house keeps its floors: who may import whom, read from the imports themselves.
+Which part of the package may import which, read from the imports themselves.
 
     cli, client, testing  →  processes, embedded  →  db, host  →  core  →  errors, resources
 
-`db` and `host` do not know each other. `embedded` is a PostgreSQL of our own. `flow`, which users
-import, stands on `core` alone.
-`core` decides and touches nothing: no clock, no chance, no sockets, no files.
+`db` and `host` do not know each other. `embedded` is the embedded PostgreSQL. `flow`, which users
+import, imports only `core`.
+`core` decides and touches nothing: no clock, no random numbers, no sockets, no files.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ IMPURE_MODULES = {
 }
 IMPURE_NAMES = {"open", "print", "input", "now", "utcnow", "today", "uuid1", "uuid4", "Path"}
 
-# twice what the style calls about right; here "about" ends
+# twice the usual length
 MODULE_LINES = 400
 FUNCTION_LINES = 50
 
@@ -85,9 +85,9 @@ class Import(NamedTuple):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_go_down_the_stairs(module: str):
+def test_a_part_imports_only_parts_below_it(module: str):
     room = room_of(module)
-    assert room in BELOW, f"{module} is in no room of the house; see this test's table"
+    assert room in BELOW, f"{module} is in no part of the package; see this test's table"
 
     for found in imports_of(module):
         target = room_of(found.module)
@@ -99,7 +99,7 @@ def test_imports_go_down_the_stairs(module: str):
             assert target in BELOW[room], f"{MODULES[module]}:{found.line} imports {found.module}"
 
 
-def test_no_module_imports_itself_in_a_circle():
+def test_no_modules_import_each_other_in_a_circle():
     graph = {
         module: {found.module for found in imports_of(module) if found.at_load and found.module}
         for module in MODULES
@@ -120,7 +120,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if ".core" in name])
-def test_core_touches_nothing(module: str):
+def test_core_imports_nothing_with_effects(module: str):
     tree = tree_of(module)
     for_type_checkers = set(type_checking_only(tree))
     for node in ast.walk(tree):
@@ -135,7 +135,7 @@ def test_core_touches_nothing(module: str):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_module_says_what_it_is_for_and_is_one_idea(module: str):
+def test_a_module_has_a_docstring_and_is_not_too_long(module: str):
     tree = tree_of(module)
     lines = MODULES[module].read_text().count("\n")
 
@@ -144,7 +144,7 @@ def test_a_module_says_what_it_is_for_and_is_one_idea(module: str):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_function_is_one_thought(module: str):
+def test_a_function_is_not_too_long(module: str):
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
