@@ -3,6 +3,7 @@
 # make bench   what it costs        make bench-quick
 # make chaos   break it at random, MINUTES=30 SEED=7
 # make load    an hour of work in minutes, TASKS=200000
+# make figures how large the package is, and whether one fact still stands in one place
 # make timing  the few tests that measure time, on a quiet machine
 #
 # Everything lands in .venv, .venv-peers (for bench) and tests/npm/node_modules. A second run
@@ -23,16 +24,24 @@ PEERS_READY = tests/npm/node_modules/.ready
 # A test that passes only then is named at the end, and is a bug.
 AGAIN = $(VENV)/bin/python tests/setup/second_try.py
 
+# Each holds how many files a new option, verb or kind of child touches, or that a name is used once.
+FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_verbs.py \
+  tests/unit/test_child_kinds.py tests/unit/test_statuses.py tests/docs/test_references.py
+
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing lint format bench bench-quick chaos load peers clean
+.PHONY: demo test timing figures lint format bench bench-quick chaos load peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
 
 test: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/pytest -q -n $(WORKERS) --dist worksteal $(PYTEST_ARGS) || $(AGAIN)
+
+figures: $(TEST_READY)
+	@git ls-files -z 'pgflowd/*.py' | xargs -0 cat | wc -l | sed 's/$$/ lines of Python in pgflowd/'
+	@$(VENV)/bin/pytest -q --no-header -p no:cacheprovider $(FIGURES)
 
 timing: $(TEST_READY)
 	$(VENV)/bin/pytest -q -m timing $(PYTEST_ARGS)
