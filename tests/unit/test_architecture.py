@@ -73,7 +73,7 @@ IMPURE_NAMES = {"open", "print", "input", "now", "utcnow", "today", "uuid1", "uu
 
 # twice the usual length
 MODULE_LINES = 400
-FUNCTION_LINES = 50
+FUNCTION_LINES = 40
 
 
 class Import(NamedTuple):
