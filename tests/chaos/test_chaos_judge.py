@@ -89,7 +89,7 @@ def test_an_overlap_after_a_standstill_is_counted_and_no_more(told):
     assert chaos_judge.counts(told)["overlaps after a freeze"] == 1
 
 
-def test_who_ran_longer_than_allowed_is_found(told):
+def test_an_execution_that_was_too_long_is_found(told):
     told.tell(("start", told.token, 1.0, None), ("end", told.token, 60.0, 7))
 
     assert told.found() == ["I14"]
@@ -102,7 +102,7 @@ def test_a_run_that_was_acknowledged_and_is_lost_or_ended_otherwise_is_found(tol
     assert told.found() == ["G1:", "run"]
 
 
-def test_a_bug_that_a_daemon_told_is_found(told, tmp_path):
+def test_a_bug_that_a_daemon_logged_is_found(told, tmp_path):
     told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
     (tmp_path / "d0").mkdir()
     (tmp_path / "d0" / "d0-0.log").write_text(

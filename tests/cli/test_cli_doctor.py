@@ -300,7 +300,7 @@ def test_a_missing_permission_is_reported_and_the_rest_is_shown(pgflowd, shop):
     assert "pooler        none in between" in ended.out
 
 
-def test_what_cannot_be_looked_at_for_another_reason_is_an_error_as_well(here, shop):
+def test_a_check_that_fails_for_another_reason_is_an_error_too(here, shop):
     shop.conn.execute("alter function pgflowd.violations rename to elsewhere")
 
     ended = here("doctor")

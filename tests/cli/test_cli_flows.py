@@ -22,7 +22,7 @@ def slugs(shop: Shop) -> list[str]:
     return [slug for (slug,) in rows]
 
 
-def test_list_shows_what_waits_and_works_and_who_serves(here, shop):
+def test_list_shows_waiting_and_running_tasks_and_workers(here, shop):
     shop.start()
     shop.start("send_email")
     shop.claim_all("send_email")

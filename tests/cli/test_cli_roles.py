@@ -84,7 +84,7 @@ def test_an_owner_does_it_all(codes):
     assert set(found.values()) == {0}, found
 
 
-def test_a_starter_starts_and_follows_and_is_reported_what_it_lacks(codes):
+def test_a_starter_may_start_and_follow_and_sees_which_right_it_lacks(codes):
     found = codes("pgflow_starter", ["runs start send_email", *LOOKING[:2], *CHANGING, *DEFINING])
 
     assert found.pop("runs start send_email") == 0

@@ -375,7 +375,7 @@ def test_wait_exits_with_1_for_a_failed_run_and_prints_why(here, shop):
     assert "✖ failed  perform: no such customer" in ended.out
 
 
-def test_wait_gives_up_with_5_and_the_run_goes_on(here, shop):
+def test_wait_gives_up_with_5_and_the_run_continues(here, shop):
     shop.start("send_email")
 
     ended = here("runs", "wait", "@last", "--timeout", "50ms")
@@ -617,7 +617,7 @@ def test_a_database_without_a_schema_is_reported(pgflowd, empty_database):
     assert "E302" in ended.err and "pgflowd db migrate" in ended.err
 
 
-def test_an_interrupted_follow_prints_that_the_run_goes_on(shop, elsewhere):
+def test_an_interrupted_follow_prints_that_the_run_continues(shop, elsewhere):
     run_id = shop.start("send_email")
     with Background("runs", "follow", "@last", "--database-url", shop.database.dsn) as following:
         until(lambda: following.lines, within_s=20)

@@ -105,7 +105,7 @@ def test_a_daemon_that_does_not_come_up_has_its_last_words_shown(here: Path):
     )
 
 
-def test_a_second_one_in_the_same_directory_is_refused_and_the_first_one_goes_on(here: Path):
+def test_a_second_one_in_the_same_directory_is_refused_and_the_first_one_continues(here: Path):
     with running(here, "--json") as (process, _):
         second = subprocess.run(
             [*COMMAND, "--once"], cwd=here, capture_output=True, text=True, timeout=60

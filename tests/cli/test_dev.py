@@ -152,7 +152,7 @@ def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_variables_are_set(
     assert code == 0
 
 
-def test_it_goes_on_when_the_database_crashed_and_when_the_config_is_wrong(project: Path):
+def test_it_continues_when_the_database_crashed_and_when_the_config_is_wrong(project: Path):
     dev = Dev(project)
     try:
         dev.says("ready in")

@@ -60,14 +60,14 @@ def shown(event: str, level: str = "info", **fields: Any) -> str | None:
         ({"event": "listener.regained", "attempts": 2}, "the database is back"),
     ],
 )  # fmt: skip
-def test_what_people_want_to_know_is_one_line(fields, text):
+def test_each_event_of_interest_is_one_line(fields, text):
     assert shown(**fields) == f"{CLOCK} {text}"
 
 
 @pytest.mark.parametrize(
     "event", ["worker.poll", "child.started", "step.completed", "task.started"]
 )
-def test_the_rest_is_for_those_who_ask_for_all(event):
+def test_other_events_are_not_shown(event):
     assert shown(event, "debug") is None
     assert shown(event) is None
 
@@ -87,7 +87,7 @@ def test_the_rest_is_for_those_who_ask_for_all(event):
     ],
     ids=itemgetter(slice(60)),
 )
-def test_what_is_no_record_of_ours_is_shown_as_it_is(line):
+def test_a_line_that_is_not_a_log_record_is_shown_unchanged(line):
     assert line_of(line) == line
 
 

@@ -104,7 +104,7 @@ def test_inputs_and_outputs_arrive_as_they_were(client, conn, value):
     assert type(done.input) is type(value)
 
 
-def test_a_started_run_tells_all_about_itself(client):
+def test_the_event_of_a_started_run_has_all_its_fields(client):
     run = client.start_flow("greet", {"x": 1})
 
     assert (run.flow_slug, run.status, run.remaining_steps) == ("greet", "started", 2)
@@ -129,7 +129,7 @@ def test_states_stand_under_their_slugs(client, conn):
     assert run.steps["hello"].completed_at.tzinfo is UTC
 
 
-def test_a_failed_run_is_a_value_and_says_why(client, conn):
+def test_a_failed_run_is_a_value_with_its_error(client, conn):
     run_id = client.start_flow("greet", 1).run_id
     work(conn, error="no such luck")
 
@@ -168,7 +168,7 @@ def test_wait_needs_no_notifications(client, conn):
     assert not waiting.is_alive()
 
 
-def test_waiting_ends_after_the_timeout_and_the_run_goes_on(client):
+def test_waiting_ends_after_the_timeout_and_the_run_continues(client):
     began = time.monotonic()
 
     with pytest.raises(WaitTimeout, match=r"has not ended after 0\.2 s; it continues"):
@@ -265,7 +265,7 @@ def test_many_runs_start_at_once_in_their_order(client, conn):
     assert conn.execute("select count(*) from pgflow.runs").fetchone() == (8,)
 
 
-def test_what_cannot_be_started_is_told_with_its_name(client, conn):
+def test_what_cannot_be_started_is_reported_with_its_name(client, conn):
     mapping = Flow("each_one")
     mapping.map(slug="each")(lambda item: item)
     deploy(conn, mapping)
@@ -298,7 +298,7 @@ def test_an_unknown_run_is_not_found_by_anything(client):
             call(nobody)
 
 
-def test_a_cancelled_run_is_shown_as_such_with_who_and_why(client, conn):
+def test_a_cancelled_run_is_shown_with_its_author_and_reason(client, conn):
     run_id = client.start_flow("greet", 1).run_id
 
     cancelled = client.cancel(run_id, reason="wrong customer", actor="ann")
@@ -446,7 +446,7 @@ def test_start_flow_sync_of_the_asyncio_client_outlives_its_connections(database
     assert [run.output for run in ended] == [{"world": 2}]
 
 
-def test_a_database_that_does_not_come_back_in_time_is_told_as_a_timeout(client, conn, server):
+def test_a_database_that_does_not_come_back_in_time_is_reported_as_a_timeout(client, conn, server):
     run_id = client.start_flow("greet", 1).run_id
     caught = []
 
@@ -472,7 +472,7 @@ def test_a_database_that_does_not_come_back_in_time_is_told_as_a_timeout(client,
     assert caught[0].run_id == run_id
 
 
-def test_nobody_at_the_address_is_told_without_the_password():
+def test_an_address_without_a_server_is_reported_without_the_password():
     with pytest.raises(Unreachable, match="E301") as caught:
         Client("postgresql://ann:secret@127.0.0.1:1/shop").get_run(uuid4())
 
@@ -529,7 +529,7 @@ def test_the_asyncio_client_uses_the_connection_of_the_caller(database, conn):
         Client(conn).get_run(run_id)
 
 
-def test_ids_begin_with_the_time_and_are_told_apart_by_their_end():
+def test_ids_begin_with_the_time_and_differ_at_their_end():
     one, two = uuid7(1_700_000_000_000, b"\0" * 10), uuid7(1_700_000_000_001, b"\xff" * 10)
 
     assert str(one) == "018bcfe5-6800-7000-8000-000000000000"
@@ -537,7 +537,7 @@ def test_ids_begin_with_the_time_and_are_told_apart_by_their_end():
     assert (one.version, one.variant) == (7, UUID(int=0x8 << 60).variant)
 
 
-def test_a_run_that_nobody_waited_for_long_enough_can_be_waited_for_again(client, conn):
+def test_after_a_timeout_a_run_can_be_waited_for_again(client, conn):
     with pytest.raises(WaitTimeout) as caught:
         client.start_flow_sync("greet", 1, timeout=0)
     work(conn)
@@ -546,7 +546,7 @@ def test_a_run_that_nobody_waited_for_long_enough_can_be_waited_for_again(client
     assert client.wait(caught.value.run_id, timeout=10).status == "completed"
 
 
-def test_mistaken_arguments_are_told_as_what_they_are(client, conn):
+def test_each_wrong_argument_has_its_own_error(client, conn):
     run = client.start_flow("greet", 1)
 
     with pytest.raises(ValueError, match="'run 7' is not a run id, such as 019bc0de-"):

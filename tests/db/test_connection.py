@@ -45,7 +45,7 @@ def test_behind_a_pooler_nothing_is_left_in_the_session(database: ScratchDatabas
         assert conn.prepare_threshold is None
 
 
-def test_a_pooler_that_nobody_told_of_is_noticed(database: ScratchDatabase) -> None:
+def test_a_pooler_that_is_not_configured_is_noticed(database: ScratchDatabase) -> None:
     async def ask(dsn: str) -> object:
         async with await connect_async(dsn) as conn:
             assert is_pooled(conn)
@@ -60,7 +60,7 @@ def test_a_pooler_that_nobody_told_of_is_noticed(database: ScratchDatabase) -> N
         assert not is_pooled(conn)
 
 
-def test_what_the_url_says_wins(database: ScratchDatabase) -> None:
+def test_options_in_the_url_win(database: ScratchDatabase) -> None:
     url = make_conninfo(database.dsn, application_name="mine", keepalives_idle=77)
 
     with connect(url) as conn:
@@ -86,7 +86,7 @@ def test_an_empty_url_is_the_environment_of_libpq(
         assert conn.info.dbname == database.name
 
 
-def test_nobody_at_the_address_is_told_with_the_address() -> None:
+def test_an_address_without_a_server_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -101,7 +101,7 @@ def test_nobody_at_the_address_is_told_with_the_address() -> None:
     assert "geheim" not in str(caught.value)
 
 
-def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout() -> None:
+def test_a_silent_server_is_given_up_after_the_connect_timeout() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -119,7 +119,7 @@ def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout() -> N
         ({"host": "/nowhere/at/all"}, "No such file or directory"),
     ],
 )
-def test_whatever_keeps_us_out_is_told_without_the_password(
+def test_each_failure_to_connect_is_reported_without_the_password(
     database: ScratchDatabase, change: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Unreachable) as caught:
@@ -129,7 +129,7 @@ def test_whatever_keeps_us_out_is_told_without_the_password(
     assert "canary7" not in str(caught.value)
 
 
-def test_a_url_that_cannot_be_read_is_told_without_its_password() -> None:
+def test_a_url_that_cannot_be_parsed_is_shown_without_its_password() -> None:
     with pytest.raises(Unreachable, match="E301 the database URL cannot be read") as caught:
         connect("host=x password=canary7 nonsense=1")
 
@@ -150,9 +150,12 @@ def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "remedy"),
-    [({"dbname": "no_such_database"}, "create it"), ({"user": "no_such_role"}, "check user and password")],
+    [
+        ({"dbname": "no_such_database"}, "create it"),
+        ({"user": "no_such_role"}, "check user and password"),
+    ],
 )
-def test_who_is_refused_is_told_what_helps(
+def test_an_error_of_a_refused_connection_has_the_remedy(
     database: ScratchDatabase, wrong: dict[str, str], remedy: str
 ) -> None:
     with pytest.raises(Unreachable) as refused:
@@ -161,7 +164,7 @@ def test_who_is_refused_is_told_what_helps(
     assert remedy in (refused.value.next or "")
 
 
-def test_a_connection_that_is_cut_is_told_as_unreachable(database: ScratchDatabase) -> None:
+def test_a_connection_that_is_cut_is_reported_as_unreachable(database: ScratchDatabase) -> None:
     with connect(database.dsn) as conn:
         database.connect().execute("select pg_terminate_backend(%s)", (conn.info.backend_pid,))
 
@@ -179,11 +182,11 @@ def test_a_connection_that_is_cut_is_told_as_unreachable(database: ScratchDataba
         ("no url at all", "?"),
     ],
 )
-def test_a_place_tells_host_port_and_database_and_nothing_secret(url: str, place: str) -> None:
+def test_a_place_names_host_port_and_database_and_no_secret(url: str, place: str) -> None:
     assert place_of(url) == place
 
 
-def test_a_missing_certificate_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_certificate_file_is_reported(tmp_path: Path) -> None:
     missing = tmp_path / "root.crt"
     with pytest.raises(Unreachable):
         connect(f"host=127.0.0.1 port=1 sslmode=verify-full sslrootcert={missing}")

@@ -64,7 +64,7 @@ def test_every_state_of_ours_is_tested_above() -> None:
     assert len(OURS) == 9
 
 
-def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_told(conn: Connection) -> None:
+def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_errors(conn: Connection) -> None:
     conn.execute("select pgflow.create_flow('m'), pgflow.add_step('m', 'x', step_type => 'map')")
     run_id = uuid4()
     conn.execute("select pgflow.start_flow('m', '[1]', %s)", (run_id,))
@@ -93,7 +93,7 @@ def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
         ("alter table t add x int", "db sql roles"),
     ],
 )
-def test_a_missing_permission_is_told_with_the_grant(
+def test_a_missing_permission_is_reported_with_the_grant(
     empty: Connection, statement: str, remedy: str
 ) -> None:
     empty.execute("create schema mine create table t (); create table t ()")

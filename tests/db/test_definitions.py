@@ -35,7 +35,7 @@ def test_what_was_deployed_is_the_same_with_all_options(conn):
     assert flows.compare(conn, "shop", shape) == flows.Comparison(exists=True)
 
 
-def test_options_tuned_in_the_database_are_told_to_operators_and_workers(conn):
+def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(conn):
     shape = flow(timeout=30).shape()
     flows.deploy(conn, "shop", shape)
     conn.execute("update pgflow.flows set opt_timeout = 99")

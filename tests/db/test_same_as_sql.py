@@ -123,7 +123,7 @@ changes = st.lists(
 
 @often
 @given(changes=changes, fewer=st.integers(0, 2))
-def test_differences_are_told_in_the_words_of_the_database(ask, changes, fewer):
+def test_differences_have_the_text_of_the_database(ask, changes, fewer):
     ours, theirs = flow().shape(), copy.deepcopy(flow().shape())
     for at, (key, value) in changes:
         theirs["steps"][at][key] = value

@@ -51,7 +51,7 @@ def test_flows_that_were_there_before_us_notify_us(upstream: Connection) -> None
     assert upstream.execute(query).fetchall() == [("pgflowd_notify",)]
 
 
-def test_a_queue_of_another_owner_is_left_and_told(upstream: Connection) -> None:
+def test_a_queue_of_another_owner_is_left_and_reported(upstream: Connection) -> None:
     said: list[str | None] = []
     upstream.add_notice_handler(lambda notice: said.append(notice.message_primary))
     upstream.execute("select pgflow.create_flow('theirs')")
@@ -89,19 +89,21 @@ def test_a_worker_works_there_under_its_role(upstream: Connection) -> None:
 
 
 @pytest.mark.parametrize("core", LATER)
-def test_a_later_release_is_told_by_what_it_brought(upstream: Connection, core: str) -> None:
+def test_a_later_release_is_recognised_by_its_new_objects(upstream: Connection, core: str) -> None:
     upstream.execute(LATER[core].encode())
 
     assert schema.status(upstream).state.core == core
 
 
-def test_a_core_that_changed_underneath_is_told_until_the_next_migrate(
+def test_a_replaced_core_is_reported_until_the_next_migrate(
     upstream: Connection,
 ) -> None:
     schema.migrate(upstream)
     upstream.execute(LATER["0.14"].encode())
 
-    with pytest.raises(DatabaseError, match=r"E307 schema pgflow was release 0\.8 and is now 0\.14"):
+    with pytest.raises(
+        DatabaseError, match=r"E307 schema pgflow was release 0\.8 and is now 0\.14"
+    ):
         schema.require(upstream)
 
     schema.migrate(upstream)
@@ -118,7 +120,7 @@ def test_a_function_of_theirs_that_changed_underneath_is_named(upstream: Connect
     assert "pgflow.start_ready_steps(uuid) differs" in problem.text
 
 
-def test_a_schema_that_is_none_we_know_is_refused_with_what_it_lacks(empty: Connection) -> None:
+def test_an_unknown_schema_is_refused_with_what_it_lacks(empty: Connection) -> None:
     empty.execute("create schema pgflow create table flows (mine int)")
 
     with pytest.raises(DatabaseError, match=r"E307 .*it has no .*pgflow\.start_flow") as caught:

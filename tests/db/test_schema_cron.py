@@ -49,7 +49,9 @@ def test_an_old_pg_cron_that_counts_no_seconds_does_it_each_minute(
     assert beside_cron.execute("select schedule from cron.job").fetchall() == [("* * * * *",)]
 
 
-def test_who_may_not_schedule_gets_everything_else_and_is_told(beside_cron: Connection) -> None:
+def test_without_the_right_to_schedule_all_else_is_done_and_it_is_reported(
+    beside_cron: Connection,
+) -> None:
     said: list[str | None] = []
     beside_cron.add_notice_handler(lambda notice: said.append(notice.message_primary))
     database = beside_cron.info.dbname

@@ -114,7 +114,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
     assert schema.verify(conn) == []
 
 
-def test_an_older_database_is_told_and_migrated(empty: Connection) -> None:
+def test_an_older_database_is_reported_and_migrated(empty: Connection) -> None:
     schema.migrate(empty, to=1)
 
     problem = schema.status(empty).problem
@@ -141,7 +141,7 @@ def test_a_newer_database_is_refused_and_left_alone(conn: Connection) -> None:
             use(conn)
 
 
-def test_an_empty_database_is_told(empty: Connection) -> None:
+def test_an_empty_database_is_reported(empty: Connection) -> None:
     with pytest.raises(DatabaseError, match=r"E302 .*run `pgflowd db migrate`"):
         schema.require(empty)
 
@@ -155,7 +155,7 @@ def test_a_server_of_another_version_is_refused_before_anything_else(empty: Conn
 
 
 @pytest.mark.parametrize("server", ["14.9", "19beta1"])
-def test_status_tells_a_server_of_another_version(conn: Connection, server: str) -> None:
+def test_status_shows_a_server_of_another_version(conn: Connection, server: str) -> None:
     state = replace(schema.status(conn).state, server=server)
 
     with pytest.raises(DatabaseError, match=f"E309 the server is PostgreSQL {server}"):
@@ -168,7 +168,7 @@ def test_a_version_out_of_reach_is_refused(conn: Connection) -> None:
             schema.migrate(conn, to=version)
 
 
-def test_a_dry_run_tells_and_changes_nothing(empty: Connection) -> None:
+def test_a_dry_run_prints_its_plan_and_changes_nothing(empty: Connection) -> None:
     done = schema.migrate(empty, dry_run=True)
 
     assert done.dry_run
@@ -211,7 +211,7 @@ def test_a_database_that_lost_one_schema_is_not_guessed_at(conn: Connection, los
         schema.migrate(conn)
 
 
-def test_somebody_elses_tables_in_our_schema_are_not_taken_for_ours(empty: Connection) -> None:
+def test_a_schema_with_foreign_tables_is_refused(empty: Connection) -> None:
     empty.execute("create schema pgflowd create table runs (mine int)")
 
     with pytest.raises(DatabaseError, match="E302 schema pgflowd has tables"):
@@ -257,7 +257,7 @@ def test_functions_we_no_longer_have_are_dropped_and_those_of_others_stay(
     assert names == {"strangers_one(integer)"}
 
 
-def test_a_migrate_that_may_not_go_on_says_so_and_changes_nothing(
+def test_a_refused_migrate_reports_it_and_changes_nothing(
     empty_database: ScratchDatabase,
 ) -> None:
     told: list[DatabaseError] = []
@@ -291,7 +291,7 @@ def test_what_others_built_on_a_function_that_goes_is_named(conn: Connection) ->
         schema.migrate(conn)
 
 
-def test_a_role_that_may_not_create_schemas_is_told_the_grant(
+def test_a_role_that_may_not_create_schemas_sees_the_grant_it_needs(
     empty_database: ScratchDatabase,
 ) -> None:
     conn = empty_database.connect()

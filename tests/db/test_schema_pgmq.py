@@ -54,7 +54,7 @@ def test_an_extension_that_is_too_old_is_refused(offering: ScratchServer) -> Non
             schema.migrate(conn)
 
 
-def test_a_pgmq_that_went_away_or_back_is_told(conn: Connection) -> None:
+def test_a_pgmq_that_went_away_or_back_is_reported(conn: Connection) -> None:
     conn.execute("comment on schema pgmq is 'pgmq 1.4.9, installed as plain SQL by pgflowd'")
     with pytest.raises(DatabaseError, match=r"E304 pgmq is at version 1\.4\.9"):
         schema.require(conn)
@@ -91,7 +91,7 @@ def test_a_plain_pgmq_without_headers_is_refused_with_what_it_lacks(empty: Conne
     assert empty.execute("select to_regnamespace('pgflow')").fetchone() == (None,)
 
 
-def test_without_extension_and_package_the_remedy_is_told(
+def test_without_extension_and_package_the_remedy_is_reported(
     empty: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -173,7 +173,7 @@ def test_a_worker_verifies_a_flow_and_cannot_compile_one(as_role: As, shop: UUID
         conn.execute("select pgflow.ensure_flow_compiled('Other', %s)", (Jsonb(shape),))
 
 
-def test_a_daemon_can_tell_whether_the_schema_is_right(as_role: As) -> None:
+def test_a_daemon_can_check_whether_the_schema_fits(as_role: As) -> None:
     state = schema.require(as_role("pgflow_worker"))
 
     assert state.core == "own"
@@ -284,7 +284,7 @@ def test_flows_that_were_there_before_the_roles_are_shared_too(
     assert claimed == run_id
 
 
-def test_who_is_no_superuser_may_run_it_as_owner_of_the_database(
+def test_the_owner_of_the_database_may_execute_it_without_superuser(
     offering: ScratchServer,
 ) -> None:
     with offering.database(schema=False) as fresh:
@@ -338,7 +338,7 @@ def test_without_the_script_a_migrate_leaves_rights_as_they_are(conn: Connection
     assert conn.execute(query).fetchone() == (untouched,)
 
 
-def test_what_a_role_lacks_is_told_with_the_grant(as_role: As, conn: Connection) -> None:
+def test_what_a_role_lacks_is_reported_with_the_grant(as_role: As, conn: Connection) -> None:
     conn.execute("revoke execute on function pgflowd.claim from pgflow_worker")
     worker = as_role("pgflow_worker")
 
@@ -361,7 +361,7 @@ RIGHTS = """
 
 
 @covers("row 109")
-def test_whatever_right_a_worker_lacks_is_told_with_the_grant(
+def test_each_right_that_a_worker_lacks_is_reported_with_the_grant(
     as_role: As, conn: Connection, shop: UUID
 ) -> None:
     rights = [right for (right,) in conn.execute(RIGHTS)]

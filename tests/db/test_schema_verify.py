@@ -56,7 +56,7 @@ def test_it_names_the_object_that_was_changed_by_hand(
     assert named in problem.text
 
 
-def test_migrate_mends_a_function_and_says_that_it_does(conn: Connection) -> None:
+def test_migrate_replaces_a_changed_function_and_reports_it(conn: Connection) -> None:
     conn.execute("alter function pgflow.start_flow strict")
     (problem,) = schema.verify(conn)
     assert problem.next == "run `pgflowd db migrate`"
@@ -105,7 +105,7 @@ def test_a_database_restored_from_a_dump_is_as_it_was(
     assert schema.migrate(conn).migrations == []
 
 
-def test_what_others_add_is_none_of_our_business(conn: Connection) -> None:
+def test_objects_of_others_are_ignored(conn: Connection) -> None:
     conn.execute("create index runs_mine on pgflow.runs (status)")
     conn.execute("create table pgflow.mine (id int primary key)")
     conn.execute("create function pgflow.mine() returns int language sql as 'select 1'")
@@ -125,7 +125,7 @@ def test_a_migration_that_was_applied_with_another_text_is_named(conn: Connectio
     assert "migration 0001_pgflow_tables was applied with another text" in problem.text
 
 
-def test_functions_of_another_release_are_told_by_status(conn: Connection) -> None:
+def test_functions_of_another_release_are_reported_by_status(conn: Connection) -> None:
     assert not schema.status(conn).functions_differ
 
     conn.execute("update pgflowd.schema_history set checksum = 'x' where objects is not null")

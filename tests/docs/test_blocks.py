@@ -207,7 +207,7 @@ def test_the_messages_shown_are_those_of_such_mistakes():
     assert said == picture("E201 ").splitlines()
 
 
-def test_the_picture_of_the_house_names_what_is_there():
+def test_the_picture_of_the_package_names_what_exists():
     parents = {-1: PROJECT}  # by indentation
     for line in picture("pgflowd/\n").splitlines():
         indent = len(line) - len(line.lstrip())

@@ -94,7 +94,7 @@ def test_every_exit_code_is_named():
         assert f"| {code.value} |" in PAGE
 
 
-def test_the_commands_of_the_readme_do_what_it_says(database, tmp_path, monkeypatch, capsys):
+def test_the_commands_of_the_readme_work(database, tmp_path, monkeypatch, capsys):
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     (block,) = re.findall(
         r"^## Commands\n\n```console\n(.*?)^```", readme, re.DOTALL | re.MULTILINE

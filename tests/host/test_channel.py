@@ -48,7 +48,7 @@ def test_the_end_of_the_other_is_seen_after_its_last_words(pair):
     assert other.at_end
 
 
-def test_last_words_survive_that_the_dead_had_unread_messages(pair):
+def test_the_last_messages_of_an_ended_child_arrive_although_it_had_unread_ones(pair):
     one, other = pair
     other.send(Wake("never read"))
     one.send(Ready("a"))
@@ -120,7 +120,7 @@ def test_what_is_too_large_is_a_mistake_of_ours_or_dropped(pair):
         one.send(WorkerEnded("x" * MAX_MESSAGE_BYTES))
 
 
-def test_sending_to_the_dead_is_no_error(pair):
+def test_sending_to_the_dead_is_not_an_error(pair):
     one, other = pair
     other.close()
 

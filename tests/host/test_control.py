@@ -69,7 +69,7 @@ def test_a_request_is_answered(desk):
     assert control.ask(desk.path, "stop", now=True) == {"asked": "stop", "now": True}
 
 
-def test_who_goes_on_talking_has_asked_once(tmp_path):
+def test_further_input_on_an_answered_control_socket_is_ignored(tmp_path):
     desk = ControlSocket(tmp_path / "control")
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(desk.path))
@@ -105,7 +105,7 @@ def test_a_greedy_client_is_refused(desk):
 
 
 @covers("row 104")
-def test_a_slow_client_is_let_go_and_holds_up_nobody(desk):
+def test_a_slow_client_is_dropped_and_delays_no_other(desk):
     slow = socket.socket(socket.AF_UNIX)
     slow.connect(str(desk.path))
     slow.send(b'{"comm')
@@ -132,7 +132,7 @@ def test_only_so_many_are_served_at_a_time(desk):
     assert control.ask(desk.path, "status") == {"asked": "status"}
 
 
-def test_the_lock_tells_whose_socket_it_is(tmp_path):
+def test_the_lock_identifies_the_owner_of_the_socket(tmp_path):
     path = tmp_path / "run" / "control"
     lock = Lock(path)
 
@@ -144,7 +144,7 @@ def test_the_lock_tells_whose_socket_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
-def test_what_is_no_socket_in_its_place_is_left_alone(tmp_path, make):
+def test_a_file_in_place_of_the_socket_is_left_alone(tmp_path, make):
     path = tmp_path / "pgflowd.toml"
     make(path)
 
@@ -182,7 +182,7 @@ def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_a_directory_of_somebody_else_is_refused(tmp_path):
+def test_a_directory_of_another_user_is_refused(tmp_path):
     (tmp_path / "run").mkdir()
     os.chown(tmp_path / "run", 65534, 65534)
 

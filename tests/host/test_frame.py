@@ -63,7 +63,7 @@ def test_a_head_over_64_kib_is_neither_sent_nor_taken():
 
 @covers("row 108")
 @pytest.mark.parametrize("head", [b"no json", b"[1]", b"\x80\x04pickle.", b"[" * 5000])
-def test_a_head_that_is_no_object_is_refused_and_nothing_is_unpickled(head):
+def test_a_head_that_is_not_an_object_is_refused_and_nothing_is_unpickled(head):
     frames = Frames(1000)
     frames.feed(struct.pack("!II", len(head), 0) + head)
 

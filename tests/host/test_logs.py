@@ -49,7 +49,7 @@ def test_fields_are_bound_and_secrets_hidden():
     assert (said["flow"], said["error"], said["token"]) == ("shop", "is ***", "***")
 
 
-def test_a_full_pipe_makes_nobody_wait_and_the_lost_are_counted():
+def test_a_full_pipe_delays_no_writer_and_lost_records_are_counted():
     code = """
 import time
 began = time.monotonic()
@@ -105,7 +105,7 @@ def test_our_stderr_stays_blocking_for_others():
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_closed_stderr_is_no_error(form):
+def test_a_closed_stderr_is_not_an_error(form):
     code = "import os\nos.close(2)\n"
     code += "log2 = open_log(LoggingSettings(format=sys.argv[1]), process='x')\n"
     code += "log2.info('nobody hears')\n"

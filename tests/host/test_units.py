@@ -50,7 +50,7 @@ def test_a_unit_is_exposed_2_0_at_most(unit):
         ("UMask", "0077"),
     ],
 )
-def test_a_unit_says_what_the_daemon_relies_on(unit, key, value):
+def test_a_unit_has_the_settings_that_the_daemon_relies_on(unit, key, value):
     assert service_of(unit)["Service"][key] == value
 
 

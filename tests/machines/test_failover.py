@@ -11,7 +11,7 @@ from pgflowd.testing.until import until
 
 
 @covers("row 69")
-def test_the_primary_is_killed_and_the_daemon_goes_on_with_the_standby(house, servers):
+def test_the_primary_is_killed_and_the_daemon_continues_with_the_standby(house, servers):
     primary, standby = servers.pair()
     with primary.connect() as conn:
         schema.install(conn)

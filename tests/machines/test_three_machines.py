@@ -62,7 +62,7 @@ def begun(path):
 
 
 @covers("row 1", "row 2", "row 3", "G7")
-def test_a_machine_vanishes_and_its_tasks_go_on_elsewhere(shop):
+def test_a_machine_vanishes_and_its_tasks_continue_elsewhere(shop):
     """For a whole machine."""
     path, gate = shop.directory / "marks", shop.directory / "gate"
     first = serve(shop, "one", shop.one)

@@ -84,7 +84,7 @@ def test_a_daemon_that_does_not_answer_is_e414(house, database):
     daemon.send(signal.SIGCONT)
 
 
-def test_status_without_a_database_says_so_and_still_exits_3(house):
+def test_status_without_a_database_reports_it_and_still_exits_3(house):
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         url = f"postgresql://u:canary@127.0.0.1:{line.getsockname()[1]}/none"
@@ -133,7 +133,7 @@ def test_metrics_of_a_running_daemon(house, database):
     assert text.endswith("# EOF\n")
 
 
-def test_orders_are_answered_for_programs_as_the_page_says(house, database):
+def test_commands_with_json_answer_as_the_page_documents(house, database):
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     section = page.partition("### drain, stop, reload")[2].partition("###")[0]
     house.flow("alpha")
@@ -152,7 +152,7 @@ def test_orders_are_answered_for_programs_as_the_page_says(house, database):
         assert all(f"`{key}`" in section for key in answer if key != "schema_version"), answer
 
 
-def test_watching_goes_on_until_interrupted(house, database):
+def test_watching_continues_until_interrupted(house, database):
     import subprocess
 
     from support.daemon import PGFLOWD
@@ -180,7 +180,7 @@ def test_a_pause_that_is_none_is_refused(house, pause):
 
 
 @covers("rule 47", "row 104")
-def test_garbage_on_the_control_socket_is_answered_and_harms_nobody(house, database):
+def test_garbage_on_the_control_socket_is_answered_and_does_no_harm(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()

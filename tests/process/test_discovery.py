@@ -36,7 +36,7 @@ def test_a_flow_that_two_modules_define_is_an_error_of_the_second(house, databas
 
 
 @covers("rule 3")
-def test_all_errors_of_a_definition_are_told_with_file_and_line(house, database):
+def test_all_errors_of_a_definition_are_reported_with_file_and_line(house, database):
     source = """
 from pgflowd import Flow
 flow = Flow("wrong")

@@ -100,7 +100,7 @@ def sheets(database: Any) -> set[int]:
     return {int(row[0]) for row in database.connect().execute(query, ("resize_images",))}
 
 
-def test_the_example_config_serves_through_kills_and_status_tells_the_truth(house, database):
+def test_the_example_config_serves_through_kills_and_status_is_right(house, database):
     watched = Watched(house)
     for flow, given in INPUTS.items():
         database.client.start_flows(flow, [given] * RUNS)

@@ -94,7 +94,7 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
     assert follower.events[-1]["event"] == "run:completed"
 
 
-def test_two_follow_a_run_that_goes_on_and_a_third_who_listens_gets_harmless_payloads(
+def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
     house, tmp_path, following
 ):
     serve(house)

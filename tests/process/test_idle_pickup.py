@@ -60,7 +60,7 @@ def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
 
 
 @covers("P23")
-def test_without_the_trigger_it_looks_when_notify_fallback_is_over(house, database):
+def test_without_the_trigger_it_claims_after_notify_fallback(house, database):
     house.module("flows", FLOW)
     house.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()

@@ -114,7 +114,7 @@ def test_many_notifications_are_few_wakes(house, database):
     assert daemon.events("child.restarted") == []
 
 
-def test_notifications_for_nobody_and_rubbish_do_no_harm(house, database):
+def test_unknown_and_malformed_notifications_do_no_harm(house, database):
     house.flow("alpha")
     daemon = house.serve()
     conn = database.connect()
@@ -185,7 +185,7 @@ def test_a_sweeper_whose_calls_are_refused_tries_slowly(house, database):
     assert daemon.events("child.restarted", child="sweeper") == []
 
 
-def test_the_sweeper_tells_how_the_database_is(house, database):
+def test_the_sweeper_reports_the_state_of_the_database(house, database):
     house.flow("alpha")
     daemon = house.serve(recovery={"recovery_interval": "200ms"})
 
@@ -199,7 +199,7 @@ def test_the_sweeper_tells_how_the_database_is(house, database):
 
 
 @covers("row 87")
-def test_a_careless_server_is_a_problem_to_look_at(house, database):
+def test_a_setting_that_risks_data_is_a_problem_in_the_status(house, database):
     conn = database.connect()
     conn.execute(f"alter database {database.name} set synchronous_commit = off")
     house.flow("alpha")

@@ -83,7 +83,7 @@ def ended(database, flow):
     return database.client.start_flow_sync(flow, {}, timeout=15)
 
 
-def test_at_level_debug_a_run_is_told_from_its_start_to_its_end(house, database):
+def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(house, database):
     daemon = serve(house)
 
     run = ended(database, "good")
@@ -108,7 +108,7 @@ def test_at_level_debug_a_run_is_told_from_its_start_to_its_end(house, database)
     assert late["code"] == "E401" and late["took_s"] >= 1
 
 
-def test_at_level_info_only_what_went_wrong_is_told(house, database):
+def test_at_level_info_only_failures_are_logged(house, database):
     daemon = serve(house, logging={"level": "info"})
 
     good, bad, typed, picky = (ended(database, flow) for flow in ("good", "bad", "typed", "picky"))
@@ -129,7 +129,7 @@ def test_at_level_info_only_what_went_wrong_is_told(house, database):
     assert daemon.events(level="debug") == []
 
 
-def test_a_cancelled_run_is_told_with_who_and_why(house, database):
+def test_a_cancelled_run_is_reported_with_its_author_and_reason(house, database):
     daemon = serve(house, logging={"level": "info"})
     run = start_long(database)
 
@@ -140,7 +140,7 @@ def test_a_cancelled_run_is_told_with_who_and_why(house, database):
     assert record["error"].endswith(": enough")
 
 
-def test_a_daemon_tells_its_life_from_the_first_to_the_last(house, database):
+def test_a_daemon_logs_its_life_from_start_to_end(house, database):
     daemon = serve(house, logging={"level": "info"})
     run = start_long(database)
 
@@ -165,7 +165,7 @@ def test_a_daemon_tells_its_life_from_the_first_to_the_last(house, database):
     assert [record["run"] for record in daemon.events("task.released")] == [str(run.run_id)]
 
 
-def test_payloads_are_told_if_they_are_asked_for_and_secrets_never(house, database):
+def test_payloads_are_logged_on_request_and_secrets_never(house, database):
     daemon = serve(house, logging={"payloads": True, "redact": ["password"]})
 
     database.client.start_flow_sync("good", {"to": "me", "password": "canary"}, timeout=15)

@@ -100,7 +100,7 @@ def named(values: dict[Labels, float]) -> dict[tuple[str, ...], float]:
     return {tuple(value for _, value in labels): number for labels, number in values.items()}
 
 
-def test_each_metric_tells_what_happened(house, database):
+def test_each_metric_counts_what_happened(house, database):
     house.module("flows", SOURCE)
     house.module("broken", "import no_such_module\n")
     daemon = house.serve(

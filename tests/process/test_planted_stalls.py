@@ -84,7 +84,7 @@ def test_a_long_step_within_its_timeout_is_left_alone(house, conn):
 
 
 @covers("P20")
-def test_what_was_given_back_three_times_is_failed_and_told(house, conn):
+def test_a_task_released_three_times_is_failed_and_reported(house, conn):
     given_up = plant(conn, "short")
     change(conn, given_up, GIVEN_BACK_BEFORE)
     daemon = serve(house)
@@ -115,7 +115,7 @@ def test_the_task_of_a_failed_run_is_ended(house, conn):
 
 
 @covers("P20")
-def test_a_task_without_a_message_is_no_error(house, conn):
+def test_a_task_without_a_message_is_not_an_error(house, conn):
     without, left = plant(conn, "short"), plant(conn, "short")
     change(conn, without, "message_id = null")
     daemon = serve(house)

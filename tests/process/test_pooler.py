@@ -34,7 +34,7 @@ def test_behind_a_transaction_pooler_a_daemon_needs_no_session(house, database, 
 
 
 @covers("row 82")
-def test_a_listener_behind_a_transaction_pooler_says_so_and_polls(house, database, pooler):
+def test_a_listener_behind_a_transaction_pooler_reports_it_and_polls(house, database, pooler):
     house.flow("alpha", attempts=1)
     daemon = house.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
 

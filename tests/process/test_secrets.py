@@ -143,7 +143,7 @@ def environment_seen_by_a_handler(database, run_id) -> list[object] | None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_nobody_else_reads_the_environment_of_a_daemon(house, database):
+def test_other_users_cannot_read_the_environment_of_a_daemon(house, database):
     house.environ["PGPASSWORD"] = CANARY
     house.flow("alpha")
     daemon = house.serve()

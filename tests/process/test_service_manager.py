@@ -48,7 +48,7 @@ def manager(house):
 
 
 @covers("rule 7", "row 38")
-def test_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, manager):
+def test_ready_is_announced_after_the_last_child_and_stopping_at_the_stop(house, manager):
     house.flow("alpha")
     daemon = house.start()
     daemon.until("child.started", child="worker alpha")
@@ -65,7 +65,7 @@ def test_ready_is_told_after_the_last_child_and_stopping_at_the_stop(house, mana
     assert manager.count("STOPPING=1") == 1
 
 
-def test_a_reload_is_told_from_its_beginning_to_its_end(house, manager):
+def test_a_reload_is_logged_from_its_beginning_to_its_end(house, manager):
     house.flow("alpha")
     daemon = house.serve()
 
@@ -78,7 +78,7 @@ def test_a_reload_is_told_from_its_beginning_to_its_end(house, manager):
     assert manager.count("MONOTONIC_USEC=") == 1
 
 
-def test_while_it_waits_for_the_database_it_says_so_and_extends_its_time(house, manager):
+def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(house, manager):
     line, url = unreachable_url()
     house.flow("alpha")
     house.start(database={"url": url})
@@ -122,7 +122,7 @@ def test_the_watchdog_is_fed_by_the_loop_alone(house, manager):
 
 
 @covers("row 15")
-def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database):
+def test_workers_continue_while_the_supervisor_is_stopped(house, manager, database):
     house.flow("alpha")
     daemon = house.serve()
     run_id = start_marked(house, database, s=0.5)
@@ -134,7 +134,7 @@ def test_workers_go_on_while_the_supervisor_is_stopped(house, manager, database)
 
 
 @covers("row 38")
-def test_no_child_can_speak_to_the_service_manager(house, manager, database):
+def test_no_child_can_notify_the_service_manager(house, manager, database):
     source = """
 import os
 from pgflowd import Flow

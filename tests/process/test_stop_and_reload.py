@@ -283,7 +283,7 @@ def test_it_waits_for_a_database_that_comes_later(house, database):
 
 
 @covers("rule 5", "rule 42")
-def test_a_worker_that_waits_for_the_database_is_no_hanging_one(house, database, proxy):
+def test_a_worker_that_waits_for_the_database_is_not_killed_as_hanging(house, database, proxy):
     house.flow("alpha")
     limits = {"statement_timeout": "1s", "connect_timeout": "1s", "url": proxy.url}
     daemon = house.serve(supervisor={"hang_timeout": "4s"}, database=limits)
@@ -449,7 +449,7 @@ def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, 
 
 
 @covers("rule 43")
-def test_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, database):
+def test_a_reload_reports_why_a_flow_is_broken_until_it_is_repaired(house, database):
     house.flow("alpha")
     daemon = house.serve()
     good = (house.directory / "flow_alpha.py").read_text()
@@ -465,7 +465,7 @@ def test_who_reloads_is_told_why_a_flow_is_broken_until_it_is_mended(house, data
 
 
 @covers("rule 44")
-def test_what_needs_a_restart_is_told(house, database):
+def test_what_needs_a_restart_is_reported(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -571,7 +571,7 @@ def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
     assert daemon.ended(20) == 0
 
 
-def test_flows_that_nobody_serves_are_refused(house, database):
+def test_a_config_section_of_an_unknown_flow_is_refused(house, database):
     house.flow("alpha")
     daemon = house.start(**{"flows.typo": {"max_concurrency": 3}})
 
@@ -597,7 +597,7 @@ def test_a_disabled_flow_is_shown_and_not_started(house, database):
     assert daemon.ask()["state"] == "healthy"
 
 
-def test_a_daemon_whose_flows_are_all_disabled_says_so_and_ends(house, database):
+def test_a_daemon_whose_flows_are_all_disabled_reports_it_and_ends(house, database):
     house.flow("alpha")
     daemon = house.start(**{"flows.alpha": {"enabled": False}})
 
@@ -611,7 +611,7 @@ def test_a_daemon_whose_flows_are_all_disabled_says_so_and_ends(house, database)
 
 @covers("row 32")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
-def test_as_pid_1_of_a_container_it_reaps_strangers_and_obeys_term(house, database):
+def test_as_pid_1_of_a_container_it_reaps_orphans_and_obeys_sigterm(house, database):
     house.flow("alpha")
     config = house.config()
     log = (house.directory / "one.log").open("wb")

@@ -96,7 +96,7 @@ def test_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(house, database
 
 
 @covers("P4", "rule 14")
-def test_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, database):
+def test_a_killed_sweeper_alone_is_replaced(house, database):
     house.flow("alpha")
     daemon = house.serve()
     before = daemon.pids()
@@ -115,7 +115,7 @@ def test_a_dead_sweeper_alone_is_replaced_and_disturbs_nobody(house, database):
 
 
 @covers("rule 12")
-def test_the_dead_are_remembered_through_a_restart_of_the_sweeper(house, database):
+def test_crashed_workers_are_remembered_through_a_restart_of_the_sweeper(house, database):
     house.flow("alpha")
     daemon = house.serve(recovery={"lease": "1m", "recovery_interval": "1m"})
     path = house.directory / "marks"
@@ -131,7 +131,7 @@ def test_the_dead_are_remembered_through_a_restart_of_the_sweeper(house, databas
 
 
 @covers("P5", "rule 35", "row 19")
-def test_a_dead_supervisor_leaves_nobody_behind(house, database):
+def test_a_killed_supervisor_leaves_no_process_behind(house, database):
     house.flow("alpha")
     daemon = house.serve()
     path = house.directory / "marks"
@@ -389,7 +389,7 @@ def test_with_another_name_both_work_and_a_stale_socket_is_replaced(house, datab
 
 
 @covers("rule 9", "rule 10")
-def test_an_exit_nobody_asked_for_is_a_crash_and_strangers_are_ignored(house, database):
+def test_an_unrequested_exit_is_a_crash_and_unknown_pids_are_ignored(house, database):
     house.flow("alpha")
     daemon = house.serve()
 

@@ -105,13 +105,13 @@ def test_nul_in_json_is_refused_by_the_type(running):
 
 
 @pytest.mark.parametrize("text", ["{", "", "nan", "{'a': 1}", "[1,]"])
-def test_what_is_no_json_is_refused_by_the_type(running, text):
+def test_text_that_is_not_json_is_refused_by_the_type(running, text):
     error = running.error("select pgflow.start_flow('f', %s::jsonb)", text)
 
     assert isinstance(error, psycopg.errors.InvalidTextRepresentation)
 
 
-def test_a_text_is_no_uuid(running):
+def test_a_text_is_not_a_uuid(running):
     error = running.error("select pgflow.complete_task('not a uuid', 'a', 0, '1')")
 
     assert isinstance(error, psycopg.errors.InvalidTextRepresentation)

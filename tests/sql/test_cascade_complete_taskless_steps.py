@@ -20,7 +20,7 @@ def test_emptiness_runs_through_a_chain_of_maps(suite):
     assert suite.tasks(run, "a") == []
 
 
-def test_events_come_in_order_of_dependency_and_none_says_started(suite):
+def test_events_come_in_order_of_dependency_without_a_start(suite):
     suite.flow("f", "z*", "b*: z", "a*: b")
 
     run = suite.start("f", [])

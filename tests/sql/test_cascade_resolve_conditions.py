@@ -292,7 +292,7 @@ def test_a_skip_that_makes_a_failing_step_ready_fails_the_run(suite):
 # -- skip --------------------------------------------------------------------------------------
 
 
-def test_a_skipped_step_says_why_and_counts_down(suite):
+def test_a_skipped_step_has_a_reason_and_counts_down(suite):
     suite.flow("f", ("a", needs({"x": 1})), "b: a", "c")
 
     run = suite.start("f")
@@ -426,7 +426,7 @@ def test_two_cascades_meet_without_counting_twice(suite):
 # -- the function itself -----------------------------------------------------------------------
 
 
-def test_it_tells_true_when_there_is_nothing_to_do(suite):
+def test_it_returns_true_when_there_is_nothing_to_do(suite):
     suite.flow("f", "a")
     run = suite.start("f")
     before = suite.snapshot()
@@ -435,7 +435,7 @@ def test_it_tells_true_when_there_is_nothing_to_do(suite):
     assert suite.snapshot() == before
 
 
-def test_it_tells_true_for_a_completed_run_and_false_for_a_failed_one(suite):
+def test_it_returns_true_for_a_completed_run_and_false_for_a_failed_one(suite):
     suite.flow("f", "a", max_attempts=1)
     done, failed = suite.start("f"), suite.start("f")
     suite.claim("f")
@@ -448,7 +448,7 @@ def test_it_tells_true_for_a_completed_run_and_false_for_a_failed_one(suite):
     assert suite.snapshot() == before
 
 
-def test_it_tells_false_when_it_fails_the_run(suite):
+def test_it_returns_false_when_it_fails_the_run(suite):
     suite.flow("f", "a", ("b: a", needs({"a": 1}, "fail")))
     run = suite.start("f")
     suite.do(

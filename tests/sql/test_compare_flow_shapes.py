@@ -105,7 +105,7 @@ def test_modes(suite):
 
 
 @pytest.mark.parametrize("key", ["slug", "stepType", "whenUnmet", "whenExhausted"])
-def test_an_absent_key_is_no_difference(suite, key):
+def test_an_absent_key_is_not_a_difference(suite, key):
     bare = step()
     del bare[key]
 

@@ -77,7 +77,7 @@ def test_a_run_goes_to_its_end(suite, diamond):
     assert suite.active("f") == [] and len(suite.archive("f")) == 4
 
 
-def test_events_tell_each_transition_once_in_order(suite, diamond):
+def test_each_transition_has_one_event_in_order(suite, diamond):
     suite.claim("f")
     suite.complete(diamond, "a", 1)
     suite.claim("f")
@@ -209,7 +209,7 @@ def test_sql_null_outputs_of_a_map_are_null_in_the_array(suite):
     assert suite.claim("f")[0]["input"] == {"m": [1, None, None]}
 
 
-def test_one_event_tells_that_a_map_completed(suite):
+def test_a_completed_map_has_one_event(suite):
     suite.flow("f", "m*")
     run = suite.start("f", [1, 2])
     suite.finish("f")
@@ -278,7 +278,7 @@ def test_on_a_step_that_is_not_started_a_queued_task_s_message_is_archived_too(s
     assert suite.archive("f") == [suite.task(run, "a")["message_id"]]
 
 
-def test_a_lost_message_is_no_obstacle(suite, diamond):
+def test_a_lost_message_does_no_harm(suite, diamond):
     suite.claim("f")
     suite.do("delete from pgmq.q_f")
 
@@ -287,7 +287,7 @@ def test_a_lost_message_is_no_obstacle(suite, diamond):
     assert row["status"] == "completed"
 
 
-def test_a_task_without_a_message_is_no_obstacle(suite, diamond):
+def test_a_task_without_a_message_does_no_harm(suite, diamond):
     suite.claim("f")
     suite.do("update pgflow.step_tasks set message_id = null")
 
@@ -296,7 +296,7 @@ def test_a_task_without_a_message_is_no_obstacle(suite, diamond):
     assert row["status"] == "completed" and suite.statuses(diamond)["b"] == "started"
 
 
-def test_a_message_archived_before_is_no_obstacle(suite, diamond):
+def test_a_message_archived_before_does_no_harm(suite, diamond):
     (record,) = suite.claim("f")
     suite.do("select pgmq.archive('f', %s::bigint)", record["msg_id"])
 

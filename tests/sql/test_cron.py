@@ -108,13 +108,13 @@ def test_logs_older_than_a_day_are_deleted(suite):
         "pgflow.cleanup_ensure_workers_logs()",
     ],
 )
-def test_without_cron_the_call_says_what_is_missing(plain, call):
+def test_without_cron_the_error_names_what_is_missing(plain, call):
     error = plain.error(f"select {call}")
 
     assert "cron" in str(error)
 
 
-def test_without_net_and_vault_the_ping_says_what_is_missing(plain):
+def test_without_net_and_vault_the_error_names_what_is_missing(plain):
     plain.do("select pgflow.track_worker_function('one')")
 
     assert "vault" in str(plain.error("select pgflow.ensure_workers()"))

@@ -19,11 +19,11 @@ def test_everything_of_the_flow_goes_and_nothing_else(suite):
     assert suite.run(other)["status"] == "started"
 
 
-def test_an_unknown_flow_is_no_error(suite):
+def test_an_unknown_flow_is_not_an_error(suite):
     suite.do("select pgflow.delete_flow_and_data('nobody')")
 
 
-def test_a_second_deletion_is_no_error(suite):
+def test_a_second_deletion_is_not_an_error(suite):
     suite.flow("f", "a")
     suite.do("select pgflow.delete_flow_and_data('f')")
 
@@ -62,7 +62,7 @@ def test_a_flow_with_capitals_goes_with_its_queue(suite):
     assert suite.column("select queue_name from pgmq.list_queues()") == []
 
 
-def test_a_flow_whose_queue_is_lost_goes_all_the_same(suite):
+def test_a_flow_whose_queue_is_lost_is_deleted_all_the_same(suite):
     suite.flow("f", "a")
     suite.do("select pgmq.drop_queue('f')")
 

@@ -32,7 +32,7 @@ def test_get_step_output(suite):
     assert suite.value(ask, uuid.uuid4(), "a") is None
 
 
-def test_register_worker_inserts_and_later_only_beats(suite):
+def test_register_worker_inserts_and_later_only_updates_the_heartbeat(suite):
     worker = uuid.uuid4()
     suite.do("select pgflow.register_worker(%s, 'f', 'one')", worker)
     suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '1 hour'")

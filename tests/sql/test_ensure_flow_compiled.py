@@ -141,7 +141,7 @@ def test_every_way_of_calling_it_is_unambiguous(suite, arguments):
     assert told(result) == {"status": "compiled", "differences": []}
 
 
-def test_the_later_form_tells_the_kind_of_mismatch(suite):
+def test_the_later_form_names_the_kind_of_mismatch(suite):
     assert ensure(suite, AB, queue_mode="flow")["mismatchKind"] is None
     assert ensure(suite, AC, queue_mode="flow")["mismatchKind"] == "shape"
 

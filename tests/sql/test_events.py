@@ -80,7 +80,7 @@ def test_step_completed(suite):
     assert moment(suite, payload["completed_at"])
 
 
-def test_a_completed_map_tells_all_its_outputs(suite):
+def test_the_event_of_a_completed_map_has_all_its_outputs(suite):
     suite.flow("f", "m*")
     run = suite.start("f", [1, 2])
     suite.finish("f")
@@ -88,7 +88,7 @@ def test_a_completed_map_tells_all_its_outputs(suite):
     assert told(suite, run, "step:m:completed")["output"] == [0, 1]
 
 
-def test_a_step_completed_without_tasks_tells_its_start_as_well(suite):
+def test_a_step_completed_without_tasks_also_has_a_start_event(suite):
     suite.flow("f", "m*", "a")
     run = suite.start("f", [])
 
@@ -98,7 +98,7 @@ def test_a_step_completed_without_tasks_tells_its_start_as_well(suite):
     assert moment(suite, payload["started_at"]) and moment(suite, payload["completed_at"])
 
 
-def test_step_completed_with_sql_null_tells_a_null(suite):
+def test_the_event_of_a_step_completed_with_sql_null_has_a_null(suite):
     suite.flow("f", "a")
     run = suite.start("f")
     suite.claim("f")
@@ -118,7 +118,7 @@ def test_run_completed(suite):
     assert moment(suite, payload["completed_at"])
 
 
-def test_run_completed_without_output_tells_a_null(suite):
+def test_the_event_of_a_run_completed_without_output_has_a_null(suite):
     suite.flow("f")
 
     run = suite.start("f")
@@ -188,7 +188,7 @@ def test_step_skipped_by_exhaustion(suite, mode):
         )
 
 
-def test_a_whole_run_is_told_once_and_in_order(suite):
+def test_the_events_of_a_whole_run_arrive_once_and_in_order(suite):
     unmet = {"required_input_pattern": {"x": 1}}
     suite.flow(
         "f", "a", ("s", unmet), "t*: s", ("c", {**unmet, "when_unmet": "skip-cascade"}), "d: c",
@@ -204,7 +204,7 @@ def test_a_whole_run_is_told_once_and_in_order(suite):
     ]  # fmt: skip
 
 
-def test_a_completed_step_is_told_before_the_empty_maps_behind_it(suite):
+def test_the_event_of_a_completed_step_comes_before_those_of_empty_maps(suite):
     suite.flow("f", "a", "m*: a", "n*: m", "z: n")
     run = suite.start("f")
     suite.claim("f")
@@ -215,7 +215,7 @@ def test_a_completed_step_is_told_before_the_empty_maps_behind_it(suite):
     ]  # fmt: skip
 
 
-def test_a_rolled_back_report_tells_nothing(suite):
+def test_a_rolled_back_report_sends_no_event(suite):
     suite.flow("f", "a")
     run = suite.start("f")
     suite.claim("f")

@@ -170,7 +170,7 @@ def test_steps_not_touched_keep_their_status(suite, run):
     assert suite.task(run, "other")["status"] == "started"
 
 
-def test_the_step_s_event_comes_before_the_run_s_and_both_tell_the_message(suite, run):
+def test_the_step_s_event_comes_before_the_run_s_and_both_have_the_message(suite, run):
     exhaust(suite, run, "a", "the reason")
 
     assert suite.events(run)[-2:] == ["step:a:failed", "run:failed"]
@@ -329,7 +329,7 @@ def test_a_completed_step_is_not_failed_any_more(suite, run):
 # -- exhausted with skip -----------------------------------------------------------------------
 
 
-def test_exhausted_with_skip_the_step_is_skipped_and_the_run_goes_on(suite):
+def test_exhausted_with_skip_the_step_is_skipped_and_the_run_continues(suite):
     suite.flow("g", ("a", skipping("skip")), "b: a", "other")
     run = suite.start("g")
     suite.claim("g")
@@ -347,7 +347,7 @@ def test_exhausted_with_skip_the_step_is_skipped_and_the_run_goes_on(suite):
     assert [(record["step_slug"], record["input"]) for record in records] == [("b", {})]
 
 
-def test_the_skip_is_told_with_its_message_before_what_follows(suite):
+def test_the_event_of_a_skip_has_its_message_and_comes_first(suite):
     suite.flow("g", ("a", skipping("skip")), "b: a")
     run = suite.start("g")
     suite.claim("g")

@@ -38,7 +38,7 @@ def test_each_step_has_exactly_seven_keys_in_order_of_index(suite):
     }
 
 
-def test_modes_and_patterns_are_told(suite):
+def test_modes_and_patterns_are_shown(suite):
     suite.flow(
         "f",
         (

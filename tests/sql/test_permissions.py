@@ -28,7 +28,7 @@ def client(suite, stranger):
     return suite
 
 
-def test_a_stranger_cannot_use_the_schema(suite, stranger):
+def test_a_role_without_rights_cannot_use_the_schema(suite, stranger):
     suite.flow("f", "a")
     suite.do("set local role d_stranger")
 

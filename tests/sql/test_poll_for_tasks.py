@@ -1,7 +1,7 @@
 """poll_for_tasks is deprecated: a notice and no rows."""
 
 
-def test_it_returns_no_rows_and_says_so(suite):
+def test_it_returns_no_rows_and_warns(suite):
     suite.flow("f", "a")
     suite.start("f")
     notices = []

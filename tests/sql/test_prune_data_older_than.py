@@ -144,7 +144,7 @@ def test_exactly_at_the_cutoff_a_run_stays(suite, runs):
     assert left(suite) == set(runs)
 
 
-def test_a_lost_queue_is_no_obstacle(suite, runs):
+def test_a_lost_queue_does_no_harm(suite, runs):
     suite.do("select pgmq.drop_queue('f')")
 
     prune(suite, 5)
@@ -152,7 +152,7 @@ def test_a_lost_queue_is_no_obstacle(suite, runs):
     assert left(suite) == {runs[2]}
 
 
-def test_nothing_at_all_is_no_obstacle(suite):
+def test_pruning_an_empty_database_does_no_harm(suite):
     prune(suite, 1)
 
 

@@ -126,7 +126,7 @@ def test_a_failure_archives_what_a_recovery_makes_visible(shared, run, one, two)
     assert shared.active("f") == []
 
 
-def test_two_failures_of_one_run_are_told_once(shared, run, one, two):
+def test_two_failures_of_one_run_send_one_event(shared, run, one, two):
     one.fail(run, "a", "first")
 
     with meanwhile(shared, two, lambda two: two.fail(run, "b", "second")):

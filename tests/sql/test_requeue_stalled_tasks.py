@@ -91,7 +91,7 @@ def test_after_three_times_it_is_given_up(suite, run):
     assert suite.run(run)["status"] == "started"
 
 
-def test_what_was_given_up_is_not_looked_at_again(suite, run):
+def test_a_given_up_task_is_not_checked_again(suite, run):
     suite.do("update pgflow.step_tasks set requeued_count = 3")
     age(suite, 100)
     requeue(suite)
@@ -151,7 +151,7 @@ def test_tasks_of_skipped_steps_stay(suite, run):
     assert suite.task(run, "a")["status"] == "started"
 
 
-def test_a_task_without_a_message_is_no_obstacle(suite, run):
+def test_a_task_without_a_message_does_no_harm(suite, run):
     suite.do("update pgflow.step_tasks set message_id = null")
     age(suite, 100)
 
@@ -188,7 +188,7 @@ def test_several_flows_at_once(suite):
     assert all(row["vt"] <= suite.value("select clock_timestamp()") for row in suite.queue("g"))
 
 
-def test_no_event_tells_of_it(suite, run):
+def test_it_sends_no_event(suite, run):
     events = suite.events()
     age(suite, 100)
 
@@ -197,7 +197,7 @@ def test_no_event_tells_of_it(suite, run):
     assert suite.events() == events
 
 
-def test_two_sweeps_share_the_work_and_wait_for_nobody(shared):
+def test_two_sweeps_share_the_work_and_do_not_wait(shared):
     shared.flow("f", "m*")
     shared.start("f", [1, 2, 3])
     shared.claim("f")

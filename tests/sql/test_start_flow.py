@@ -131,7 +131,7 @@ def test_all_messages_of_a_map_have_the_start_delay(suite):
     ("given", "word"),
     [({}, "object"), ("x", "string"), (1, "number"), (True, "boolean"), (None, "null")],
 )
-def test_a_root_map_refuses_what_is_no_array(suite, given, word):
+def test_a_root_map_refuses_an_input_that_is_not_an_array(suite, given, word):
     suite.flow("f", "a", "m*")
 
     error = suite.error("select pgflow.start_flow('f', %s)", Jsonb(given))

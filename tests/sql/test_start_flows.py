@@ -66,7 +66,7 @@ def test_runs_of_one_call_go_different_ways(suite):
     assert broken_invariants(suite) == []
 
 
-def test_each_run_is_told_of_like_one_started_alone(suite):
+def test_each_run_has_the_events_of_one_started_alone(suite):
     suite.flow("f", "a", "m*: a")
     alone = suite.start("f", {"x": 1})
 

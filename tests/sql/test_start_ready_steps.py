@@ -109,7 +109,7 @@ def test_nothing_starts_in_a_failed_or_completed_run(suite):
         assert suite.statuses(run)["b"] == "created"
 
 
-def test_an_unknown_run_is_no_error(suite):
+def test_an_unknown_run_is_not_an_error(suite):
     start_ready(suite, uuid.uuid4())
 
 

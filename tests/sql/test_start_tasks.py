@@ -361,7 +361,7 @@ def test_a_retry_is_claimed_with_one_attempt_more(suite):
     assert record.get("attempts_count", 2) == 2
 
 
-def test_no_event_tells_of_a_claim(suite):
+def test_a_claim_sends_no_event(suite):
     suite.flow("f", "a")
     run = suite.start("f")
     before = suite.events(run)

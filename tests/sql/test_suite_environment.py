@@ -38,7 +38,7 @@ def test_it_can_be_done_over_and_over_in_one_transaction(suite):
         reset(suite)
 
 
-def test_attempts_of_ours_go_with_the_tasks(shared):
+def test_attempts_are_deleted_with_their_tasks(shared):
     shared.flow("f", "a")
     shared.start("f")
     worker = shared.worker("f")

@@ -15,7 +15,7 @@ def run(suite):
     ("output", "word"),
     [({"x": 1}, "object"), ("x", "string"), (1, "number"), (True, "boolean"), (None, "null")],
 )
-def test_what_is_no_array_fails_task_step_and_run(suite, run, output, word):
+def test_an_output_that_is_not_an_array_fails_task_step_and_run(suite, run, output, word):
     (row,) = suite.complete(run, "a", output)
 
     assert row == suite.task(run, "a")
@@ -42,7 +42,7 @@ def test_sql_null_is_a_null(suite, run):
     )
 
 
-def test_the_run_fails_before_the_step_and_tells_no_more_than_before(suite, run):
+def test_the_run_fails_before_the_step_and_sends_no_further_event(suite, run):
     suite.complete(run, "a", {})
 
     assert suite.events(run)[-2:] == ["run:failed", "step:a:failed"]

@@ -20,7 +20,7 @@ def test_a_worker_inserts_itself_with_three_columns(suite):
     assert row["deprecated_at"] is None and row["stopped_at"] is None
 
 
-def test_a_beat_answers_whether_the_worker_is_deprecated(suite):
+def test_a_heartbeat_returns_whether_the_worker_is_deprecated(suite):
     worker = suite.worker("f")
 
     beat = (

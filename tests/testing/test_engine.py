@@ -130,7 +130,7 @@ def test_a_retry_delay_is_capped_where_the_database_would_overflow():
     assert retry_delay_s(5, 500) == 2**31 - 1
 
 
-def test_an_exhausted_step_may_be_skipped_and_its_dependents_go_on_without_it():
+def test_an_exhausted_step_may_be_skipped_and_its_dependents_continue_without_it():
     machine = engine(
         step("a", whenExhausted="skip"), step("m", "a", kind="map"), step("b", "a"), maxAttempts=1
     )
@@ -283,6 +283,6 @@ def test_a_flow_without_steps_completes_at_once():
     assert (run.status, run.output) == ("completed", SQL_NULL)
 
 
-def test_a_status_moves_only_as_its_table_says():
+def test_a_status_changes_only_as_its_table_allows():
     with pytest.raises(Bug, match="E902"):
         move(RUN_MOVES, RunStatus.FAILED, RunStatus.COMPLETED)

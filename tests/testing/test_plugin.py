@@ -79,7 +79,7 @@ def test_a_daemon_serves_the_flows_of_the_project_in_the_database_of_the_test(pr
     assert "2 passed" in run_pytest(project)
 
 
-def test_a_daemon_that_cannot_start_says_why(project: Path):
+def test_a_daemon_that_cannot_start_reports_the_cause(project: Path):
     (project / "test_flow.py").write_text(WITH_A_DAEMON)
     (project / "pgflowd.toml").write_text('[pgflowd]\nflows = ["jobz"]\n')
 

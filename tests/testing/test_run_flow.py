@@ -126,7 +126,7 @@ def test_an_empty_map_is_completed_without_tasks():
     assert (run.steps["store"].status, run.steps["store"].tasks) == ("completed", ())
 
 
-def test_what_is_no_json_fails_the_attempt_with_its_place():
+def test_an_output_that_is_not_json_fails_the_attempt_with_its_place():
     run = run_flow(flow, {"url": "x"}, mock={"website": {"content": float("nan")}})
 
     assert run.steps["website"].error == "E403 output.content is NaN"
@@ -219,7 +219,7 @@ def test_a_failing_test_shows_the_picture_and_a_passing_one_does_not(pytester):
     assert outcome.stdout.str().count("runs of flows") == 1
 
 
-def test_what_a_handler_does_to_its_arguments_nobody_else_sees():
+def test_a_handler_that_changes_its_arguments_affects_no_other():
     changing = Flow("changing", base_delay=0)
 
     @changing.step
@@ -257,7 +257,7 @@ def test_what_a_handler_does_to_its_arguments_nobody_else_sees():
         ({"mock": {summary: "x"}}, "mock names <function summary .*>; write the slug"),
     ],
 )
-def test_what_is_no_mock_or_no_failure_is_refused_before_anything_runs(told, complaint):
+def test_wrong_mocks_and_failures_are_refused_before_any_step_runs(told, complaint):
     with pytest.raises(TypeError, match=complaint):
         run_flow(flow, {"url": "x"}, **told)
 

@@ -42,7 +42,7 @@ def test_databases_know_nothing_of_each_other_and_are_dropped(server: ScratchSer
     assert other.name not in names(server)
 
 
-def test_a_database_is_dropped_although_somebody_is_connected(server: ScratchServer):
+def test_a_database_is_dropped_although_a_client_is_connected(server: ScratchServer):
     with server.database() as database:
         stray = psycopg.connect(database.dsn)
 
@@ -64,7 +64,7 @@ def test_a_database_costs_a_fraction_of_a_second(server: ScratchServer):
     assert min(taken_s) < 0.5  # about 0.05, but a busy disk is slower
 
 
-def test_connections_commit_by_themselves_unless_told_otherwise(database: ScratchDatabase):
+def test_connections_autocommit_by_default(database: ScratchDatabase):
     assert database.connect().autocommit
     assert not database.connect(autocommit=False).autocommit
 

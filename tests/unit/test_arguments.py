@@ -123,7 +123,7 @@ def test_wishes_of_handlers_are_kept():
         RetryAfter(-1)
 
 
-def test_a_group_is_told_with_what_is_in_it_and_keeps_the_wishes():
+def test_the_message_of_an_exception_group_has_all_of_it_and_retries_as_they_ask():
     inner = ExceptionGroup("inner", [RetryAfter(30, "busy"), TypeError("b")])
     group = ExceptionGroup("outer", [ValueError("a"), inner])
 

@@ -93,7 +93,7 @@ def test_a_file_of_another_directory_is_named_in_full(place: Place) -> None:
 
 
 @pytest.mark.parametrize("wish", [{"config": "none.toml"}, {"instance": "none"}])
-def test_a_file_that_somebody_named_must_be_there(place: Place, wish: dict[str, str]) -> None:
+def test_a_file_that_the_user_named_must_be_there(place: Place, wish: dict[str, str]) -> None:
     problem = place.problems(**wish)[0]
 
     assert problem.code == "E101"
@@ -107,7 +107,7 @@ def test_a_file_named_by_the_environment_must_be_there(place: Place) -> None:
     assert [problem.code for problem in place.problems()] == ["E101"]
 
 
-def test_a_directory_is_no_config_file(place: Place) -> None:
+def test_a_directory_is_not_a_config_file(place: Place) -> None:
     assert "Is a directory" in place.problems(config=".")[0].text
 
 
@@ -135,7 +135,9 @@ NOT_TOML = [
 
 
 @pytest.mark.parametrize(("content", "line"), NOT_TOML)
-def test_what_is_not_toml_is_told_with_its_line(place: Place, content: bytes, line: int) -> None:
+def test_what_is_not_toml_is_reported_with_its_line(
+    place: Place, content: bytes, line: int
+) -> None:
     place.write(content)
 
     problem = place.problems()[0]
@@ -168,13 +170,15 @@ def test_a_monstrous_file_is_refused_and_not_swallowed(place: Place, content: by
         (b'[a."it\'s"]\n[a."it\'s"]', "Cannot declare 'a.it's' twice"),
     ],
 )
-def test_a_key_is_told_as_people_write_it(place: Place, content: bytes, said: str) -> None:
+def test_an_error_names_a_key_as_people_write_it(place: Place, content: bytes, said: str) -> None:
     place.write(content)
 
     assert place.problems()[0].text == f"it is not valid TOML: {said}"
 
 
-def test_of_thousands_of_unknown_keys_each_is_told_and_the_first_get_hints(place: Place) -> None:
+def test_of_thousands_of_unknown_keys_each_is_reported_and_the_first_have_hints(
+    place: Place,
+) -> None:
     keys = [f"max_concurency{number} = 1" for number in range(3000)]
     place.write("\n".join(["[worker]", *keys]))
 
@@ -231,7 +235,7 @@ def test_a_link_to_nowhere_is_a_file_that_is_missed(place: Place) -> None:
     assert (problem.code, problem.place) == ("E101", "pgflowd.toml")
 
 
-def test_a_pipe_is_read_if_somebody_writes_into_it(place: Place) -> None:
+def test_a_pipe_with_a_writer_is_read(place: Place) -> None:
     pipe = place.cwd / "pgflowd.toml"
     os.mkfifo(pipe)
     (problem,) = place.problems()
@@ -288,14 +292,14 @@ def test_a_wrong_file_shows_all_its_mistakes_in_the_order_of_its_lines(place: Pl
     ]
 
 
-def test_who_serves_needs_flows_and_readable_secrets_and_others_do_not(place: Place) -> None:
+def test_only_serve_needs_flows_and_readable_secrets(place: Place) -> None:
     place.write('[database]\nurl = "cred:database_url"')
 
     assert place.load().database.url == Ref("cred:database_url")
     assert {problem.code for problem in place.problems(serving=True)} == {"E107", "E111"}
 
 
-def test_without_any_file_the_message_tells_where_we_looked(place: Place) -> None:
+def test_without_any_file_the_message_names_the_searched_places(place: Place) -> None:
     assert "pyproject.toml" in (place.problems(serving=True)[0].place or "")
 
 
@@ -325,14 +329,14 @@ def test_a_secret_file_that_others_can_read_is_warned_about(place: Place) -> Non
     assert str(secret) in place.load().warnings[0].text
 
 
-def test_nobody_is_told_to_close_a_directory_named_as_a_secret(place: Place) -> None:
+def test_a_directory_named_as_a_secret_has_no_warning_about_its_mode(place: Place) -> None:
     place.write('[database]\nurl = "file:."')
 
     assert place.load().warnings == ()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://u:geheim@h/d", "postgresql://u:%ZZ@h/d"])
-def test_what_is_no_url_keeps_a_daemon_from_starting(place: Place, url: str) -> None:
+def test_a_daemon_with_a_malformed_url_does_not_start(place: Place, url: str) -> None:
     place.write(f'[pgflowd]\nflows = ["a"]\n[database]\nurl = "{url}"')
 
     [problem] = place.problems(serving=True)
@@ -341,7 +345,7 @@ def test_what_is_no_url_keeps_a_daemon_from_starting(place: Place, url: str) -> 
     assert "geheim" not in str(problem)
 
 
-def test_a_url_without_a_password_is_no_secret(place: Place) -> None:
+def test_a_url_without_a_password_is_not_a_secret(place: Place) -> None:
     place.write('[database]\nurl = "postgresql://u@h/d"').chmod(0o644)
 
     assert place.load().warnings == ()
@@ -380,7 +384,7 @@ def test_a_secret_comes_from_the_environment_a_file_or_a_credential(tmp_path: Pa
         ("cred:../passwd", "no systemd credentials here"),
     ],
 )
-def test_a_value_that_is_not_there_is_told_with_the_cause(written: str, cause: str) -> None:
+def test_a_missing_value_is_reported_with_the_cause(written: str, cause: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(Ref(written), place="[database] url", environ={})
 
@@ -399,7 +403,7 @@ def test_a_credential_cannot_lead_out_of_its_directory(tmp_path: Path) -> None:
         read(Ref("cred:../secret"), environ=environ)
 
 
-def test_a_pipe_in_place_of_a_secret_blocks_nobody(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_secret_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(ConfigError, match="not a regular file"):

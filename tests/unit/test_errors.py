@@ -77,7 +77,7 @@ def test_an_unknown_code_cannot_be_raised() -> None:
         PgflowdError("what", code="E999")
 
 
-def test_an_error_says_where_what_and_what_next_in_one_line() -> None:
+def test_the_text_of_an_error_has_place_problem_and_next_step() -> None:
     error = PgflowdError("it broke", code="E302", next="run `pgflowd db migrate`", place="database")
 
     assert str(error) == "E302 database: it broke; run `pgflowd db migrate`"
@@ -96,9 +96,9 @@ def test_an_error_without_a_problem_is_our_mistake() -> None:
         ConfigError([])
 
 
-def test_who_waits_in_vain_may_catch_a_timeout_error() -> None:
+def test_a_wait_timeout_is_a_timeout_error() -> None:
     assert isinstance(WaitTimeout("the run goes on"), TimeoutError)
 
 
-def test_a_mistake_of_ours_is_no_mistake_of_the_users() -> None:
+def test_a_bug_has_a_code_of_its_own() -> None:
     assert Bug("what").code == "E901"

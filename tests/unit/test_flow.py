@@ -162,7 +162,7 @@ def test_a_job_is_a_flow_with_one_step_named_perform():
     assert send_email.flow.shape()["options"] == {"maxAttempts": 5}
 
 
-def test_a_skippable_dep_with_a_default_or_behind_a_cascade_is_no_warning():
+def test_a_skippable_dep_with_a_default_or_behind_a_cascade_is_not_a_warning():
     flow = Flow("f")
 
     @flow.step(when_exhausted="skip")
@@ -186,7 +186,7 @@ def test_importing_pgflowd_loads_no_database_driver():
     assert done.stdout.split() == ["False", "True"]
 
 
-def test_differences_of_shapes_are_told_in_the_words_of_the_database():
+def test_differences_of_shapes_have_the_text_of_the_database():
     flow, other = diamond(), Flow("analyze_website")
 
     @other.step
@@ -206,7 +206,7 @@ def test_differences_of_shapes_are_told_in_the_words_of_the_database():
     ]
 
 
-def test_options_tuned_in_the_database_are_told_where_the_code_sets_others():
+def test_options_tuned_in_the_database_are_reported_where_the_code_sets_others():
     database = {
         "options": {"maxAttempts": 3, "baseDelay": 0, "timeout": 120},
         "steps": [{"slug": "sentiment", "options": {"timeout": None, "maxAttempts": 9}}],

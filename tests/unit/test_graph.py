@@ -158,7 +158,7 @@ def arrivals(grid, boxes, start, heading) -> set[str]:
     return found
 
 
-def test_cells_are_told_apart_by_identity_so_that_large_flows_are_drawn_at_once():
+def test_cells_are_compared_by_identity_so_that_large_flows_are_drawn_quickly():
     assert LayoutCell("a", []) != LayoutCell("a", [])
     assert Net(LayoutCell("a", []), []) != Net(LayoutCell("a", []), [])
 

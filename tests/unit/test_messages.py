@@ -78,7 +78,7 @@ def test_every_kind_is_tried_here():
         b"[" * 10_000,
     ],
 )
-def test_what_is_no_message_is_garbage(data):
+def test_a_frame_that_is_not_a_message_is_garbage(data):
     assert isinstance(decode(data), UnreadableMessage)
 
 

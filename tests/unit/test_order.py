@@ -20,7 +20,7 @@ def test_a_step_written_before_its_deps_comes_right_after_them():
     assert in_order({"save": ["a"], "a": [], "b": []}) == ["a", "save", "b"]
 
 
-def test_a_cycle_is_told_from_the_step_written_first():
+def test_the_text_of_a_cycle_begins_with_the_step_written_first():
     assert cycles({"a": ["c"], "b": ["a"], "c": ["b"], "d": ["a"]}) == [["a", "c", "b"]]
 
 
@@ -33,7 +33,7 @@ def test_two_knots_are_two_cycles():
 
 
 @given(graphs)
-def test_every_name_is_placed_after_its_deps_unless_a_cycle_is_told(deps):
+def test_every_step_comes_after_its_deps_unless_there_is_a_cycle(deps):
     order = in_order(deps)
 
     for place, name in enumerate(order):
@@ -42,7 +42,7 @@ def test_every_name_is_placed_after_its_deps_unless_a_cycle_is_told(deps):
 
 
 @given(graphs)
-def test_each_cycle_told_really_is_one(deps):
+def test_each_reported_cycle_is_a_cycle(deps):
     for cycle in cycles(deps):
         for name, ahead in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
             assert ahead in deps[name]

@@ -93,7 +93,7 @@ def test_the_secrets_of_a_dsn_can_be_hidden_elsewhere() -> None:
         (f"host=h password=x {CANARY}", f'missing "=" after "{CANARY}"'),
     ],
 )
-def test_a_piece_of_a_badly_written_password_is_hidden_in_what_libpq_says_of_it(
+def test_a_piece_of_a_badly_written_password_is_hidden_in_the_error_of_libpq(
     dsn: str, message: str
 ) -> None:
     assert CANARY not in redact(message, secrets_in(dsn))
@@ -148,7 +148,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
         ("Zoë ✔ 日本", "Zoë ✔ 日本"),
     ],
 )
-def test_what_speaks_to_a_terminal_is_escaped(text: str, line: str) -> None:
+def test_control_characters_are_escaped(text: str, line: str) -> None:
     assert one_line(text) == line
 
 

@@ -185,7 +185,7 @@ def test_a_file_variable_is_relative_to_where_it_was_typed_and_a_file_value_to_i
     assert good('[pgflowd]\nname = "file:name.txt"').pgflowd.name == "from_file"
 
 
-def test_an_instance_gives_its_name_unless_somebody_else_does() -> None:
+def test_the_name_is_that_of_the_instance_unless_configured() -> None:
     assert build([], look_up, instance="shop").settings.pgflowd.name == "shop"
 
     text = '[pgflowd]\nname = "mine"'
@@ -361,7 +361,7 @@ def test_a_value_that_another_overrides_is_checked_too() -> None:
     assert [problem.code for problem in problems] == ["E104"]
 
 
-def test_a_broken_key_causes_no_contradiction_besides() -> None:
+def test_a_broken_key_is_not_reported_as_a_contradiction_too() -> None:
     _, problems = read('[worker]\npoll_max = "6m"\npoll_min = "5m"')
 
     assert [problem.code for problem in problems] == ["E105"]
@@ -396,7 +396,7 @@ def test_a_key_cannot_stand_both_in_tool_pgflowd_and_one_level_deeper() -> None:
     assert "pyproject.toml:2" in problem.text
 
 
-def test_a_daemon_without_flows_is_told_how_to_name_them() -> None:
+def test_the_error_of_a_daemon_without_flows_shows_how_to_name_them() -> None:
     assert [problem.code for problem in missing_flows(good(), "x.toml")] == ["E111"]
     assert missing_flows(good('[pgflowd]\nflows = ["shop"]'), "x.toml") == []
 

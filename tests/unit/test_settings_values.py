@@ -57,13 +57,13 @@ def test_a_size_is_read_with_its_unit(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["30", "1h30", "30 parsecs", "5S", "5µs", "0", "1e3s"])
-def test_a_duration_without_a_known_unit_is_told_apart(text: str) -> None:
+def test_a_duration_without_a_known_unit_has_an_error_of_its_own(text: str) -> None:
     with pytest.raises(NoUnit):
         parse_duration(text)
 
 
 @pytest.mark.parametrize("text", ["16", "16mib", "16 MiBs"])
-def test_a_size_without_a_known_unit_is_told_apart(text: str) -> None:
+def test_a_size_without_a_known_unit_has_an_error_of_its_own(text: str) -> None:
     with pytest.raises(NoUnit):
         parse_size(text)
 
@@ -71,12 +71,12 @@ def test_a_size_without_a_known_unit_is_told_apart(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "  ", "s", "soon", "1m1h", "1s1s", "1..5s", "٣s", "1_0s", "9" * 400 + "s"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(NotReadable):
         parse_duration(text)
 
 
-def test_a_negative_duration_or_size_is_told_apart() -> None:
+def test_a_negative_duration_or_size_has_an_error_of_its_own() -> None:
     with pytest.raises(NotPositive):
         parse_duration("-5s")
     with pytest.raises(NotPositive):
@@ -115,7 +115,7 @@ def test_any_text_is_a_duration_or_is_refused_as_one_of_three(text: str) -> None
 
 
 @given(st.text(alphabet="0123456789.msh dBKiMG-", max_size=12))
-def test_what_we_read_an_editor_accepts_too(text: str) -> None:
+def test_the_pattern_for_editors_accepts_every_valid_text(text: str) -> None:
     try:
         parse_duration(text)
     except ValueError:

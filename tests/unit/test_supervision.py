@@ -210,7 +210,7 @@ def test_nothing_is_started_when_no_entry_can_be_served():
 
 
 @covers("rule 9")
-def test_an_exit_with_0_that_nobody_asked_for_is_a_crash():
+def test_an_unrequested_exit_with_0_is_a_crash():
     assert classify_exit(0, None).kind is ExitKind.CRASH
 
 
@@ -232,7 +232,7 @@ def test_only_10_and_78_differ_and_only_with_their_message(status, said, kind):
     assert classify_exit(status, said).kind is kind
 
 
-def test_a_crash_is_told_in_words():
+def test_the_text_of_a_crash_names_signal_or_exit_code():
     assert classify_exit(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
     assert classify_exit(3, None).reason == "exit code 3"
     assert (

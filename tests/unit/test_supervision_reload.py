@@ -169,7 +169,7 @@ def test_a_stop_while_a_changed_worker_drains_does_not_start_it_anew():
     assert orders(actions) == ["stop worker a", "stop listener"]
 
 
-def test_a_restart_of_the_group_during_a_reload_starts_what_the_reload_wanted():
+def test_a_restart_of_the_group_during_a_reload_starts_the_reloaded_children():
     tree, _ = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("c"))
     tree, _ = on_exit(tree, "listener", CRASH, 1.0)
     tree, _ = ended(tree, "sweeper", "worker a", "worker b", "worker c", now=1.0)

@@ -10,7 +10,7 @@ from pgflowd.processes.listener import MAX_WAKES, Throttle
 SETTINGS = replace(Settings(), worker=replace(Settings().worker, notify_throttle_s=0.25))
 
 
-def test_a_start_now_and_then_is_never_held_back() -> None:
+def test_occasional_starts_are_never_delayed() -> None:
     throttle = Throttle(SETTINGS)
 
     assert all(throttle.may_pass("q", now=0.2 * start) for start in range(1000))
@@ -57,7 +57,7 @@ def test_a_wake_that_found_no_room_waits_a_little_where_nothing_is_throttled() -
     assert throttle.due_queues(throttle.due) == ["q"]
 
 
-def test_after_a_wake_of_all_nothing_is_held_back() -> None:
+def test_after_a_wake_of_all_workers_nothing_is_delayed() -> None:
     throttle = Throttle(SETTINGS)
     throttle.hold("q", now=1.0)
 

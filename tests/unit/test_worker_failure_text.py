@@ -29,7 +29,7 @@ Current task (most recent call first):
 """
 
 
-def test_the_place_is_the_handlers_whoever_started_the_daemon():
+def test_the_place_of_a_failure_is_in_the_handler_not_in_what_started_the_daemon():
     asleep = STACK.replace("/opt/app/flows/analyze.py", "/usr/lib/python3.11/asyncio/runners.py")
 
     assert failure_text.where(STACK + STARTED_BY) == "/opt/app/flows/analyze.py:31 in summary"
@@ -53,7 +53,7 @@ def test_the_place_in_a_flow_that_is_installed_is_its_handler():
     ) == (f"{flow}:31 in summary")
 
 
-def test_e401_a_timeout_says_where_the_handler_was():
+def test_e401_a_timeout_has_the_line_of_the_handler():
     report = failure_text.timed_out(TASK, Reaped(1, 9, 1.0, 2048, STACK))
 
     assert report.outcome == "timed_out"
@@ -73,13 +73,13 @@ def test_e401_a_timeout_says_where_the_handler_was():
         (60, 0, "killed by signal 60, unknown"),
     ],
 )
-def test_e402_a_crash_says_how_and_how_much_memory(status, peak_kb, text):
+def test_e402_a_crash_has_its_signal_and_memory(status, peak_kb, text):
     report = failure_text.crashed(TASK, Reaped(1, status, 0.0, peak_kb))
 
     assert report.error_message == f"the runner crashed: {text}"
 
 
-def test_e403_e404_garbage_and_too_much_are_told_apart():
+def test_e403_e404_garbage_and_too_much_output_are_distinguished():
     assert failure_text.bad_frame(TASK, "E404", "too large", Reaped(1, 9)).outcome == "failed"
     assert failure_text.bad_frame(TASK, "E903", "noise", Reaped(1, 9)).outcome == "crashed"
 

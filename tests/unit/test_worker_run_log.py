@@ -73,7 +73,7 @@ def test_a_failed_run_is_a_warning_and_success_is_for_debug_only():
     assert quiet.did(actions.WriteLog)[1].fields["error"] == "no such page"
 
 
-def test_a_step_that_failed_while_its_run_lives_on_is_no_warning():
+def test_a_step_that_failed_while_its_run_lives_on_is_not_a_warning():
     play = Play()
 
     play.answer(Verdict.COMPLETED, RunChange("run1", "a", StepStatus.FAILED, 0.1, "no such page"))

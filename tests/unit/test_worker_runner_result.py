@@ -27,7 +27,7 @@ names = st.sampled_from(
 
 
 @given(st.dictionaries(names, anything))
-def test_whatever_is_said_becomes_fields_that_can_be_stored(head):
+def test_any_output_becomes_fields_that_can_be_stored(head):
     report = report_of(TASK, {"outcome": "failed", **head}, b"")
 
     assert all(isinstance(each, str) for names in left_behind(head) for each in names)
@@ -42,7 +42,7 @@ def test_numbers_beyond_reason_are_dropped():
     assert report_of(TASK, head, b"") == TaskReport(TASK, Outcome.FAILED)
 
 
-def test_what_a_runner_says_stays_as_it_is():
+def test_the_facts_of_a_runners_result_are_kept():
     head = {
         "error_type": "ValueError", "error_message": "no", "traceback": "File …", "retry": False,
         "delay_s": 30.0, "cpu_s": 0.25, "peak_kb": 2048,
@@ -74,11 +74,11 @@ def test_a_sound_done_is_not():
 
 
 @pytest.mark.parametrize("left", [None, [], ["child processes"], "children", {"children": "sh"}])
-def test_nothing_is_left_behind_unless_it_is_said_as_data(left):
+def test_only_well_formed_data_names_leftovers(left):
     assert left_behind({"left": left}) == LeftBehind()
 
 
-def test_children_and_what_needs_a_reset_are_told_apart():
+def test_children_and_other_leftovers_are_distinguished():
     left = {"children": ["sleep"], "reset": ["child processes", "threads"]}
 
     assert left_behind({"left": left}) == LeftBehind(("sleep",), ("child processes", "threads"))

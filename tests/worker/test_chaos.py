@@ -67,7 +67,7 @@ def test_two_workers_and_one_is_killed_halfway(start_worker):
 
 
 @covers("row 14")
-def test_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker, tmp_path):
+def test_a_frozen_worker_loses_its_tasks_and_continues_when_it_wakes(start_worker, tmp_path):
     gate = tmp_path / "gate"
     body = f"open({str(tmp_path)!r} + f'/{{ctx.token}}', 'w').close()\n        " + (
         f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
@@ -93,7 +93,7 @@ def test_a_frozen_worker_loses_its_tasks_and_goes_on_when_it_wakes(start_worker,
 
 
 @covers("row 44")
-def test_a_fork_bomb_is_frozen_and_killed_and_other_flows_go_on(start_worker, tmp_path):
+def test_a_fork_bomb_is_frozen_and_killed_and_other_flows_continue(start_worker, tmp_path):
     """It is cancelled when it has grown: that takes as long as it takes."""
     grown = tmp_path / "grown"
     body = f"""for _ in range(200):
@@ -128,7 +128,7 @@ OTHER = """
 
 
 @covers("row 35")
-def test_a_worker_out_of_descriptors_pauses_and_goes_on(start_worker):
+def test_a_worker_out_of_descriptors_pauses_and_continues(start_worker):
     def poor() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 

@@ -104,7 +104,9 @@ def test_a_deadline_holds_while_the_database_hangs(start_worker, proxy, tmp_path
 
 
 @covers("row 5")
-def test_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy, tmp_path):
+def test_a_report_without_an_answer_is_sent_again_and_answered_repeated(
+    start_worker, proxy, tmp_path
+):
     worker = start_worker(FLOW, dsn=proxy.dsn)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -122,7 +124,7 @@ def test_a_lost_answer_is_asked_for_again_and_told_repeated(start_worker, proxy,
 
 
 @covers("row 74")
-def test_a_locked_table_delays_reports_and_not_beats(start_worker, tmp_path):
+def test_a_locked_table_delays_reports_but_not_heartbeats(start_worker, tmp_path):
     worker = start_worker(FLOW)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
@@ -188,7 +190,7 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
 
 
 @covers("row 81", "rule 24")
-def test_an_empty_database_is_told_with_the_command(start_worker, empty_database):
+def test_an_empty_database_is_reported_with_the_command(start_worker, empty_database):
     worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)
 
     assert worker.ended() == 78
@@ -240,7 +242,7 @@ def test_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, t
 
 
 @covers("row 85")
-def test_the_task_of_a_deleted_run_is_killed_at_the_next_beat(start_worker, tmp_path):
+def test_the_task_of_a_deleted_run_is_killed_at_the_next_heartbeat(start_worker, tmp_path):
     worker = start_worker(FLOW)
     begun = tmp_path / "begun"
     run = worker.start_run({"begun": str(begun), "until": "/nowhere"})
@@ -314,7 +316,7 @@ def test_a_foreign_message_goes_and_work_flows(start_worker, message):
 
 
 @covers("row 93")
-def test_foreign_messages_are_told_once_in_a_while(start_worker):
+def test_foreign_messages_are_reported_once_in_a_while(start_worker):
     worker = start_worker(FLOW)
 
     for _ in range(5):
@@ -328,7 +330,7 @@ def test_foreign_messages_are_told_once_in_a_while(start_worker):
 
 
 @covers("row 97")
-def test_another_shape_in_the_database_is_told_and_nothing_is_deleted(start_worker):
+def test_another_shape_in_the_database_is_reported_and_nothing_is_deleted(start_worker):
     first = start_worker(FLOW)
     first.completed(first.start_run())
 
@@ -380,11 +382,11 @@ def test_a_step_that_the_code_does_not_know_is_given_back(start_worker):
     until(lambda: "released" in worker.outcomes(run), 5)
     assert any(record.get("code") == "E406" for record in worker.records("worker.error"))
     query = "select vt > now() + interval '20 s' from pgmq.q_flow"
-    until(lambda: worker.value(query) is True)
+    until(lambda: True in worker.column(query))
 
 
 @covers("row 92")
-def test_a_delayed_retry_is_in_time_though_nobody_notifies(start_worker):
+def test_a_delayed_retry_is_on_time_without_a_notification(start_worker):
     module = """
         from pgflowd import Flow, RetryAfter
         flow = Flow("flow", max_attempts=2)
@@ -430,7 +432,7 @@ def test_a_worker_killed_in_a_batch_loses_nothing_reported(start_worker):
     assert other.outcomes(run).count("completed") == 10
 
 
-def test_a_missing_trigger_is_put_back_by_who_may_create(start_worker):
+def test_a_role_that_may_create_restores_a_missing_trigger(start_worker):
     start_worker(FLOW).drain()
     worker = start_worker(FLOW)
     worker.conn.execute("drop trigger pgflowd_notify on pgmq.q_flow")

@@ -12,7 +12,7 @@ from pgflowd.testing.until import until
 
 
 @covers("row 39")
-def test_a_sleeper_is_killed_at_its_timeout_and_its_place_is_told(start_worker):
+def test_a_sleeper_is_killed_at_its_timeout_and_its_line_is_reported(start_worker):
     worker = start_worker(one_step("time.sleep(600)", timeout=1))
 
     run = worker.start_run()
@@ -76,7 +76,7 @@ def test_a_handler_that_ignores_all_signals_dies_with_its_whole_tree(start_worke
 
 
 @covers("row 43")
-def test_a_daemon_left_behind_is_dead_before_the_outcome_that_stands(start_worker):
+def test_a_daemon_left_behind_is_killed_before_the_outcome_is_reported(start_worker):
     body = """
         daemon = subprocess.Popen(["setsid", "sh", "-c", "sleep 600 & sleep 600"])
         return daemon.pid
@@ -116,7 +116,7 @@ STACK_OVERFLOW = """
         ("os.closerange(3, 100); time.sleep(60)", "E903 the runner's socket was closed"),
     ],
 )
-def test_a_crash_says_how(start_worker, body, text):
+def test_a_crash_names_signal_or_exit_code(start_worker, body, text):
     worker = start_worker(one_step(body))
 
     outcome, message = failure(worker, worker.start_run())
@@ -218,7 +218,7 @@ def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay)
         ("'x' * 300_000_000", "E404 output has 286.1 MiB"),
     ],
 )
-def test_an_output_that_is_no_json_is_told_with_its_place(start_worker, value, text):
+def test_an_output_that_is_not_json_is_reported_with_its_place(start_worker, value, text):
     worker = start_worker(one_step(f"return {value}", timeout=30))
 
     outcome, message = failure(worker, worker.start_run(), 40)
@@ -353,7 +353,7 @@ def test_what_a_handler_starts_has_not_our_socket(start_worker):
     assert worker.output(run) == {"after": False}
 
 
-def test_a_copy_of_the_runner_made_by_fork_says_nothing(start_worker):
+def test_a_forked_copy_of_the_runner_reports_nothing(start_worker):
     body = """
         pid = os.fork()
         if pid:
@@ -467,7 +467,7 @@ def test_secrets_of_the_daemon_are_not_in_the_environment(start_worker, monkeypa
     assert worker.output(run) == {"after": []}
 
 
-def test_threads_of_a_handler_may_ask_and_look_at_once(start_worker):
+def test_threads_of_a_handler_may_use_the_context_at_once(start_worker):
     body = """
         from concurrent.futures import ThreadPoolExecutor
         with ThreadPoolExecutor(8) as pool:

@@ -76,7 +76,7 @@ def test_hostile_values_come_through_a_worker_unchanged(start_worker):
 
 
 @covers("row 105")
-def test_whatever_a_handler_says_is_one_record_on_one_line(start_worker, tmp_path):
+def test_output_of_a_handler_is_one_record_per_line(start_worker, tmp_path):
     worker = start_worker(SAYS)
     texts = [*ATTACKS, f"x\n{FORGED}\n", f"x\r{FORGED}", f"x\x85{FORGED}", f"x\u2028{FORGED}"]
 

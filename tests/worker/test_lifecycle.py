@@ -171,7 +171,7 @@ def test_the_kernel_chooses_runners_first(start_worker):
     assert score(worker.zygote) == score(os.getpid())
 
 
-def test_titles_tell_what_each_process_does(start_worker, tmp_path):
+def test_titles_show_what_each_process_does(start_worker, tmp_path):
     worker = start_worker(TASKS, max_concurrency=3)
     gate = tmp_path / "gate"
     run = worker.start_run([{"until": str(gate)}])
@@ -335,7 +335,7 @@ def test_a_worker_ignores_sigterm_and_sigint(start_worker):
 
 
 @covers("P19", "rule 40")
-def test_a_deprecated_worker_drains_with_beats_and_exits_10(start_worker, tmp_path):
+def test_a_deprecated_worker_drains_with_heartbeats_and_exits_10(start_worker, tmp_path):
     gate, begun = tmp_path / "gate", tmp_path / "begun"
     worker = start_worker(TASKS)
     run = worker.start_run([{"until": str(gate), "touch": str(begun)}])
@@ -434,7 +434,7 @@ def test_sockets_left_by_the_import_are_warned_about(start_worker):
         ("pass", "no flow"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_told_and_exits_78(start_worker, line, text):
+def test_a_module_that_cannot_be_imported_is_reported_and_exits_78(start_worker, line, text):
     worker = start_worker(line, ready=False)
 
     assert worker.ended() == 78

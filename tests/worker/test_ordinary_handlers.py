@@ -36,7 +36,9 @@ def said_by(worker: RunningWorker, event: str) -> list[str]:
         ("time.sleep(600)", 9),
     ],
 )
-def test_an_async_handler_that_hangs_is_told_with_the_line_it_waits_at(start_worker, body, line):
+def test_an_async_handler_that_hangs_is_reported_with_the_line_it_waits_at(
+    start_worker, body, line
+):
     inner = "\n\n    async def inner():\n        await asyncio.sleep(600)\n"
     module = ASYNC.format(timeout=1, body=body).replace("attempts=3", "attempts=1") + inner
     worker = start_worker(module)
@@ -283,7 +285,7 @@ def test_runners_do_not_share_the_random_numbers_of_numpy(start_worker):
     assert worker.output(worker.start_run()) == {"work": True}
 
 
-def test_a_very_deep_recursion_is_told_as_fast_as_any(start_worker):
+def test_a_very_deep_recursion_is_reported_as_fast_as_any_error(start_worker):
     body = """
         sys.setrecursionlimit(100_000)
         def deeper(n): return deeper(n + 1)

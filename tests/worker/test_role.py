@@ -83,7 +83,7 @@ def test_the_role_pgflow_worker_is_enough(start_worker, humble):
         ("select on pgflowd.schema_history", "schema_history"),
     ],
 )
-def test_a_missing_right_is_told_with_the_grant(start_worker, humble, right, named):
+def test_a_missing_right_is_reported_with_the_grant(start_worker, humble, right, named):
     worker = start_worker(MODULE)
     worker.conn.execute(f"revoke {right} from pgflow_worker")
     worker.drain()
@@ -96,7 +96,7 @@ def test_a_missing_right_is_told_with_the_grant(start_worker, humble, right, nam
 
 
 @covers("row 109")
-def test_a_right_that_goes_missing_is_told_and_waited_for(start_worker, humble):
+def test_a_right_that_is_revoked_is_reported_and_waited_for(start_worker, humble):
     worker = start_worker(MODULE, dsn=humble, definitions="verify")
     worker.conn.execute("revoke execute on function pgflowd.claim from pgflow_worker")
 
@@ -124,7 +124,7 @@ def test_too_many_connections_are_waited_out(start_worker, humble, database):
     assert worker.completed(worker.start_run([1]), 8)
 
 
-def test_what_the_server_refuses_a_handler_is_told_to_it_and_costs_no_line(
+def test_a_refused_query_of_a_handler_raises_there_and_keeps_the_connection(
     start_worker, humble, database
 ):
     conn = database.connect()

@@ -103,7 +103,7 @@ def test_a_map_of_thousands_keeps_the_order_of_its_elements(start_worker):
 
 
 @covers("row 56")
-def test_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker):
+def test_no_array_before_a_map_fails_the_run_and_the_worker_continues(start_worker):
     worker = start_worker(MAPS)
 
     wrong = worker.start_run({"items": {"not": "an array"}})
@@ -113,7 +113,7 @@ def test_no_array_before_a_map_fails_the_run_and_the_worker_goes_on(start_worker
 
 
 @covers("row 75")
-def test_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, database):
+def test_a_client_idle_in_a_transaction_delays_no_other_client(start_worker, database):
     worker = start_worker(DIAMOND)
     idle = database.connect(autocommit=False)
     idle.execute("select pgflow.start_flow('flow', '{\"url\": \"y\"}')")
@@ -125,7 +125,7 @@ def test_a_client_idle_in_a_transaction_holds_up_nobody_else(start_worker, datab
 
 
 @covers("G2")
-def test_a_repeated_run_of_chains_tells_each_outcome_once(start_worker):
+def test_chains_that_are_executed_again_report_each_outcome_once(start_worker):
     module = """
         from pgflowd import Flow
         flow = Flow("flow", timeout=5)

@@ -89,7 +89,7 @@ def test_many_reports_go_in_one_trip(own: LeaseDatabase) -> None:
         report(tasks)
 
 
-def test_every_kind_of_report_says_what_it_has_to_say(own: LeaseDatabase) -> None:
+def test_every_kind_of_report_is_stored_with_its_facts(own: LeaseDatabase) -> None:
     flow = own.flow("m*", max_attempts=2)
     own.start(flow, [1, 2, 3, 4])
     conn = connect(own.dsn)
@@ -112,7 +112,7 @@ def test_every_kind_of_report_says_what_it_has_to_say(own: LeaseDatabase) -> Non
     ]
 
 
-def test_beats_and_recoveries(own: LeaseDatabase) -> None:
+def test_heartbeats_and_recoveries(own: LeaseDatabase) -> None:
     flow = own.flow()
     own.start(flow)
     conn = connect(own.dsn)
@@ -126,7 +126,7 @@ def test_beats_and_recoveries(own: LeaseDatabase) -> None:
     assert execute(conn, sweep_dead(worker, "killed by signal 9")) == Swept(recovered=1, given_up=0)
 
 
-def test_whoever_awaits_gets_the_same(own: LeaseDatabase) -> None:
+def test_asynchronous_calls_return_the_same(own: LeaseDatabase) -> None:
     flow = own.flow("a", "b:a")
     own.start(flow)
     worker = own.worker(flow)

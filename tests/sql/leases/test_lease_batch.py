@@ -129,7 +129,7 @@ def test_a_task_reported_twice_in_a_batch_counts_once(db: LeaseDatabase) -> None
     assert db.status(run) == "completed"
 
 
-def test_a_run_that_somebody_holds_for_five_seconds_is_left_out(own: LeaseDatabase) -> None:
+def test_a_run_that_stays_locked_for_five_seconds_is_left_out(own: LeaseDatabase) -> None:
     flow = own.flow()
     held, free = own.start(flow), own.start(flow)
     tasks = own.claim(flow, own.worker(flow))
@@ -214,7 +214,7 @@ def test_without_retry_a_task_fails_for_good(db: LeaseDatabase) -> None:
     assert [db.task(run).attempts_count for run in runs] == [5, 5]
 
 
-def test_a_delay_beyond_what_an_integer_holds_is_no_obstacle(any_core: LeaseDatabase) -> None:
+def test_a_delay_larger_than_an_integer_does_no_harm(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow(max_attempts=100, base_delay=1000)
     runs = [db.start(flow), db.start(flow)]

@@ -40,7 +40,7 @@ def test_a_cancelled_run_ends_at_once_with_all_that_is_open(db: LeaseDatabase) -
     assert db.fail(first["other"]) == "late"
 
 
-def test_a_cancel_wakes_the_worker_so_that_it_beats(any_core: LeaseDatabase) -> None:
+def test_a_cancel_wakes_the_worker_so_that_it_sends_a_heartbeat(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow()
     run = db.start(flow)
@@ -54,7 +54,7 @@ def test_a_cancel_wakes_the_worker_so_that_it_beats(any_core: LeaseDatabase) -> 
     assert heard.payload == flow
 
 
-def test_a_cancel_tells_who_and_why(any_core: LeaseDatabase) -> None:
+def test_a_cancel_stores_its_author_and_reason(any_core: LeaseDatabase) -> None:
     db = any_core
     run = db.start(db.flow())
     db.cancel(run)
@@ -102,7 +102,7 @@ def test_an_ended_or_unknown_run_cannot_be_cancelled(any_core: LeaseDatabase) ->
     assert refused.value.sqlstate == "PF002"
 
 
-def test_a_task_claimed_just_before_the_transaction_of_the_cancel_is_no_obstacle(
+def test_a_task_claimed_just_before_the_transaction_of_the_cancel_does_no_harm(
     any_core: LeaseDatabase,
 ) -> None:
     db = any_core

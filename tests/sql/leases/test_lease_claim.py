@@ -88,7 +88,7 @@ def test_an_unknown_worker_or_flow_is_not_found(any_core: LeaseDatabase) -> None
         assert refused.value.sqlstate == "PF002"
 
 
-def test_messages_of_nobody_are_archived_and_real_work_flows(db: LeaseDatabase) -> None:
+def test_messages_without_a_task_are_archived_and_others_processed(db: LeaseDatabase) -> None:
     flow = db.flow()
     strange = ["{}", "null", '"text"', '{"run_id": "x", "task_index": 0}', "[[[1]]]"]
     db.do("select pgmq.send_batch(%s, %s::text[]::jsonb[])", flow, strange * 3)

@@ -176,7 +176,7 @@ def test_a_task_done_by_an_unfenced_worker_is_lost_and_counted_once(db: LeaseDat
     assert db.value(query, run) == 1
 
 
-def test_a_report_that_an_unfenced_worker_only_delayed_goes_on(any_core: LeaseDatabase) -> None:
+def test_a_report_that_an_unfenced_worker_only_delayed_continues(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow()
     run = db.start(flow)

@@ -9,7 +9,7 @@ import pytest
 from support.leases import LeaseDatabase, element
 
 
-def test_each_setting_keeps_what_it_says(db: LeaseDatabase) -> None:
+def test_each_setting_of_the_history_keeps_its_outcomes(db: LeaseDatabase) -> None:
     flow = db.flow("m*", "x", max_attempts=3)
     run = db.start(flow, [1, 2, 3])
     worker = db.worker(flow)
@@ -121,7 +121,7 @@ def test_claims_and_reports_cost_an_insert_and_a_hot_update_each(own: LeaseDatab
     assert tuple(cost) == (120, 120, 120, 0)
 
 
-def test_settings_have_defaults_and_tell_their_old_value(own: LeaseDatabase) -> None:
+def test_settings_have_defaults_and_return_their_old_value(own: LeaseDatabase) -> None:
     assert own.value("select pgflowd.setting('history')") == "all"
     assert own.value("select pgflowd.setting('crash_limit')") == 5
 

@@ -159,7 +159,7 @@ def test_two_of_our_claimers_share_the_work(db: LeaseDatabase) -> None:
     assert db.task(run, "m", 0).attempts_count == 1
 
 
-def test_a_beat_does_not_wait_for_a_report(db: LeaseDatabase) -> None:
+def test_a_heartbeat_does_not_wait_for_a_report(db: LeaseDatabase) -> None:
     flow = db.flow()
     db.start(flow)
     worker = db.worker(flow)

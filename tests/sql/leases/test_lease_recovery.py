@@ -76,7 +76,7 @@ def test_a_dead_workers_tasks_are_visible_at_once_and_unspent(db: LeaseDatabase)
     assert db.complete(alive) == "completed"
 
 
-def test_a_dead_worker_that_held_nothing_gives_nothing_back(any_core: LeaseDatabase) -> None:
+def test_a_killed_worker_without_tasks_releases_nothing(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
     assert any_core.crashed(any_core.worker(flow)) == 0
 
@@ -239,7 +239,7 @@ def test_an_unfenced_workers_task_is_given_back_three_times_and_then_fails(
     assert not db.queue(flow)
 
 
-def test_a_sweep_tells_what_it_recovered_and_what_it_gave_up(any_core: LeaseDatabase) -> None:
+def test_a_sweep_returns_what_it_recovered_and_what_it_gave_up(any_core: LeaseDatabase) -> None:
     db = any_core
     db.set("crash_limit", 4)
     ours, theirs = db.flow(max_attempts=9), db.flow(max_attempts=9)
@@ -257,7 +257,7 @@ def test_a_sweep_tells_what_it_recovered_and_what_it_gave_up(any_core: LeaseData
     assert db.sweep() == (0, 0)
 
 
-def test_a_sweep_of_the_dead_tells_what_it_gave_up(any_core: LeaseDatabase) -> None:
+def test_a_sweep_after_a_crash_returns_what_it_gave_up(any_core: LeaseDatabase) -> None:
     db = any_core
     db.set("crash_limit", 2)
     flow = db.flow(max_attempts=9)
@@ -278,7 +278,7 @@ def notices(conn: Connection) -> list[tuple[str, str]]:
     return said
 
 
-def test_a_notice_tells_which_run_a_sweep_has_failed(any_core: LeaseDatabase) -> None:
+def test_a_notice_names_the_run_that_a_sweep_failed(any_core: LeaseDatabase) -> None:
     db = any_core
     db.set("crash_limit", 1)
     flow = db.flow()
@@ -294,7 +294,7 @@ def test_a_notice_tells_which_run_a_sweep_has_failed(any_core: LeaseDatabase) ->
     assert (state, json.loads(detail)) == ("PF011", told)
 
 
-def test_a_run_that_goes_on_without_what_was_given_up_is_not_told(own: LeaseDatabase) -> None:
+def test_a_run_that_continues_without_a_given_up_task_is_not_reported(own: LeaseDatabase) -> None:
     own.set("crash_limit", 1)
     flow = own.flow()
     own.do("update pgflow.steps set when_exhausted = 'skip' where flow_slug = %s", flow)
@@ -347,7 +347,7 @@ def test_what_any_recovery_gave_up_is_failed_though_its_message_is_archived(
 
 
 @covers("row 86")
-def test_upstreams_recovery_takes_nothing_that_we_beat_for(any_core: LeaseDatabase) -> None:
+def test_upstreams_recovery_takes_no_task_with_heartbeats(any_core: LeaseDatabase) -> None:
     db = any_core
     if db.core == "0.8":
         return  # it recovers nothing
@@ -363,7 +363,7 @@ def test_upstreams_recovery_takes_nothing_that_we_beat_for(any_core: LeaseDataba
     assert db.complete(task) == "completed"
 
 
-def test_a_beat_takes_back_what_upstreams_recovery_put_back(any_core: LeaseDatabase) -> None:
+def test_a_heartbeat_takes_back_what_upstreams_recovery_put_back(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow()
     run = db.start(flow)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from support.leases import LeaseDatabase
 
 
-def test_a_beat_tells_each_token_apart(db: LeaseDatabase) -> None:
+def test_a_heartbeat_has_a_verdict_for_each_token(db: LeaseDatabase) -> None:
     flow = db.flow("m*")
     db.start(flow, [1, 2, 3, 4])
     worker, thief = db.worker(flow), db.worker(flow)
@@ -21,7 +21,7 @@ def test_a_beat_tells_each_token_apart(db: LeaseDatabase) -> None:
     assert verdicts == ["lost", "lost", "ok", "lost"]
 
 
-def test_a_beat_of_another_worker_finds_the_token_lost_and_changes_nothing(
+def test_a_heartbeat_of_another_worker_finds_the_token_lost_and_changes_nothing(
     any_core: LeaseDatabase,
 ) -> None:
     db = any_core
@@ -35,7 +35,7 @@ def test_a_beat_of_another_worker_finds_the_token_lost_and_changes_nothing(
     assert db.complete(task) == "completed"
 
 
-def test_a_beat_says_cancel_when_run_or_step_has_ended(db: LeaseDatabase) -> None:
+def test_a_heartbeat_returns_cancel_when_run_or_step_has_ended(db: LeaseDatabase) -> None:
     flow = db.flow("a", "b", max_attempts=1)
     cancelled, failed = db.start(flow), db.start(flow)
     worker = db.worker(flow)
@@ -49,7 +49,7 @@ def test_a_beat_says_cancel_when_run_or_step_has_ended(db: LeaseDatabase) -> Non
     assert db.beat(worker, *held) == ["cancel", "cancel", "cancel"]
 
 
-def test_a_beat_after_a_run_was_deleted_finds_its_task_lost(any_core: LeaseDatabase) -> None:
+def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow()
     run = db.start(flow)
@@ -77,6 +77,6 @@ def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(any_core: LeaseD
     assert db.task(run, "b").started_at > before
 
 
-def test_a_beat_for_nothing_says_nothing(any_core: LeaseDatabase) -> None:
+def test_a_heartbeat_without_tokens_returns_no_rows(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
     assert any_core.beat(any_core.worker(flow)) == []

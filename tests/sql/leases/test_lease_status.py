@@ -43,7 +43,7 @@ def test_worker_status_counts_what_each_worker_holds(any_core: LeaseDatabase) ->
     assert {tuple(row) for row in rows} == {(busy, 2, False), (idle, 0, True)}
 
 
-def test_attempt_history_tells_which_attempts_live(any_core: LeaseDatabase) -> None:
+def test_attempt_history_shows_which_attempts_are_live(any_core: LeaseDatabase) -> None:
     db = any_core
     flow = db.flow("a", "b")
     db.start(flow)

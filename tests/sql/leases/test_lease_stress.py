@@ -27,7 +27,7 @@ CORES = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
 
 
 @pytest.mark.parametrize("db", CORES, ids="-".join, indirect=True)
-def test_everybody_at_once_loses_nothing_and_counts_right(db: LeaseDatabase) -> None:
+def test_many_actors_at_once_lose_nothing_and_count_right(db: LeaseDatabase) -> None:
     if db.core == "own":
         db.do(WITHOUT_A_NET)
     seed = int(os.environ.get("PGFLOWD_STRESS_SEED") or random.SystemRandom().getrandbits(32))

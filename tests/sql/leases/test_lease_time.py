@@ -41,7 +41,7 @@ def test_the_claim_in_a_reports_transaction_sees_what_the_report_made_ready(
     assert trips == 4
 
 
-def test_a_completion_older_than_a_beat_passes(db: LeaseDatabase) -> None:
+def test_a_completion_older_than_a_heartbeat_passes(db: LeaseDatabase) -> None:
     flow = db.flow()
     run = db.start(flow)
     worker = db.worker(flow)
@@ -57,7 +57,9 @@ def test_a_completion_older_than_a_beat_passes(db: LeaseDatabase) -> None:
     assert db.status(run) == "completed"
 
 
-def test_a_completion_shows_when_the_attempt_began_and_not_its_last_beat(db: LeaseDatabase) -> None:
+def test_a_completion_shows_when_the_attempt_began_and_not_its_last_heartbeat(
+    db: LeaseDatabase,
+) -> None:
     flow = db.flow()
     run = db.start(flow)
     worker = db.worker(flow)
@@ -72,7 +74,7 @@ def test_a_completion_shows_when_the_attempt_began_and_not_its_last_beat(db: Lea
     assert db.task(run).started_at == began
 
 
-def test_a_beat_never_shortens(db: LeaseDatabase) -> None:
+def test_a_heartbeat_never_shortens(db: LeaseDatabase) -> None:
     flow = db.flow()
     db.start(flow)
     worker = db.worker(flow)
@@ -91,7 +93,7 @@ def test_a_beat_never_shortens(db: LeaseDatabase) -> None:
     assert after == before
 
 
-def test_a_beat_extends_lease_and_visibility(db: LeaseDatabase) -> None:
+def test_a_heartbeat_extends_lease_and_visibility(db: LeaseDatabase) -> None:
     flow = db.flow()
     db.start(flow)
     worker = db.worker(flow)
@@ -114,7 +116,7 @@ def test_a_message_is_hidden_at_least_as_long_as_the_lease_lasts(db: LeaseDataba
         assert db.queue(flow)[task.msg_id].vt >= task.lease_until
 
 
-def test_a_worker_that_will_not_beat_holds_a_task_for_its_timeout(db: LeaseDatabase) -> None:
+def test_a_lease_without_heartbeats_lasts_the_timeout_of_the_task(db: LeaseDatabase) -> None:
     flow = db.flow("a", "b", timeout=10)
     db.do(
         "update pgflow.steps set opt_timeout = 100 where flow_slug = %s and step_slug = 'b'", flow

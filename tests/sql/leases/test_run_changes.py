@@ -38,7 +38,7 @@ def test_a_step_that_ends_starts_the_next_and_the_last_one_ends_the_run(any_core
     ]
 
 
-def test_another_transaction_and_another_run_are_no_news(any_core: LeaseDatabase):
+def test_another_transaction_and_another_run_are_not_run_changes(any_core: LeaseDatabase):
     db = any_core
     flow = db.flow("a", "b:a")
     first, second = db.start(flow), db.start(flow)
@@ -52,7 +52,7 @@ def test_another_transaction_and_another_run_are_no_news(any_core: LeaseDatabase
         assert {row.run_id for row in news(db, first, second, conn=conn)} == {second}
 
 
-def test_a_map_without_elements_completes_and_is_told_once(any_core: LeaseDatabase):
+def test_a_map_without_elements_completes_with_one_run_change(any_core: LeaseDatabase):
     db = any_core
     flow = db.flow("a", "m*:a", "b:m")
     db.start(flow)
@@ -62,7 +62,7 @@ def test_a_map_without_elements_completes_and_is_told_once(any_core: LeaseDataba
     assert told == [("a", "completed"), ("m", "completed"), ("b", "started")]
 
 
-def test_a_failed_run_is_told_with_its_step_and_why(any_core: LeaseDatabase):
+def test_a_failed_run_is_reported_with_its_step_and_error(any_core: LeaseDatabase):
     db = any_core
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
@@ -77,7 +77,7 @@ def test_a_failed_run_is_told_with_its_step_and_why(any_core: LeaseDatabase):
     assert step.took_s >= 0 and ended.took_s >= 0
 
 
-def test_an_attempt_that_will_be_repeated_is_no_news(any_core: LeaseDatabase):
+def test_an_attempt_that_will_be_repeated_is_not_a_run_change(any_core: LeaseDatabase):
     db = any_core
     flow = db.flow("a", max_attempts=2)
     db.start(flow)
@@ -99,7 +99,9 @@ def test_what_is_skipped_says_why(own: LeaseDatabase):
     assert (step.status, step.error) == ("skipped", "handler_failed: no such page")
 
 
-def test_a_start_later_than_the_transaction_of_the_report_is_told_all_the_same(own: LeaseDatabase):
+def test_a_start_later_than_the_transaction_of_the_report_is_reported_all_the_same(
+    own: LeaseDatabase,
+):
     """A step's end is never written before its start, though a report be older than that."""
     db = own
     flow = db.flow()
@@ -129,7 +131,7 @@ def test_a_completed_run_is_counted_by_the_worker_that_completed_it(any_core: Le
     assert sorted(counted) == [0, 1]
 
 
-def test_cancelled_runs_are_told_by_the_tokens_of_their_attempts(any_core: LeaseDatabase):
+def test_cancelled_runs_are_reported_by_the_tokens_of_their_attempts(any_core: LeaseDatabase):
     db = any_core
     flow = db.flow()
     first, _ = db.start(flow), db.start(flow)

@@ -94,7 +94,7 @@ def test_all_elements_of_a_run_have_its_status_and_those_of_other_runs_have_not(
     assert report(any_core, element(four)) == [("completed", "completed")]
 
 
-def test_an_element_whose_task_goes_on_has_the_status_that_another_gave_its_run(
+def test_an_element_whose_task_continues_has_the_status_that_another_gave_its_run(
     any_core: LeaseDatabase,
 ) -> None:
     flow = any_core.flow("m*", max_attempts=1)
