@@ -1,8 +1,8 @@
 """
-Shipped: where the files are that travel with the code: `sql/`, `config/` and `systemd/`.
+Finds the directories that are shipped with the code: `sql/`, `config/` and `systemd/`.
 
-In a checkout (and an editable install) they lie beside the package, at the top of the
-project; in a wheel they lie inside it. Everyone asks here.
+In a checkout and an editable install they are next to the package, at the top of the project. In a
+wheel they are inside it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def database(
 
 
 def reconnector(app: App) -> Callable[[], psycopg.Connection[Any]]:
-    """Return what a follower of runs calls for a new connection after it lost its own."""
+    """Return a function that opens a new connection for a follower of runs that lost its own."""
 
     def reconnect() -> psycopg.Connection[Any]:
         app.note("the database does not answer; trying again")

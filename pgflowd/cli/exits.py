@@ -1,7 +1,7 @@
 """
 The exit codes (docs/commands.md), and the code that each error leads to.
 
-A command that succeeds returns. A command whose answer is no calls `app.exit(ExitCode.NO)`. A
+A command that succeeds returns. A command with a negative result calls `app.exit(ExitCode.NO)`. A
 command that refuses raises `CommandRefused`. An error of `pgflowd.errors` gets its code here.
 """
 

@@ -1,13 +1,13 @@
 """
 Follows runs to their ends, from any machine that reaches the database.
 
-Each event of a run comes as a notification, upon which the follower reads the run. It also reads
-without one: soon after a change, less often as time passes, and never for more than a tenth of the
-time. So a change after a silence of ten seconds is seen within one. A follower waits for a database
-that goes away.
+A follower reads a run whenever a notification reports an event of it. Notifications may be lost, so
+it also reads without them: soon after a change, then less often, and for at most a tenth of the
+time. After ten quiet seconds it finds a change within one second. When the connection is lost, it
+waits until the database is back.
 
 The lines that handlers print come on the same channels from workers that receive notifications, as
-long as they are requested. A line that is lost on its way is not sent again.
+long as they are requested. A line that is lost is not sent again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from pgflowd.db.operations import run_sync
 from pgflowd.db.query import execute
 from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 
-MIN_PAUSE_S = 0.1
-MAX_PAUSE_S = 1.0
+MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two reads, without notifications
 MAX_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
-QUIET_S = 0.1  # after a run's end, no line for so long: the last one has come
-LAST_LINES_S = 1.0  # after a run's end, lines are waited for no longer
-SHARE = 10  # of the time at most one in so many is spent reading
+QUIET_S = 0.1  # when no line came for so long after a run's end, there are no more
+LAST_LINES_S = 1.0  # the longest wait for lines after a run's end
+SHARE = 10  # at most a tenth of the time is spent reading
 
 
 class Follower:
@@ -72,15 +71,15 @@ class Follower:
         self._renew_request()
 
     def skip_past(self) -> None:
-        """Do not yield what has happened so far."""
+        """Do not yield the events so far."""
         for run_id in self.open:
             self._new(run_id, run_sync(self.connection, operations.get_with_states(run_id)))
 
     def follow(self, timeout_s: float | None = None) -> Iterator[TimelineEntry]:
         """
-        Yield what happens until all runs have ended. WaitTimeout: they go on.
+        Yield events until all runs have ended. Raises WaitTimeout; the runs go on.
 
-        Where the connection can be reopened, a database that is gone for a while is waited for.
+        A connection that is lost is opened again, if the follower was given a way to do so.
         """
         until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while True:

@@ -1,5 +1,5 @@
 """
-What Ctrl-C does to the command `pgflowd`; `__main__` imports this module first.
+Handles Ctrl-C for the command `pgflowd`; `__main__` imports this module first.
 
 While the other modules are imported no code can catch an interrupt. So an interrupt ends the
 process at once until `cli.main` is ready to handle it, and again when that is done. Python

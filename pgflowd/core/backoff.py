@@ -1,8 +1,8 @@
 """
-How long to wait before the next restart, reconnect or look at something.
+Computes the wait before the next restart, reconnect or read.
 
-A wait doubles from `min_s` up to `max_s`. Many processes do not come back together when part of
-their wait is chance, which is an argument here. Pure.
+A wait doubles from `min_s` up to `max_s`. Half of the wait before a reconnect is random, so that
+many processes do not connect at the same moment. The random number is an argument. Pure.
 """
 
 from __future__ import annotations

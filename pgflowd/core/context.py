@@ -1,5 +1,5 @@
 """
-The type of `ctx`: what a handler can read and call while its task runs.
+The type of `ctx`, by which a handler reads facts about its task and calls for more.
 
 A handler with a parameter `ctx` gets one. In a daemon the runner makes it, in tests
 `pgflowd.testing`. Use it in annotations: `def website(run, ctx: Context)`.

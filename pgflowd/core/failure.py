@@ -4,8 +4,8 @@ Makes the exception of a handler a failure that can be reported.
 An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail` and
 E405 (a skipped dep without default) forbid a retry, and `RetryAfter` sets the time of the next
 attempt. The same holds inside an exception group, such as a `TaskGroup` raises; the group's text
-names the exceptions in it. Texts are freed of secrets and of characters that PostgreSQL cannot
-store, and cut.
+names the exceptions in it. Texts lose secrets and characters that PostgreSQL cannot store, and
+are cut.
 """
 
 from __future__ import annotations

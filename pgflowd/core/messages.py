@@ -3,7 +3,7 @@ The messages between the supervisor and its children, as JSON.
 
 A message is a small dataclass; on the channel it is an object whose key `type` is the name of its
 class. Bytes that are not a message decode to an UnreadableMessage, so the reader decides what
-follows. `supervision.kinds` has who sends and who receives what. Pure.
+follows. `core.supervision.kinds` lists which child sends and receives which. Pure.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Heartbeat(Message):
 
 @dataclass(frozen=True)
 class Wake(Message):
-    """Look for work now. The listener sends the name of a queue, or None for all workers."""
+    """Claim now. The listener sends the name of a queue, or None for all workers."""
 
     droppable: ClassVar[bool] = True
     slug: str | None = None

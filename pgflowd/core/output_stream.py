@@ -1,9 +1,9 @@
 """
-Handlers' output while a run is followed: which runs are followed, and which lines wait to be sent.
+Keeps which runs are followed, and the lines of their handlers' output that wait to be sent.
 
 A follower requests the output of its runs on channel `pgflowd`, again every `RENEW_S`. A worker
 remembers each request for `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a
-JSON object on the channel of the run, `event_type` `task:output`, beside the events of runs and
+JSON object on the channel of the run, `event_type` `task:output`, like the events of runs and
 steps. Runs and lines are bounded: lines that find no room are dropped and counted. Pure: the time
 is an argument.
 """
@@ -89,7 +89,7 @@ class FollowedRuns:
         taken = [self._kept.popleft() for _ in range(min(len(self._kept), MAX_LINES_AT_ONCE))]
         if not self._kept:
             for run_id, (count, time) in self._dropped.items():
-                text = f"{count} lines more, which came too fast to be shown"
+                text = f"{count} more lines came too fast to be shown"
                 line = {"dropped": count, "level": "warning", "text": text, "time": time}
                 taken.append((run_id, self._payload(run_id, line)))
             self._dropped = {}

@@ -1,5 +1,5 @@
 """
-Values, times and names in few words, for lines on a screen.
+Writes values, times and names in few characters, for lines on a screen.
 
 `brief` shows a JSON value as far as there is room and says how much it left out. `duration` is the
 one short form of a duration; the exact one, for config values, is `core.settings.values`.
@@ -14,7 +14,7 @@ from uuid import UUID
 
 CUT = "…"
 _MAX_ELEMENTS = 20  # more do not fit on a line
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # what is nested deeper does not help on one line
 _LONG_TEXT = 60  # characters; of a longer text the first 40 are shown, and its size
 
 

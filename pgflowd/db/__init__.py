@@ -1,1 +1,1 @@
-"""Asks the database. Knows nothing of the machine (`host`)."""
+"""Queries the database. Does not import `host`."""

@@ -23,9 +23,9 @@ from pgflowd.core.redact import one_line
 from pgflowd.db import workers
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, execute, fetch_value, only
+from pgflowd.db.workers import MAX_COUNTED
 
 Connection = psycopg.Connection[Any]
-MAX_COUNTED = 10_000  # messages of a queue: counting more takes too long
 OWNER = "pgflow_owner"
 
 

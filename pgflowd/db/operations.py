@@ -36,7 +36,7 @@ AnyRun = TypeVar("AnyRun", bound=Run)
 T = TypeVar("T")
 
 MAX_IDLE = 4  # connections of a client that are kept
-# between two looks at a run: notifications are faster, but may be missed
+# between two reads of a run: notifications are faster, but may be missed
 MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
@@ -185,7 +185,7 @@ class PatientWait:
     """
     A wait for the end of a run that continues after the connection was lost.
 
-    A database that was never reached is not waited for: its URL may be wrong.
+    It does not wait for a database that was never reached: its URL may be wrong.
     """
 
     def __init__(self, run_id: UUID, timeout_s: float | None, *, was_reached: bool = False) -> None:

@@ -36,7 +36,7 @@ _STEP_STATUSES = {each.value: each for each in StepStatus}
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What became of stalled tasks: so many are queued again, so many have failed for good."""
+    """The numbers of stalled tasks that are queued again, and that have failed for good."""
 
     recovered: int
     given_up: int
@@ -108,7 +108,7 @@ def _swept(rows: Rows) -> Swept:
 
 
 def _element(one: TaskReport) -> dict[str, Any]:
-    """Write a report as the SQL reads it, without what it does not say."""
+    """Write a report as the SQL reads it, without absent values."""
     task = one.task
     element: dict[str, Any] = {
         "run_id": task.run_id,

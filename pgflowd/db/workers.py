@@ -1,5 +1,5 @@
 """
-Reads and writes a worker's row, checks the definition of its flow, reads what its handlers need.
+Reads and writes a worker's row, checks the definition of its flow, reads values for its handlers.
 
 A worker inserts its row, renews it together with its leases, and marks it stopped as it ends.
 Before that it makes sure that the flow in the database is the one in the code. The columns of

@@ -1,1 +1,1 @@
-"""Asks the machine. Knows nothing of the database (`db`)."""
+"""Uses the machine: processes, sockets, files. Does not import `db`."""

@@ -1,7 +1,7 @@
 """
 Writes an exception that is a bug of pgflowd into a file, so that a user can send it.
 
-The file lies in systemd's state directory, else with the temporary files. Only its owner can
+The file is in systemd's state directory, else with the temporary files. Only its owner can
 read it. Text that looks like a secret is taken out first.
 """
 

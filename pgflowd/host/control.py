@@ -1,5 +1,5 @@
 """
-The control socket, by which commands talk to a running daemon.
+The control socket, over which commands send requests to a running daemon.
 
 One request, one answer, each a line of JSON. The socket has mode 0600 in a directory of mode 0700,
 and only our own user and root are served. A client has 1 s and 4 KiB for its request. At most 16
@@ -100,7 +100,7 @@ class ControlSocket:
         return self._listener.fileno()
 
     def accept(self) -> list[ControlClient]:
-        """Accept clients; refuse other users, and everybody while MAX_CLIENTS are served."""
+        """Accept clients; refuse other users, and any client while MAX_CLIENTS are served."""
         accepted = []
         with contextlib.suppress(OSError):  # no client waits, or no descriptor is left
             while True:
@@ -136,15 +136,15 @@ class ControlSocket:
 
     def _parsed(self, client: ControlClient) -> Request | None:
         try:
-            asked = json.loads(client.request.partition(b"\n")[0])
-            command = asked.pop("command")
+            arguments = json.loads(client.request.partition(b"\n")[0])
+            command = arguments.pop("command")
         except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
-            command, asked = None, {}
+            command, arguments = None, {}
         if not isinstance(command, str) or command not in COMMANDS:
             self.answer(client, {"error": f"the commands are {', '.join(sorted(COMMANDS))}"})
             return None
         client.is_waiting = True
-        return Request(client, command, asked)
+        return Request(client, command, arguments)
 
     def answer(self, client: ControlClient, document: dict[str, Any]) -> None:
         """Answer a client; the rest that does not fit at once follows by `write`."""

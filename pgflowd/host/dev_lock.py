@@ -1,7 +1,7 @@
 """
 The file that gives other terminals the database URL of a running `pgflowd dev`.
 
-While `dev` runs it holds a lock on `.pgflowd/dev.url` beside the config file. Without the lock the
+While `dev` runs it holds a lock on `.pgflowd/dev.url` next to the config file. Without the lock the
 file is left over from a kill and is ignored.
 """
 
@@ -48,7 +48,7 @@ def unset_libpq_variables() -> None:
 
 
 def development_url(config: str | None) -> str:
-    """Return the URL of the `dev` that runs beside this config file, or ""."""
+    """Return the URL of the `dev` that runs in the directory of this config file, or ""."""
     path = (Path(config).absolute().parent if config else Path.cwd()) / _FILE
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -134,7 +134,7 @@ def _to_journal() -> tuple[Callable[[bytes], bool], int]:
 def _to_descriptor(number: int) -> tuple[Callable[[bytes], bool], int]:
     """Write to a descriptor without waiting, and without changing it for others.
 
-    A pipe or terminal is opened anew, since O_NONBLOCK on the inherited descriptor would apply to
+    A pipe or terminal is opened again, since O_NONBLOCK on the inherited descriptor would apply to
     every process that shares it. A socket takes a flag with each write. A file never blocks.
     """
     try:

@@ -1,8 +1,8 @@
 """
 Reads processes from /proc, and ends whole process trees and Unix sessions.
 
-A process is told apart from a later one with the same pid by its start time. A process that has
-ended is absent from every answer.
+The start time of a process distinguishes it from a later one with the same pid. No function
+returns a process that has ended.
 
 A tree is stopped before it is killed: from the top down, each process before its children are
 read, again and again until a pass finds no new process. A stopped process cannot fork, and stopped
@@ -45,7 +45,7 @@ class ProcessStat:
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """Return what /proc knows of a process, or None if there is none."""
+    """Read a process from /proc; return None if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:

@@ -72,8 +72,8 @@ class Notifier:
 
 def _watchdog_s() -> float | None:
     """Return the watchdog's interval, if it watches this process."""
-    for_whom = os.environ.get("WATCHDOG_PID")
-    if for_whom not in (None, "", str(os.getpid())):
+    watched_pid = os.environ.get("WATCHDOG_PID")
+    if watched_pid not in (None, "", str(os.getpid())):
         return None
     given = os.environ.get("WATCHDOG_USEC", "")
     return int(given) / 1e6 if given.isdecimal() and int(given) > 0 else None

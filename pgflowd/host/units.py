@@ -83,8 +83,8 @@ def user_directory(environ: Mapping[str, str]) -> Path:
 
 def program() -> str:
     """Return the path of the command `pgflowd` that belongs to this Python."""
-    beside = Path(sys.executable).with_name("pgflowd")
-    return str(beside) if beside.exists() else shutil.which("pgflowd") or str(beside)
+    neighbour = Path(sys.executable).with_name("pgflowd")
+    return str(neighbour) if neighbour.exists() else shutil.which("pgflowd") or str(neighbour)
 
 
 def systemd_version() -> int | None:

@@ -1,8 +1,9 @@
 """
-What the sweeper reads about the database, for `status`.
+Reads facts about the database in the sweeper, for `status`.
 
-Version, pgmq and schema at each connect; round trip and clock at each sweep. Clocks that differ
-(W312), `synchronous_commit` off (W315) and a connection without encryption (W316) are problems.
+It reads version, pgmq and schema at each connect, round trip and clock at each sweep. It reports
+as problems clocks that differ (W312), `synchronous_commit` off (W315), and a connection without
+encryption (W316).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
 class DatabaseCheck:
-    """What was read last."""
+    """The facts that were read last."""
 
     def __init__(self) -> None:
         self._about: dict[str, Any] = {}
@@ -42,7 +43,7 @@ class DatabaseCheck:
         }
 
     def measure(self, conn: psycopg.Connection[Any]) -> dict[str, Any]:
-        """Ask for the time, and return numbers for the next heartbeat."""
+        """Read the clock, and return numbers for the next heartbeat."""
         started, sent_at = time.monotonic(), time.time()
         row = conn.execute(_CLOCK_QUERY).fetchone()
         assert row is not None

@@ -29,7 +29,7 @@ from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 CHECK_INTERVAL_S = 10.0  # a lost connection delays wakes at most so long
 CHECK_TIMEOUT_S = 4.0  # a slow server answers in less
 MAX_QUEUES = 10_000  # that the throttle keeps; any client may send any name
-MAX_WAKES = 10  # per queue and window; more find the worker awake
+MAX_WAKES = 10  # per queue and window; further ones find the worker busy with claims
 MIN_HOLD_S = 0.05  # by then a full channel has room again
 _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
@@ -73,7 +73,7 @@ class Listener:
         row = conn.execute(_LISTEN_CHECK).fetchone()
         self._is_listening = row is not None and row[0] == 1
         if not self._is_listening:
-            text = "a transaction pooler stands between; set [database] listen_url"
+            text = "a transaction pooler is in between; set [database] listen_url"
             self._log.warning("listener.deaf", code="W314", error=text)
 
     def _listen(self, conn: psycopg.Connection[Any]) -> None:

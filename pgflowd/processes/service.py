@@ -1,5 +1,5 @@
 """
-What listener and sweeper share: one loop without asyncio and threads, and one connection.
+The parts that listener and sweeper share: a loop without asyncio and threads, and a connection.
 
 `Service` waits for messages of the supervisor and for other sockets, sends a heartbeat every
 5 s, and raises StopRequested when it is to end, also during a call to a database that hangs.

@@ -2,8 +2,8 @@
 The sweeper: puts stalled tasks back into the queue, and fails those that stalled too often.
 
 A task is stalled when its worker vanished without reporting an outcome. Every
-`recovery_interval` the sweeper asks the database to recover such tasks. It logs them, and the
-runs that failed thereby, which come as notices. The tasks of a worker that the supervisor has
+`recovery_interval` the sweeper has the database recover such tasks. It logs them, and the runs
+that failed as a result, which arrive as notices. The tasks of a worker that the supervisor has
 reaped are released at once, and the supervisor gets an answer. After each connect the sweeper
 first waits one `heartbeat_interval`, so that running workers report the outcomes they kept. It
 keeps no state, so a restart loses nothing.

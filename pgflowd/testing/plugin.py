@@ -5,7 +5,7 @@ The pytest plugin: fixtures for testing flows on a real database, and pictures o
     pgflow_db       a fresh database with our schema, dropped after the test
     pgflow_daemon   a daemon that serves in it the flows that the project's config names
 
-Under a failing test stand the runs that it made with `run_flow`.
+The report of a failing test shows the runs that it made with `run_flow`.
 
 The embedded server is shared by all test runs of a project, workers of xdist included; the last
 one stops it and removes its data. It gives up durability for speed: it never syncs, and its data

@@ -70,7 +70,7 @@ def test_config_flows_and_database_are_reported_at_once_in_columns(here, project
     )
     assert third == (
         "database               W310  analyze_website: timeout is 60 in the code, "
-        "120 in the database; the database rules; change it there, in pgflow.steps or "
+        "120 in the database; the latter applies; change it there, in pgflow.steps or "
         "pgflow.flows: it counts from the next attempt"
     )
     assert count == "2 errors, 1 warning"

@@ -46,8 +46,8 @@ def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(con
 
     assert compared.shape == []
     assert compared.options == [
-        "timeout is 30 in the code, 99 in the database; the database rules",
-        "step first: timeout is 20 in the code, unset in the database; the database rules",
+        "timeout is 30 in the code, 99 in the database; the latter applies",
+        "step first: timeout is 20 in the code, unset in the database; the latter applies",
     ]
     assert [(one.code, one.text) for one in warnings] == [
         ("W310", f"shop: {text}") for text in compared.options

@@ -213,8 +213,8 @@ def test_options_tuned_in_the_database_are_reported_where_the_code_sets_others()
     }
 
     assert option_differences(diamond().shape(), database) == [
-        "timeout is 60 in the code, 120 in the database; the database rules",
-        "step sentiment: timeout is 20 in the code, unset in the database; the database rules",
+        "timeout is 60 in the code, 120 in the database; the latter applies",
+        "step sentiment: timeout is 20 in the code, unset in the database; the latter applies",
     ]
 
 

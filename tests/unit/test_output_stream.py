@@ -91,7 +91,7 @@ def test_lines_that_find_no_room_are_counted_after_the_rest():
     assert [each["text"] for each in lines[:-1]] == [
         str(n) for n in range(output_stream.MAX_WAITING_LINES)
     ]
-    assert lines[-1]["dropped"] == 3 and "3 lines more" in lines[-1]["text"]
+    assert lines[-1]["dropped"] == 3 and "3 more lines" in lines[-1]["text"]
     assert lines[-1]["time"] == str(output_stream.MAX_WAITING_LINES + 2)  # the last one's
 
 

@@ -136,7 +136,7 @@ def test_a_cancelled_run_is_logged_once_with_the_person():
     texts = [each.fields["error"] for each in play.did(actions.WriteLog)]
     play.tell(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
 
-    assert texts == ["cancelled by anna: enough", "cancelled by somebody"]
+    assert texts == ["cancelled by anna: enough", "cancelled by an unknown user"]
     assert told(play) == []
 
 

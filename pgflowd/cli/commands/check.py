@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 PLACE = "database"
 UNREADABLE = {"E101", "E107", "E109"}  # with these the database's URL is not known
 INCOMPLETE = {"E210", "E211", "E212"}  # with these not all flows of the code are known
+_MAX_CONNECTIONS = """
+select current_setting('max_connections')::int
+       - current_setting('superuser_reserved_connections')::int
+"""
 
 
 @click.command(cls=Command)
@@ -81,11 +85,11 @@ def _in_database(
     """Problems of the database; also completes what is known of flows and connections."""
     from pgflowd.db import schema
     from pgflowd.db.flows import list_flows
-    from pgflowd.db.query import execute
+    from pgflowd.db.query import execute, fetch_value
 
     try:
         with database(app, any_schema=True) as conn:
-            connections["server"] = _most_connections(conn)
+            connections["server"] = int(fetch_value(conn, _MAX_CONNECTIONS))
             problem = schema.status(conn).problem
             if problem is not None:
                 yield replace(problem, place=problem.place or PLACE)
@@ -123,15 +127,6 @@ def _compared(
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
     for text in compared.options:
         yield Problem("W310", f"{slug}: {text}", PLACE, OPTIONS_NEXT)
-
-
-def _most_connections(conn: psycopg.Connection[Any]) -> int:
-    row = conn.execute(
-        "select current_setting('max_connections')::int"
-        " - current_setting('superuser_reserved_connections')::int"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def _print(

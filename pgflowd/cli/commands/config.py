@@ -71,7 +71,6 @@ def env(app: App) -> None:
 
 
 def _toml(found: list[Row], origin: bool) -> list[str]:
-
     keys = max(len(row.key) for row in found)
     texts = [f"{row.key:<{keys}} = {toml_value(row.value)}" for row in found]
     column = min(max(map(len, texts)), keys + 40)

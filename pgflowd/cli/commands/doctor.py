@@ -35,12 +35,12 @@ def doctor(app: App) -> None:
     from pgflowd.db.doctor import DoctorRequest, examine
 
     settings = app.settings
-    asked = DoctorRequest(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
+    request = DoctorRequest(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
     libpq = psycopg.pq.version_pretty(psycopg.pq.version())
     python = platform.python_version()
     versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"
     with database(app, any_schema=True) as conn:
-        findings = chain([Finding("pgflowd", "ok", versions)], examine(conn, asked))
+        findings = chain([Finding("pgflowd", "ok", versions)], examine(conn, request))
         errors = {finding.code for finding in print_findings(app, findings)}
     if errors:
         app.exit(ExitCode.DENIED if errors == {AccessDenied.default_code} else ExitCode.NO)

@@ -27,6 +27,7 @@ from pgflowd.cli.local.local_daemon import (
     interrupted_by_term,
     wait_until_settled,
 )
+from pgflowd.core.settings.rules import MAX_SOCKET_PATH_BYTES
 from pgflowd.core.text import duration
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ control = {control}
 format = "text"
 """
 _LAST_LINES = 2  # of the daemon's log, in the error that it did not start
-_LONGEST_SOCKET = 100  # bytes; the kernel allows 107
 
 
 @click.command(cls=Command)
@@ -155,7 +155,7 @@ def _log_end_in_error(log: Path) -> Iterator[None]:
 def _control_socket(directory: Path) -> Iterator[Path]:
     """Yield a path for the control socket, in a temporary directory if this one is too long."""
     path = directory.absolute() / "run" / "demo.sock"
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="pgflowd-") as short:

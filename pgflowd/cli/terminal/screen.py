@@ -26,7 +26,7 @@ NEXT = Mark("→", "->")
 DASH = Mark("\N{EN DASH}", "-")  # no value
 CUT = Mark("…", "...")  # more was cut off
 
-_MIN_CUT_WIDTH = 16  # columns of a text that is cut; fewer say nothing
+_MIN_CUT_WIDTH = 16  # columns; a text that is cut to fewer is of no use
 
 
 class TableCell(NamedTuple):
@@ -168,16 +168,16 @@ class Screen:
 
 
 def screen_for(stream: IO[str], color: str) -> Screen:
-    """Look at a stream: `color` is auto, always or never."""
+    """Return what a stream can show. `color` is auto, always or never."""
     terminal = stream.isatty()
-    obeys = terminal and os.environ.get("TERM") != "dumb"
-    colour = color == "always" or (color == "auto" and obeys and not os.environ.get("NO_COLOR"))
+    is_smart = terminal and os.environ.get("TERM") != "dumb"
+    colour = color == "always" or (color == "auto" and is_smart and not os.environ.get("NO_COLOR"))
     width = shutil.get_terminal_size((80, 24)).columns if terminal else None
-    return Screen(colour, _shows_unicode(stream), width, obeys)
+    return Screen(colour, _shows_unicode(stream), width, is_smart)
 
 
 def emit(text: str, stream: IO[str]) -> None:
-    """Write a line as it is, and let the reader have it now."""
+    """Write a line as it is, and flush it."""
     stream.write(f"{text}\n")
     stream.flush()
 
@@ -196,9 +196,10 @@ def columns(text: str) -> int:
 
 def tolerate_any_stream() -> None:
     """
-    Print as escapes what the locale cannot encode, and to a closed stream nothing at all.
+    Escape characters that the locale cannot encode, and replace closed streams by /dev/null.
 
-    No file that we open may get the number of a closed stream: a child would read it as its input.
+    The descriptors 0 to 2 are taken first. Otherwise a file that we open could get the number of a
+    closed stream, and a child would use it as its input.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue

@@ -57,7 +57,7 @@ def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
 def problem_lines(
     problems: Sequence[dict[str, Any]], screen: Screen, parked: Collection[str] = ()
 ) -> list[str]:
-    """What a person should look at, with the next step."""
+    """The problems, each with the next step."""
     lines = []
     for each in problems:
         flow, code = each.get("flow"), each.get("code")

@@ -2,8 +2,8 @@
 The timeline of a run: what has changed in it so far, and how each change is printed.
 
 `timeline_of` makes entries, in the order of time, from a run, its steps and its failed attempts as
-they are now. A follower reads the run again and takes the entries that it had not, so no change is
-lost, however many notifications were. `TimelineWriter` prints entries as lines, or as one JSON
+they are now. A follower reads the run again and takes the entries that are new, so no change is
+lost when notifications are. `TimelineWriter` prints entries as lines, or as one JSON
 object per line. Outputs are cut to the room that a line has; errors are never cut, but wrapped.
 """
 
@@ -74,7 +74,7 @@ def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
 def reason(run: RunWithStates) -> str | None:
     """Why a run did not complete."""
     if run.status is RunStatus.CANCELLED:
-        by, text = run.cancelled_by or "somebody", run.cancel_reason
+        by, text = run.cancelled_by or "an unknown user", run.cancel_reason
         return f"by {by}: {text}" if text else f"by {by}"
     failed = [state for state in run.steps.values() if state.status is StepStatus.FAILED]
     if failed and run.status is RunStatus.FAILED:
@@ -220,7 +220,7 @@ class TimelineWriter:
             self._print_fitting(line, entry)
 
     def _head(self, entry: TimelineEntry) -> str:
-        """When, and which step; with the index of a map's task."""
+        """The time and the step, with the index of a map's task."""
         slug = entry.step or ""
         if entry.task is not None and (entry.task or (entry.tasks or 1) > 1):
             slug += f"#{entry.task}"
@@ -241,7 +241,7 @@ class TimelineWriter:
         self._print(f"{line}{gap}{one_line(brief(entry.output, room))}" if has_output else line)
 
     def _print_error(self, head: str, text: str) -> None:
-        """A line with all of a text, which goes on below where it is too long."""
+        """A line with the whole text, wrapped where it is too long."""
         screen, text = self.app.out, one_line(self.app.shorten_paths(self.app.hide(text)))
         indent = 4 if screen.width is not None and screen.width < 60 else 11
         for line in screen.wrapped(text, head=f"{head}   " if text else head, indent=indent):

@@ -55,7 +55,7 @@ class FlowPlan:
 
 
 def plan_of(shape: Mapping[str, Any]) -> FlowPlan:
-    """Read a shape whose steps stand in topological order."""
+    """Read a shape whose steps are in topological order."""
     deps = {
         step["slug"]: tuple(sorted(set(step.get("dependencies") or ()))) for step in shape["steps"]
     }

@@ -23,7 +23,7 @@ OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from
 
 
 def shape_of(flow: FlowSpec) -> Shape:
-    """The shape of a flow without problems whose steps stand in topological order."""
+    """The shape of a flow without problems whose steps are in topological order."""
     return {
         "steps": [_step_shape(step) for step in flow.steps],
         "options": _numbers(flow.options),
@@ -115,7 +115,7 @@ def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterato
 
 
 def option_differences(ours: Shape, database: Shape) -> list[str]:
-    """Where the database has another value than the code sets, e.g. `step a: timeout is …`."""
+    """The options that differ from the database, as texts such as `step a: timeout is …`."""
     found = list(_number_differences("", ours.get("options"), database.get("options")))
     theirs = {step["slug"]: step for step in database.get("steps") or []}
     for step in ours.get("steps") or []:
@@ -129,4 +129,4 @@ def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:
         mine, other = (ours or {}).get(option.json_name), (theirs or {}).get(option.json_name)
         if mine is not None and theirs is not None and mine != other:
             values = f"{mine} in the code, {'unset' if other is None else other} in the database"
-            yield f"{prefix}{option.name} is {values}; the database rules"
+            yield f"{prefix}{option.name} is {values}; the latter applies"

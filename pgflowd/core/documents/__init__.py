@@ -1,5 +1,5 @@
 """
-What programs and screens see of runs, flows and the daemon: dataclasses with `to_json`.
+Documents about runs, flows and the daemon, for programs and screens: dataclasses with `to_json`.
 
 `--json` prints these and nothing else; the screens draw from the same objects. Rows of the
 database are read into them in `db`.

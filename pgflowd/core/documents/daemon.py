@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgflowd.core.documents import versioned
+from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
@@ -61,7 +62,7 @@ class FlowStatus:
     pid: int | None
     up_s: float | None
     worker_id: str | None
-    running: Any  # numbers of the worker's heartbeat stand here as they came
+    running: Any  # a number of the worker's heartbeat, unchecked, like the others of this type
     max_concurrency: int | None
     queued: Any
     oldest_queued_s: Any
@@ -155,7 +156,7 @@ def status_without_daemon(
     queues: Iterable[tuple[str, int, float | None]],
     problems: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What the database alone knows: of each flow its queued messages and the age of the oldest."""
+    """The status from the database alone: each flow with its queued messages, and the oldest."""
     flows = [
         {"slug": slug, "state": NOT_RUNNING, "queued": queued, "oldest_queued_s": oldest_s}
         for slug, queued, oldest_s in queues
@@ -165,7 +166,7 @@ def status_without_daemon(
 
 
 def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
-    """What a person should look at, each with the next step."""
+    """The problems of the daemon, each with the next step."""
     found: list[dict[str, Any]] = []
     for child in tree.workers:
         if child.state is ChildState.PARKED and child.error is not None:
@@ -247,13 +248,13 @@ def _status_field(field: StatusField, own: ChildFacts, facts: DaemonFacts) -> An
         total = dict(field.default)
         for each in facts.children.values():
             for key, count in _mapping(each.numbers.get(field.key)).items():
-                if _is_number(count):
+                if is_number(count):
                     total[key] = total.get(key, 0) + int(count)
         return total
     number = own.numbers.get(field.key, field.default)
     if field.source is FieldSource.NUMBER:
         return number
-    return max(0.0, facts.now - number) if _is_number(number) else None
+    return max(0.0, facts.now - number) if is_number(number) else None
 
 
 def _process(
@@ -293,7 +294,3 @@ def _mapping(value: Any) -> dict[str, Any]:
 def _listed(value: Any) -> list[dict[str, Any]]:
     found = value if isinstance(value, list) else []
     return [each for each in found if isinstance(each, dict)]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -43,7 +43,7 @@ class ListedFlow:
 
 
 class TaskKey(NamedTuple):
-    """What names a task."""
+    """The identity of a task."""
 
     run_id: UUID
     step_slug: str

@@ -1,8 +1,8 @@
 """
 Runs, their steps and their attempts, as programs and screens see them.
 
-A `Run` is read from the document of `get_run_with_states`. `RunDetails` adds what operators ask
-about a run: the tasks of each step, the failed attempts, and all attempts that are kept.
+A `Run` is read from the document of `get_run_with_states`. `RunDetails` adds the tasks of each
+step, the failed attempts, and on request all attempts that are kept.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class StepTasks:
     next_at: datetime | None  # when the first waiting task may be claimed
 
     def to_json(self, state: StepState | None) -> dict[str, Any]:
-        """The step with what became of it in its run."""
+        """The step with its state in the run."""
         return plain({
             "step": self.step_slug,
             "type": self.step_type,
@@ -205,7 +205,7 @@ class RunDetails:
     run: RunWithStates
     steps: list[StepTasks]
     failures: list[FailedAttempt]
-    attempts: list[Attempt] | None  # None: they were not asked for
+    attempts: list[Attempt] | None  # None: not requested
     now: datetime
 
     def to_json(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """
 Draws a layout as characters.
 
-A grid has the directions of the lines in each cell, so lines that meet become corners and
-junctions. Where two lines cross that do not belong together, the vertical one passes over: `─│─`
-looks like no junction.
+Each cell of a grid has the directions of its lines, so lines that meet become corners and
+junctions. Where two unrelated lines cross, only the vertical one is drawn: `─│─` does not look like
+a junction.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 A flow, or a run of it, as a picture for terminals, in the language of mermaid, and as JSON.
 
 A graph is made of a shape (`graph_of`) or of a run with its states. All forms use one layout: a
-step stands in the column after its farthest dep. Where the picture is too wide for the terminal,
+step is in the column after its farthest dep. Where the picture is too wide for the terminal,
 `draw` lists the steps instead, one per line with its deps. Durations come from the caller, as text.
 """
 
@@ -28,7 +28,7 @@ _ASCII = str.maketrans("┌┐└┘├┤┬┴┼─│▶…", "+++++++++-|>.
 
 @dataclass(frozen=True)
 class Node:
-    """A step; of a run with its status, a detail behind it, and a note beside the picture."""
+    """A step; of a run with its status, a detail behind it, and a note next to the picture."""
 
     slug: str
     deps: tuple[str, ...] = ()

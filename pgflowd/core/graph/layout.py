@@ -1,9 +1,9 @@
 """
-Computes where the boxes of a picture stand and where its lines run.
+Computes the places of the boxes and lines of a picture.
 
-Columns: a box stands one column after its farthest dep; an edge that spans more than one column
-passes those between in a lane. Rows: each column is stacked from the top, ordered by where the
-deps of its cells stand. Channels: between two columns, each source has a net of lines to all
+Columns: a box is one column after its farthest dep; an edge that spans more than one column
+passes those between in a lane. Rows: each column is stacked from the top, ordered by the
+rows of the deps of its cells. Channels: between two columns, each source has a net of lines to all
 its targets; a net that is not straight has a track, a vertical line of its own.
 
 The picture must not show an edge that does not exist. So lines meet only where they lead to one

@@ -22,7 +22,7 @@ class MetricType(Enum):
 
 
 class MetricSource(Enum):
-    """The place of a metric's numbers, in which they stand under its key."""
+    """The place of a metric's numbers; there its key leads to them."""
 
     WORKER = "the numbers of each worker; the first label is its flow"
     FLOW = "the fields of each flow in the status document; the only label is the flow"
@@ -70,7 +70,9 @@ RUNS = _metric(
     "flow status",
     "Runs ended by reports from here, or cancelled meanwhile.",
 )
-WAKES = _metric("wakes", _COUNTER, _WORKER, "flow reason", "Looks for work, by what caused them.")
+WAKES = _metric(
+    "wakes", _COUNTER, _WORKER, "flow reason", "Claims and checks of the queue, by cause."
+)
 RUNNING_TASKS = _metric("running_tasks", _GAUGE, _FLOW, "flow", "Tasks that run now.", "running")
 MAX_CONCURRENCY = _metric("max_concurrency", _GAUGE, _FLOW, "flow", "Tasks that may run at once.")
 QUEUED_TASKS = _metric(

@@ -14,6 +14,7 @@ from typing import Any
 from pgflowd.core.metrics.counters import added, is_number
 from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
 from pgflowd.core.supervision.kinds import WORKER
+from pgflowd.core.supervision.lifecycle import ChildState
 
 _SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 
@@ -23,7 +24,7 @@ def exposition(
 ) -> str:
     """Return the whole text. `counters` are by child; `own` are the supervisor's."""
     own = {
-        "parked_workers": sum(flow["state"] == "failed" for flow in status["flows"]),
+        "parked_workers": sum(flow["state"] == ChildState.PARKED for flow in status["flows"]),
         "build": {(str(status["version"]), str(status["name"])): 1},
         **own,
     }

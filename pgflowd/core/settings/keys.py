@@ -1,5 +1,5 @@
 """
-Defines what a key of the configuration carries: kind, default, range and description.
+Defines the kinds of configuration keys, each key with its default, range and description.
 
 Each field in `core.settings.sections` is made by one of the functions below. Reading, checking,
 `config show`, `config schema` and `config env` use these keys and keep no lists of their own. The

@@ -44,7 +44,7 @@ class DaemonSettings:
     definitions: str = choice(
         "create",
         "create adds missing flows and refuses changed shapes; verify writes nothing; recreate, "
-        "in dev and demo only, deletes a changed flow with its runs and creates it anew",
+        "in dev and demo only, deletes a changed flow with its runs and creates it again",
         "verify",
         "recreate",
     )
@@ -79,7 +79,7 @@ class WorkerSettings:
         100, "per claim: free runners, and what they will take up in the next 20 ms", high=1000
     )
     signal_strategy: str = choice(
-        "notify", "how a worker learns of new tasks; about notifications", "polling"
+        "notify", "notify: notifications wake the worker; polling: it checks its queue", "polling"
     )
     notify_throttle_s: float = duration(
         "250ms",

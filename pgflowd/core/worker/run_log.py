@@ -159,5 +159,7 @@ def runs_cancelled(transition: WorkerTransition, runs: tuple[RunCancelled, ...])
     for each in runs:
         if transition.is_first(f"{each.run_id} cancelled"):
             transition.count(RUNS, RunStatus.CANCELLED)
-            why = f"cancelled by {each.by or 'somebody'}" + (f": {each.why}" if each.why else "")
+            why = f"cancelled by {each.by or 'an unknown user'}" + (
+                f": {each.why}" if each.why else ""
+            )
             transition.log("info", "run.cancelled", run=each.run_id, error=why)

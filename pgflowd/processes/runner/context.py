@@ -1,7 +1,7 @@
 """
-The `ctx` of a handler in a daemon; `core.context` describes what it offers.
+The `ctx` of a handler in a daemon; `core.context` describes its methods.
 
-The runner asks its worker for the run's input, a step's output and the address of the database.
+It requests from the worker the run's input, a step's output and the address of the database.
 The connection of `conn()` belongs to the runner. It is committed when the handler has returned a
 value that can be stored, rolled back when it raises, and closed after the task.
 """

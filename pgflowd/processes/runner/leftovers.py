@@ -1,11 +1,10 @@
 """
-Leftovers: what a task left behind in its process, so that the next one need not meet it.
+Finds what a task left behind in its process, so that it does not affect the next one.
 
-Looked for after each task, in some ten microseconds: threads, child processes (daemons too, as
-the runner is a subreaper), another environment, working directory, umask or signal handler, an
-alarm that is set, a stdout or stderr that is not the one it was, or closed, and much more memory
-than after the first task. What cannot be seen so cheaply, such as module globals, is what
-`isolation = "task"` is for.
+A check after each task takes some ten microseconds. It finds threads, child processes (daemons too,
+as the runner is a subreaper), a changed environment, working directory, umask or signal handler, an
+alarm that is set, a stdout or stderr that was replaced or closed, and much more memory than after
+the first task. It cannot find changes of module globals; `isolation = "task"` is for these.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Leftovers:
 
     def found(self, peak_kb: int) -> dict[str, list[str]]:
         """
-        Name what the task left behind: `children`, which have to be killed, and `reset`, what only
-        a new process has as it was. `peak_kb` is the most memory that there ever was.
+        Name what the task left behind: `children` have to be killed, and `reset` lists changes that
+        only a new process undoes. `peak_kb` is the most memory that the process ever had.
         """
         found: dict[str, list[str]] = {}
         if has_children():

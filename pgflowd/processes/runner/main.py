@@ -3,9 +3,9 @@ Executes handlers, one task at a time, and can be killed at any moment without h
 
 The zygote forks it with the flow's module imported and one socket to the worker; it has no thread
 and no event loop of ours. It reads a task, calls the handler, encodes and checks the JSON once,
-checks what the task left behind, and sends `done`. It ends when its socket is closed. Whatever a
-handler raises, `sys.exit` included, becomes a report, and whatever it does to this process, no
-other process is affected.
+checks what the task left behind, and sends `done`. It ends when its socket is closed. Anything that
+a handler raises, `sys.exit` included, becomes a report. Nothing that a handler does to this process
+affects another one.
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class RunnerProcess:
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = RunnerContext(self._flow, steps, frame, self._socket, _connect)
-        if (
-            self._log_forwarder not in logging.root.handlers
-        ):  # the last task may have reconfigured logging
+        if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
         try:
             body = self._call(steps[task["step"]], frame, ctx)

@@ -4,7 +4,7 @@ The runner's end of the socket to its worker.
 It blocks, since a runner has nothing else to wait for. Threads of a handler may log, ask and check
 for a stop too: each frame is sent under a lock, and a thread that asks holds another lock until its
 answer arrives, so no other thread reads it. Signal handlers of a handler may log, and may raise, as
-alarms do: no frame stays half sent, and an answer that no thread waits for any more is dropped. A
+alarms do: no frame stays half sent, and an answer that no thread waits for is dropped. A
 copy of the runner that a handler made by `os.fork` sees another pid, and sends nothing.
 """
 
@@ -55,9 +55,7 @@ class WorkerSocket:
         try:
             with self._sending:
                 self._unsent.append(data)
-                if (
-                    len(self._unsent) > 1
-                ):  # a finalizer logs while its thread sends; this frame is next
+                if len(self._unsent) > 1:  # a finalizer logs while its thread sends
                     return
                 while self._unsent:
                     self._socket.sendall(self._unsent[0])

@@ -1,1 +1,1 @@
-"""The zygote: has imported a flow and forks its runners."""
+"""The zygote: a process that has imported a flow and forks its runners."""

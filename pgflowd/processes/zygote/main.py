@@ -39,7 +39,7 @@ MAX_ERROR_CHARS = 5000  # JSON may make twelve times as many bytes of them
 
 @dataclass(frozen=True)
 class ZygoteOptions:
-    """What a zygote and its runners need to know."""
+    """The options of a zygote and its runners."""
 
     served: ServedFlow
     python_path: Sequence[str]
@@ -52,7 +52,7 @@ class ZygoteOptions:
 
 
 def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
-    """Import the flow, send its definition, then fork and reap as asked."""
+    """Import the flow, send its definition, then fork and reap at the worker's requests."""
     gc.freeze()  # memory shared with the worker stays untouched, and so shared
     prepare(options.python_path, options.secrets)
     sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)

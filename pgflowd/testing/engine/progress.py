@@ -1,5 +1,5 @@
 """
-What follows in a run when something in it has started, ended or been skipped.
+Computes what follows in a run when something in it has started, ended or been skipped.
 
 After each change, conditions are tested and empty maps completed until neither changes anything;
 then ready steps start, and a run with no steps left completes (in SQL: `_advance`). A method that

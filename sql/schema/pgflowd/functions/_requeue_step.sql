@@ -1,5 +1,5 @@
 -- _requeue_step(run_id, step_slug): gives each unfinished task of a started step a new message and
--- all its attempts back; returns their number. The step counts its tasks anew.
+-- all its attempts back; returns their number. The step counts all its tasks again.
 -- Called by: retry.   Locks: messages; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
 returns int language plpgsql set search_path = '' as $$

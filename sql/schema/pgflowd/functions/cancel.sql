@@ -10,7 +10,7 @@ returns text language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
   error_message text := left(concat(
-    'cancelled by ', coalesce(nullif(cancel.actor, ''), 'somebody'),
+    'cancelled by ', coalesce(nullif(cancel.actor, ''), 'an unknown user'),
     ': ' || nullif(cancel.reason, '')), 4000);
 begin
   select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
