@@ -1,4 +1,4 @@
-"""Writing records: never waiting, never torn, dropped ones counted."""
+"""Log records are written without waiting and never torn; dropped ones are counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_a_log_is_text_or_json_or_what_suits_stderr():
 
 
 def test_levels_below_the_wanted_one_are_left_out():
-    code = "log._sink.level = 4\nlog.info('no')\nlog.warning('yes')"
+    code = "log = open_log(LoggingSettings(format=sys.argv[1], level='warning'), process='x')\n"
+    code += "log.info('no')\nlog.warning('yes')"
 
     assert b'"no"' not in written("json", code)
     assert b'"yes"' in written("json", code)
@@ -51,14 +52,11 @@ def test_fields_are_bound_and_secrets_hidden():
 
 def test_a_full_pipe_delays_no_writer_and_lost_records_are_counted():
     code = """
-import time
-began = time.monotonic()
 for number in range(2000):
     log.info("flood", number=number, text="x" * 200)
-took_s = time.monotonic() - began
 print("written", flush=True)
 sys.stdin.readline()
-log.info("after", took_s=took_s)
+log.info("after")
 """
     command = [sys.executable, "-c", WRITER + code, "json"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
