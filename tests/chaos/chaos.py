@@ -19,10 +19,10 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
-import chaos_judge
+import chaos_checks
 import psycopg
+from chaos_environment import Environment, now, rest
 from chaos_faults import FAULTS
-from chaos_world import World, now, rest
 
 from pgflowd.testing.until import until
 
@@ -39,109 +39,109 @@ class Broken(AssertionError):
 def survive(seed: int, seconds: float, daemons: int, *, aloud: bool = False) -> dict[str, object]:
     """Let it rage, let it settle, and judge; returns what happened, in numbers."""
     again = f"make chaos SECONDS={seconds:g} DAEMONS={daemons} SEED={seed}"
-    world = World(seed, aloud=aloud)
+    environment = Environment(seed, aloud=aloud)
     fine = False
     try:
-        world.create(daemons)
-        _rage(world, seconds)
-        _settle(world)
-        _stop(world)
-        troubles = chaos_judge.in_the_end(world)
+        environment.create(daemons)
+        _rage(environment, seconds)
+        _settle(environment)
+        _stop(environment)
+        troubles = chaos_checks.in_the_end(environment)
         if troubles:
             shown = "\n".join(troubles[:40])
-            raise Broken(f"{len(troubles)} troubles:\n{shown}\n{_happened(world)}")
+            raise Broken(f"{len(troubles)} troubles:\n{shown}\n{_happened(environment)}")
         fine = True
-        return {"seed": seed, "seconds": seconds, **_happened(world)}
+        return {"seed": seed, "seconds": seconds, **_happened(environment)}
     except BaseException as error:
-        error.add_note(f"seed {seed}; again: {again}; what was seen is in {world.directory}")
+        error.add_note(f"seed {seed}; again: {again}; what was seen is in {environment.directory}")
         raise
     finally:
-        world.close(keep=not fine)
+        environment.close(keep=not fine)
 
 
-def _happened(world: World) -> dict[str, object]:
-    return {**dict(sorted(world.done.items())), **chaos_judge.counts(world)}
+def _happened(environment: Environment) -> dict[str, object]:
+    return {**dict(sorted(environment.done.items())), **chaos_checks.counts(environment)}
 
 
-def _rage(world: World, seconds: float) -> None:
+def _rage(environment: Environment, seconds: float) -> None:
     """Faults at random, while runs are started."""
     end, next_fault, next_look = now() + seconds, now() + 1, now() + LOOK_S
     while now() < end:
-        world.mend()
-        world.look_after_server()
-        world.look_after_daemons()
-        world.start_runs()
+        environment.mend()
+        environment.look_after_server()
+        environment.look_after_daemons()
+        environment.start_runs()
         if now() >= next_fault:
-            _do_something_bad(world)
-            next_fault = now() + world.chance.uniform(0.1, 1.5)
+            _do_something_bad(environment)
+            next_fault = now() + environment.chance.uniform(0.1, 1.5)
         if now() >= next_look:
             began = now()
-            _look(world)
+            _look(environment)
             next_look = now() + max(LOOK_S, 20 * (now() - began))
         began = now()
         rest(0.02)
         if now() - began > OVERSLEPT_S:
-            world.stood_still(began)
+            environment.stood_still(began)
 
 
-def _do_something_bad(world: World) -> None:
-    world.take_chance()
-    _, name, fault = world.chance.choices(FAULTS, [weight for weight, _, _ in FAULTS])[0]
-    place = world.chance.choice(world.places)
+def _do_something_bad(environment: Environment) -> None:
+    environment.take_chance()
+    _, name, fault = environment.chance.choices(FAULTS, [weight for weight, _, _ in FAULTS])[0]
+    place = environment.chance.choice(environment.places)
     try:
-        what = fault(world, place)
+        what = fault(environment, place)
     except psycopg.Error as error:
         what = ""
-        world.drop_line()
-        world.say(f"{name}: {str(error).strip().splitlines()[0]}")
+        environment.drop_line()
+        environment.say(f"{name}: {str(error).strip().splitlines()[0]}")
     if what:
-        world.done[name] = world.done.get(name, 0) + 1
-        world.say(f"{place.name} {name}: {what}")
+        environment.done[name] = environment.done.get(name, 0) + 1
+        environment.say(f"{place.name} {name}: {what}")
 
 
-def _look(world: World) -> None:
+def _look(environment: Environment) -> None:
     """What must hold at any time is looked at while it rages."""
     with contextlib.suppress(psycopg.OperationalError, psycopg.InternalError):
-        for trouble in chaos_judge.at_any_time(world.conn()):
-            world.say(trouble)
-            world.troubles.append(f"while it raged: {trouble}")
+        for trouble in chaos_checks.at_any_time(environment.conn()):
+            environment.say(trouble)
+            environment.troubles.append(f"while it raged: {trouble}")
         return
-    world.drop_line()
+    environment.drop_line()
 
 
-def _settle(world: World) -> None:
+def _settle(environment: Environment) -> None:
     """No more faults: all that was begun comes to its end."""
-    world.say("no more faults")
-    world.mend(all_of_it=True)
-    world.look_after_daemons()
+    environment.say("no more faults")
+    environment.mend(all_of_it=True)
+    environment.look_after_daemons()
 
     def settled() -> bool:
-        world.look_after_server()
-        world.look_after_daemons()
+        environment.look_after_server()
+        environment.look_after_daemons()
         try:
-            return world.count_open() == 0
+            return environment.count_open() == 0
         except psycopg.Error:
-            world.drop_line()
+            environment.drop_line()
             return False
 
     try:
         until(settled, SETTLE_S)
     except AssertionError:
-        raise Broken("\n".join(chaos_judge.what_is_open(world))) from None
-    world.say("all runs have ended")
+        raise Broken("\n".join(chaos_checks.what_is_open(environment))) from None
+    environment.say("all runs have ended")
 
 
-def _stop(world: World) -> None:
+def _stop(environment: Environment) -> None:
     """All daemons end as asked; nothing is left of them."""
-    for place in world.places:
+    for place in environment.places:
         until(place.listens, STOP_S)
         place.daemon.family()  # who they were is remembered
         place.daemon.process.terminate()
-    for place in world.places:
+    for place in environment.places:
         code = place.daemon.ended(STOP_S)
         if code != 0:
-            world.troubles.append(f"{place.name} ended with {code} when asked to")
-    world.say("all daemons have ended")
+            environment.troubles.append(f"{place.name} ended with {code} when asked to")
+    environment.say("all daemons have ended")
 
 
 def main() -> None:

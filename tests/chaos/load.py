@@ -24,7 +24,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
 
 import psycopg
-from support.daemon import Daemon, House
+from support.daemon import Daemon, DaemonSetup
 
 from pgflowd.db import schema
 from pgflowd.embedded import EmbeddedPostgres
@@ -71,8 +71,8 @@ class Said:
 
 def bear(tasks: int, *, aloud: bool = False) -> Said:
     """Do so many tasks, and measure."""
-    with _house() as (house, dsn), psycopg.connect(dsn, autocommit=True) as conn:
-        daemon = house.serve(
+    with _setup() as (setup, dsn), psycopg.connect(dsn, autocommit=True) as conn:
+        daemon = setup.serve(
             worker={"max_concurrency": 4, "max_restarts": 1000, "runner_idle": "60s"},
             logging={"level": "info"},
         )
@@ -198,7 +198,7 @@ def _descriptors(pid: int) -> int:
 
 
 @contextmanager
-def _house() -> Iterator[tuple[House, str]]:
+def _setup() -> Iterator[tuple[DaemonSetup, str]]:
     room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
     directory = Path(tempfile.mkdtemp(prefix="pgflowd-load-", dir=room))
     directory.chmod(0o711)
@@ -206,12 +206,12 @@ def _house() -> Iterator[tuple[House, str]]:
         with EmbeddedPostgres(directory / "server", options=OPTIONS) as server:
             with psycopg.connect(server.dsn, autocommit=True) as conn:
                 schema.install(conn)
-            house = House(directory, server.dsn)
-            house.module("load_flows", Path(__file__).with_name("load_flows.py").read_text())
+            setup = DaemonSetup(directory, server.dsn)
+            setup.module("load_flows", Path(__file__).with_name("load_flows.py").read_text())
             try:
-                yield house, server.dsn
+                yield setup, server.dsn
             finally:
-                house.close()
+                setup.close()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -1,5 +1,5 @@
 """
-More than one machine: fixtures `network`, `servers` and `house`.
+More than one machine: fixtures `network`, `servers` and `setup`.
 
 What needs network namespaces is collected for root only, who must be able to make them.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.daemon import House
+from support.daemon import DaemonSetup
 from support.network import Network
 from support.servers import Servers
 
@@ -32,8 +32,8 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    """A house whose database is told later."""
-    house = House(tmp_path, "")
-    yield house
-    house.close()
+def setup(tmp_path: Path) -> Iterator[DaemonSetup]:
+    """A setup whose database is told later."""
+    setup = DaemonSetup(tmp_path, "")
+    yield setup
+    setup.close()

@@ -11,15 +11,15 @@ from pgflowd.testing.until import until
 
 
 @covers("row 69")
-def test_the_primary_is_killed_and_the_daemon_continues_with_the_standby(house, servers):
+def test_the_primary_is_killed_and_the_daemon_continues_with_the_standby(setup, servers):
     primary, standby = servers.pair()
     with primary.connect() as conn:
         schema.install(conn)
-    house.dsn = url_of(primary, standby)
-    house.flow("flow")
-    daemon = house.serve()
+    setup.dsn = url_of(primary, standby)
+    setup.flow("flow")
+    daemon = setup.serve()
     before = daemon.pids()
-    starter = Starter(house.dsn)
+    starter = Starter(setup.dsn)
     starter.has_more_than(40)
 
     primary.kill()
@@ -31,7 +31,7 @@ def test_the_primary_is_killed_and_the_daemon_continues_with_the_standby(house, 
     until(lambda: open_runs(conn) == 0, 15)
     assert acknowledged <= completed_runs(conn)
     assert set() < reported(daemon) <= recorded(conn)
-    assert broken(conn, house.oracle) == []
+    assert broken(conn, setup.oracle) == []
     assert daemon.pids() == before
     assert daemon.ask()["supervisor"]["restarts"] == 0
     conn.close()

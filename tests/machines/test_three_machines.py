@@ -33,19 +33,19 @@ TCP_USER_TIMEOUT_S = 5
 
 
 @pytest.fixture
-def shop(house, network, servers):
+def shop(setup, network, servers):
     """Two machines for daemons, and a server on the third."""
-    house.flow("flow", attempts=1)
-    house.one, house.two, three = (network.machine() for _ in range(3))
+    setup.flow("flow", attempts=1)
+    setup.one, setup.two, three = (network.machine() for _ in range(3))
     server = servers.start(three)
     with server.connect() as conn:
         schema.install(conn)
-    house.dsn = server.url()
-    house.database_machine = three
-    house.database = ScratchDatabase(server.dsn)  # on the socket, which no cable cuts
-    house.conn = house.database.connect()
-    yield house
-    house.database.close()
+    setup.dsn = server.url()
+    setup.database_machine = three
+    setup.database = ScratchDatabase(server.dsn)  # on the socket, which no cable cuts
+    setup.conn = setup.database.connect()
+    yield setup
+    setup.database.close()
 
 
 def serve(shop, name, machine):
@@ -126,17 +126,17 @@ def test_packets_dropped_are_noticed_by_the_tcp_user_timeout(shop):
 
 
 @covers("row 69", "row 71")
-def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, network, servers):
+def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(setup, network, servers):
     one, two, three, four = (network.machine() for _ in range(4))
     primary, standby = servers.pair(three, four)
     with primary.connect() as conn:
         schema.install(conn)
-    house.dsn = url_of(primary, standby)
-    house.flow("flow")
+    setup.dsn = url_of(primary, standby)
+    setup.flow("flow")
     daemons = []
     for name, machine in (("one", one), ("two", two)):
-        house.inside = machine.inside
-        daemons.append(house.serve(name))
+        setup.inside = machine.inside
+        daemons.append(setup.serve(name))
     starter = Starter(near_url_of(primary, standby))
     starter.has_more_than(40)
 
@@ -150,7 +150,7 @@ def test_the_primarys_machine_vanishes_and_daemons_find_the_standby(house, netwo
     until(lambda: open_runs(conn) == 0, 15)
     assert acknowledged <= completed_runs(conn)
     assert set() < reported(daemons[0]) | reported(daemons[1]) <= recorded(conn)
-    assert broken(conn, house.oracle) == []
+    assert broken(conn, setup.oracle) == []
     assert [daemon.events("child.restarted") for daemon in daemons] == [[], []]
     conn.close()
 

@@ -1,5 +1,5 @@
 """
-The daemon's house: `house.flow("a")`, `house.serve()`; all of it ends with the test, and then the
+The daemon's setup: `setup.flow("a")`, `setup.serve()`; all of it ends with the test, and then the
 invariants hold, unless the test wrote into the tables.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.daemon import House
+from support.daemon import DaemonSetup
 from support.invariants import broken
 from support.proxy import ProxyProcess
 
@@ -17,12 +17,12 @@ from pgflowd.testing.scratch import ScratchDatabase
 
 
 @pytest.fixture
-def house(tmp_path: Path, database: ScratchDatabase) -> Iterator[House]:
-    house = House(tmp_path, database.dsn)
-    yield house
-    house.close()
-    if not house.has_strangers:
-        assert broken(database.connect(), house.oracle, was_frozen=house.was_frozen) == []
+def setup(tmp_path: Path, database: ScratchDatabase) -> Iterator[DaemonSetup]:
+    setup = DaemonSetup(tmp_path, database.dsn)
+    yield setup
+    setup.close()
+    if not setup.breaks_invariants:
+        assert broken(database.connect(), setup.oracle, was_frozen=setup.was_frozen) == []
 
 
 @pytest.fixture

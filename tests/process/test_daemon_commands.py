@@ -21,10 +21,10 @@ def status(daemon, *args):
 
 
 @covers("P25")
-def test_status_while_running(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    start_marked(house, database, s=10)
+def test_status_while_running(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    start_marked(setup, database, s=10)
     until(lambda: daemon.ask()["flows"][0]["running"] == 1, 8)
 
     code, shown = status(daemon)
@@ -40,10 +40,10 @@ def test_status_while_running(house, database):
 
 
 @covers("P25")
-def test_status_while_draining_and_when_stopped(house, database):
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"drain_timeout": "1m"})
-    start_marked(house, database, s=20)
+def test_status_while_draining_and_when_stopped(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"drain_timeout": "1m"})
+    start_marked(setup, database, s=20)
     daemon.send(signal.SIGTERM)
     daemon.until("supervisor.draining")
 
@@ -62,9 +62,9 @@ def test_status_while_draining_and_when_stopped(house, database):
 
 
 @covers("P25")
-def test_status_with_a_stale_socket(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_status_with_a_stale_socket(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     daemon.send(signal.SIGKILL)
     daemon.process.wait()
     assert daemon.control.exists()
@@ -72,9 +72,9 @@ def test_status_with_a_stale_socket(house, database):
     assert status(daemon)[0] == 3
 
 
-def test_a_daemon_that_does_not_answer_is_e414(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_daemon_that_does_not_answer_is_e414(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     daemon.send(signal.SIGSTOP)
 
     done = daemon.command("status")
@@ -84,12 +84,12 @@ def test_a_daemon_that_does_not_answer_is_e414(house, database):
     daemon.send(signal.SIGCONT)
 
 
-def test_status_without_a_database_reports_it_and_still_exits_3(house):
+def test_status_without_a_database_reports_it_and_still_exits_3(setup):
     with socket.socket() as line:
         line.bind(("127.0.0.1", 0))
         url = f"postgresql://u:canary@127.0.0.1:{line.getsockname()[1]}/none"
-        house.flow("alpha")
-        daemon = house.start(database={"url": url, "startup_wait": "0s"})
+        setup.flow("alpha")
+        daemon = setup.start(database={"url": url, "startup_wait": "0s"})
         assert daemon.ended() == 69
 
         code, shown = status(daemon)
@@ -101,10 +101,10 @@ def test_status_without_a_database_reports_it_and_still_exits_3(house):
     assert "canary" not in daemon.log.read_text()
 
 
-def test_the_screens_of_status_and_tree(house, database):
-    house.flow("alpha")
-    house.module("broken", "import no_such_module\n")
-    daemon = house.serve()
+def test_the_screens_of_status_and_tree(setup, database):
+    setup.flow("alpha")
+    setup.module("broken", "import no_such_module\n")
+    daemon = setup.serve()
 
     screen = daemon.command("status").stdout
     tree = daemon.command("tree").stdout
@@ -119,9 +119,9 @@ def test_the_screens_of_status_and_tree(house, database):
     assert list(map(len, [tree.splitlines()])) == [6]
 
 
-def test_metrics_of_a_running_daemon(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_metrics_of_a_running_daemon(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     assert database.client.start_flow_sync("alpha", {}, timeout=10).status == "completed"
     daemon.kill("alpha")
     daemon.until("child.ready", child="worker alpha", count=2)
@@ -133,14 +133,14 @@ def test_metrics_of_a_running_daemon(house, database):
     assert text.endswith("# EOF\n")
 
 
-def test_commands_with_json_answer_as_the_page_documents(house, database):
+def test_commands_with_json_answer_as_the_page_documents(setup, database):
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     section = page.partition("### drain, stop, reload")[2].partition("###")[0]
-    house.flow("alpha")
-    daemon = house.serve()
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     reloaded = json.loads(daemon.command("reload", "--json").stdout)
-    start_marked(house, database, s=30)  # else it has drained before we stop it
+    start_marked(setup, database, s=30)  # else it has drained before we stop it
     drained = json.loads(daemon.command("drain", "--json").stdout)
     stopped = json.loads(daemon.command("stop", "--now", "--wait", "--json").stdout)
 
@@ -152,16 +152,16 @@ def test_commands_with_json_answer_as_the_page_documents(house, database):
         assert all(f"`{key}`" in section for key in answer if key != "schema_version"), answer
 
 
-def test_watching_continues_until_interrupted(house, database):
+def test_watching_continues_until_interrupted(setup, database):
     import subprocess
 
     from support.daemon import PGFLOWD
 
-    house.flow("alpha")
-    daemon = house.serve()
+    setup.flow("alpha")
+    daemon = setup.serve()
     command = [*PGFLOWD, "status", "--watch", "100ms", "--json", "-c", str(daemon.config)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=house.environ, **pipes) as process:
+    with subprocess.Popen(command, env=setup.environ, **pipes) as process:
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=5)
@@ -171,18 +171,18 @@ def test_watching_continues_until_interrupted(house, database):
 
 
 @pytest.mark.parametrize("pause", ["soon", "0s", "-1s"])
-def test_a_pause_that_is_none_is_refused(house, pause):
-    house.flow("alpha")
-    house.config()
-    daemon = house.start()
+def test_a_pause_that_is_none_is_refused(setup, pause):
+    setup.flow("alpha")
+    setup.config()
+    daemon = setup.start()
 
     assert daemon.command("status", f"--watch={pause}").returncode == 2
 
 
 @covers("rule 47", "row 104")
-def test_garbage_on_the_control_socket_is_answered_and_does_no_harm(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_garbage_on_the_control_socket_is_answered_and_does_no_harm(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
 
     for data in (b"\xff\x00garbage\n", b"[" * 4096, b'{"command": "explode"}\n'):
@@ -196,7 +196,7 @@ def test_garbage_on_the_control_socket_is_answered_and_does_no_harm(house, datab
 
 
 @covers("rule 47")
-def test_garbage_on_a_childs_pipe_is_that_childs_crash(house, database):
+def test_garbage_on_a_childs_pipe_is_that_childs_crash(setup, database):
     source = """
 import os, sys
 from pgflowd import Flow
@@ -206,8 +206,8 @@ flow = Flow("alpha")
 def work(run):
     return 1
 """
-    house.module("flow_alpha", source)
-    daemon = house.serve()
+    setup.module("flow_alpha", source)
+    daemon = setup.serve()
     pid = daemon.pid_of("sweeper")
     write_into_channel(pid, b"\x80\x04pickle")
 
@@ -240,16 +240,16 @@ def write_into_channel(pid, data):
 
 
 @covers("rule 46")
-def test_the_supervisor_has_no_line_to_the_database_and_runs_no_user_code(house, database):
-    house.module(
+def test_the_supervisor_has_no_line_to_the_database_and_runs_no_user_code(setup, database):
+    setup.module(
         "flow_alpha",
         "import os\nopen('importers', 'a').write(f'{os.getpid()}\\n')\n"
         "from pgflowd import Flow\nflow = Flow('alpha')\n"
         "@flow.step\ndef work(run): return 1\n",
     )
-    daemon = house.serve()
+    daemon = setup.serve()
 
-    importers = (house.directory / "importers").read_text().split()
+    importers = (setup.directory / "importers").read_text().split()
     query = """
         select application_name from pg_stat_activity
          where datname = current_database() and application_name like 't: %'
@@ -271,9 +271,9 @@ def inodes_of(pid):
 
 
 @covers("rule 46")
-def test_a_hanging_database_does_not_slow_the_supervisor_down(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_hanging_database_does_not_slow_the_supervisor_down(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     conn = database.connect(autocommit=False)
     conn.execute("lock table pgflow.runs, pgflow.step_tasks, pgflow.workers")
 
@@ -283,9 +283,9 @@ def test_a_hanging_database_does_not_slow_the_supervisor_down(house, database):
     conn.rollback()
 
 
-def test_a_quiet_daemon_logs_warnings_only_and_a_wrong_flow_gets_a_suggestion(house, database):
-    house.flow("checkout")
-    quiet = house.start("t", "--flow", "chekout", "--quiet")
+def test_a_quiet_daemon_logs_warnings_only_and_a_wrong_flow_gets_a_suggestion(setup, database):
+    setup.flow("checkout")
+    quiet = setup.start("t", "--flow", "chekout", "--quiet")
 
     assert quiet.process.wait(timeout=30) == 78
     assert {record["level"] for record in quiet.events()} <= {"warning", "error"}

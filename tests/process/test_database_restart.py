@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.daemon import House, attempts, is_completed, is_completed_soon, start_marked, start_run
+from support.daemon import (
+    DaemonSetup,
+    attempts,
+    is_completed,
+    is_completed_soon,
+    start_marked,
+    start_run,
+)
 from support.invariants import broken
 from support.own_server import OwnServer
 
@@ -23,21 +30,21 @@ def server():
 
 
 @pytest.fixture
-def house(tmp_path, server):
-    house = House(tmp_path, server.dsn)
-    house.flow("alpha", attempts=1)
-    yield house
-    house.close()
+def setup(tmp_path, server):
+    setup = DaemonSetup(tmp_path, server.dsn)
+    setup.flow("alpha", attempts=1)
+    yield setup
+    setup.close()
     with connect(server.dsn) as conn:
-        assert broken(conn, house.oracle) == []
+        assert broken(conn, setup.oracle) == []
 
 
 @covers("P18", "row 66")
-def test_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, server):
-    daemon = house.serve()
+def test_a_restart_of_the_server_costs_no_restart_and_no_attempt(setup, server):
+    daemon = setup.serve()
     before = daemon.pids()
     first = ScratchDatabase(server.dsn)
-    run_id = start_marked(house, first, s=1.5)
+    run_id = start_marked(setup, first, s=1.5)
     first.close()
 
     server.stop()
@@ -45,7 +52,7 @@ def test_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, server):
     until(lambda: daemon.ask()["database"]["state"] == "down", 8)
     assert daemon.ask()["state"] == "degraded"
     server.start()
-    assert server.dsn == house.dsn
+    assert server.dsn == setup.dsn
 
     again = ScratchDatabase(server.dsn)
     until(lambda: is_completed(again, run_id), 10)
@@ -59,13 +66,13 @@ def test_a_restart_of_the_server_costs_no_restart_and_no_attempt(house, server):
 
 
 @covers("row 67")
-def test_after_a_crash_of_the_server_a_run_started_right_away_is_done(house, server):
-    daemon = house.serve()
+def test_after_a_crash_of_the_server_a_run_started_right_away_is_done(setup, server):
+    daemon = setup.serve()
     before = daemon.pids()
 
     server.crash()
     server.start()
-    assert server.dsn == house.dsn
+    assert server.dsn == setup.dsn
     again = ScratchDatabase(server.dsn)
     run_id = start_run(again, "alpha")  # its notification may find nobody who listens
 

@@ -13,20 +13,20 @@ BETA = FLOW.format(slug="beta", attempts=3).replace("flow =", "other =")
 TWO = FLOW.format(slug="alpha", attempts=3) + BETA.replace("@flow", "@other")
 
 
-def test_a_module_and_one_of_its_flows_may_both_be_listed(house, database):
-    house.flow("alpha")
-    house.entries.append("flow_alpha:flow")
-    daemon = house.serve()
+def test_a_module_and_one_of_its_flows_may_both_be_listed(setup, database):
+    setup.flow("alpha")
+    setup.entries.append("flow_alpha:flow")
+    daemon = setup.serve()
 
     assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["alpha"]
 
 
 @covers("rule 3", "row 101")
-def test_a_flow_that_two_modules_define_is_an_error_of_the_second(house, database):
-    house.flow("alpha")
-    house.module("copy_of_it", FLOW.format(slug="alpha", attempts=3))
-    house.module("other_case", FLOW.format(slug="Alpha", attempts=3))
-    daemon = house.serve()
+def test_a_flow_that_two_modules_define_is_an_error_of_the_second(setup, database):
+    setup.flow("alpha")
+    setup.module("copy_of_it", FLOW.format(slug="alpha", attempts=3))
+    setup.module("other_case", FLOW.format(slug="Alpha", attempts=3))
+    daemon = setup.serve()
 
     flows = {flow["slug"]: flow for flow in daemon.ask()["flows"]}
 
@@ -36,7 +36,7 @@ def test_a_flow_that_two_modules_define_is_an_error_of_the_second(house, databas
 
 
 @covers("rule 3")
-def test_all_errors_of_a_definition_are_reported_with_file_and_line(house, database):
+def test_all_errors_of_a_definition_are_reported_with_file_and_line(setup, database):
     source = """
 from pgflowd import Flow
 flow = Flow("wrong")
@@ -47,8 +47,8 @@ def one(run, nobody): ...
 @flow.step
 def two(run, neither): ...
 """
-    house.module("wrong", source)
-    daemon = house.start()
+    setup.module("wrong", source)
+    daemon = setup.start()
 
     assert daemon.ended() == 78
     problems = daemon.events("supervisor.problem")
@@ -56,7 +56,7 @@ def two(run, neither): ...
     assert [record["place"] for record in problems] == ["wrong.py:5", "wrong.py:8"]
 
 
-def test_a_flow_with_more_warnings_than_a_message_holds_is_served(house, database):
+def test_a_flow_with_more_warnings_than_a_message_holds_is_served(setup, database):
     source = """
 from pgflowd import Flow
 flow = Flow("many")
@@ -65,8 +65,8 @@ for number in range(400):
     @flow.step(slug=f"step__with_a_long_name_that_newer_releases_of_pgflow_refuse_{number}")
     def work(run): ...
 """
-    house.module("many", source)
-    daemon = house.serve()
+    setup.module("many", source)
+    daemon = setup.serve()
 
     until(lambda: "W221" in [each["code"] for each in daemon.ask()["problems"]], 7)
 
@@ -74,11 +74,11 @@ for number in range(400):
     assert len(daemon.events("worker.warning", code="W221")) == 400
 
 
-def test_a_dump_asked_for_during_discovery_disturbs_no_import(house, database):
-    gate = house.directory / "gate"
+def test_a_dump_asked_for_during_discovery_disturbs_no_import(setup, database):
+    gate = setup.directory / "gate"
     wait = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
-    house.module("slow", wait + FLOW.format(slug="alpha", attempts=3))
-    daemon = house.start()
+    setup.module("slow", wait + FLOW.format(slug="alpha", attempts=3))
+    daemon = setup.start()
     until(lambda: any("discovery slow" in title for title in daemon.titles()), 10)
 
     daemon.send(signal.SIGUSR1)
@@ -90,15 +90,15 @@ def test_a_dump_asked_for_during_discovery_disturbs_no_import(house, database):
     assert daemon.state_of("alpha") == "up"
 
 
-def test_one_flow_of_a_module_can_be_served_alone(house, database):
-    house.module("both", TWO)
-    house.entries[:] = ["both:other"]
-    daemon = house.serve()
+def test_one_flow_of_a_module_can_be_served_alone(setup, database):
+    setup.module("both", TWO)
+    setup.entries[:] = ["both:other"]
+    daemon = setup.serve()
 
     assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["beta"]
 
 
-def test_the_import_path_of_the_config_comes_first_and_secrets_are_gone(house, database):
+def test_the_import_path_of_the_config_comes_first_and_secrets_are_gone(setup, database):
     source = """
 import os, sys
 assert not any(name.startswith("PGFLOWD__") or name == "PGPASSWORD" for name in os.environ)
@@ -109,17 +109,17 @@ flow = Flow("alpha")
 def work(run):
     return sys.path[0]
 """
-    house.module("flow_alpha", source)
-    house.environ |= {"PGPASSWORD": "canary", "PGFLOWD__WORKER__MAX_CONCURRENCY": "3"}
-    daemon = house.serve()
+    setup.module("flow_alpha", source)
+    setup.environ |= {"PGPASSWORD": "canary", "PGFLOWD__WORKER__MAX_CONCURRENCY": "3"}
+    daemon = setup.serve()
 
     run = database.client.start_flow_sync("alpha", {}, timeout=10)
 
-    assert run.output == {"work": str(house.directory)}
+    assert run.output == {"work": str(setup.directory)}
     assert daemon.ask()["flows"][0]["max_concurrency"] == 3
 
 
-def test_a_module_that_replaces_the_functions_of_json_is_served_all_the_same(house, database):
+def test_a_module_that_replaces_the_functions_of_json_is_served_all_the_same(setup, database):
     source = """
 import json
 from pgflowd import Flow
@@ -143,8 +143,8 @@ def work(run, ctx):
 def strict(work):
     return {1, 2}
 """
-    house.module("patched", source)
-    daemon = house.serve()
+    setup.module("patched", source)
+    daemon = setup.serve()
 
     run = database.client.start_flow_sync("patched", {"ä": [1.5, None]}, timeout=10)
 

@@ -29,13 +29,13 @@ RUNS = 5  # of each flow
 class Watched:
     """The daemon of `pgflowd serve -c config/pgflowd.toml`, and its status at many moments."""
 
-    def __init__(self, house: Any) -> None:
-        house.environ |= {
-            "PGFLOWD__DATABASE__URL": house.dsn,
-            "PGFLOWD__SUPERVISOR__CONTROL": str(house.control("example")),
+    def __init__(self, setup: Any) -> None:
+        setup.environ |= {
+            "PGFLOWD__DATABASE__URL": setup.dsn,
+            "PGFLOWD__SUPERVISOR__CONTROL": str(setup.control("example")),
         }
-        self.daemon = Daemon(house, "example", CONFIG, ())
-        house.daemons.append(self.daemon)
+        self.daemon = Daemon(setup, "example", CONFIG, ())
+        setup.daemons.append(self.daemon)
         self.daemon.until("supervisor.ready")
 
     def status(self) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def sheets(database: Any) -> set[int]:
     return {int(row[0]) for row in database.connect().execute(query, ("resize_images",))}
 
 
-def test_the_example_config_serves_through_kills_and_status_is_right(house, database):
-    watched = Watched(house)
+def test_the_example_config_serves_through_kills_and_status_is_right(setup, database):
+    watched = Watched(setup)
     for flow, given in INPUTS.items():
         database.client.start_flows(flow, [given] * RUNS)
 

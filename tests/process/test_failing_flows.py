@@ -28,10 +28,10 @@ def zygote_of(worker):
 
 
 @covers("row 9")
-def test_a_new_pair_takes_over_from_a_dead_zygote(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve()
+def test_a_new_pair_takes_over_from_a_dead_zygote(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve()
     before = daemon.pids()
     runs = [start_run(database, "alpha", s=1.5) for _ in range(4)]
     until(lambda: sum("alpha/work#" in title for title in daemon.titles()) == 4)
@@ -67,16 +67,16 @@ WALL = 0x40000000  # wait for threads, too
 
 
 @covers("row 17")
-def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(house, database):
+def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(setup, database):
     """The tracer has to reap a traced thread; before that its process has not ended."""
-    house.module("stuck", STUCK)
-    house.flow("alpha")
-    daemon = house.serve(
+    setup.module("stuck", STUCK)
+    setup.flow("alpha")
+    daemon = setup.serve(
         supervisor={"hang_timeout": "7s"},  # the less of it, the more beats
         database={"statement_timeout": "1s", "connect_timeout": "1s"},
         **{"flows.stuck": {"max_concurrency": 1}},
     )
-    path = house.directory / "tid"
+    path = setup.directory / "tid"
     run_id = start_run(database, "stuck", tid=str(path))
     until(lambda: path.exists() and path.read_text().endswith("."))
     thread = int(path.read_text().split()[0])
@@ -105,12 +105,12 @@ def flow_of(daemon, slug):
 
 
 @covers("row 18")
-def test_an_import_that_blocks_is_a_crash_and_its_flow_is_parked_in_the_end(house, database):
-    gate = house.directory / "gate"
+def test_an_import_that_blocks_is_a_crash_and_its_flow_is_parked_in_the_end(setup, database):
+    gate = setup.directory / "gate"
     waits = f"import os, time\nwhile os.path.exists({str(gate)!r}): time.sleep(0.02)\n"
-    house.module("alpha", waits + FLOW.format(slug="alpha", attempts=3))
-    house.flow("beta")
-    daemon = house.serve(worker={"max_restarts": 1}, supervisor={"start_timeout": "2s"})
+    setup.module("alpha", waits + FLOW.format(slug="alpha", attempts=3))
+    setup.flow("beta")
+    daemon = setup.serve(worker={"max_restarts": 1}, supervisor={"start_timeout": "2s"})
     before = daemon.pids()
 
     gate.touch()
@@ -132,10 +132,10 @@ if os.getsid(0) != os.getpid():  # in a worker's zygote; discovery leads its own
 
 
 @covers("row 29")
-def test_a_worker_that_always_crashes_at_once_is_parked_after_growing_delays(house, database):
-    house.module("alpha", CRASHES + FLOW.format(slug="alpha", attempts=3))
-    house.flow("beta")
-    daemon = house.start()
+def test_a_worker_that_always_crashes_at_once_is_parked_after_growing_delays(setup, database):
+    setup.module("alpha", CRASHES + FLOW.format(slug="alpha", attempts=3))
+    setup.flow("beta")
+    daemon = setup.start()
     daemon.until("child.ready", child="worker beta")
     beta = daemon.pid_of("beta")
 
@@ -151,8 +151,8 @@ def test_a_worker_that_always_crashes_at_once_is_parked_after_growing_delays(hou
 
 
 @covers("row 37")
-def test_without_a_flow_there_is_nothing_to_do(house, database):
-    daemon = house.start()
+def test_without_a_flow_there_is_nothing_to_do(setup, database):
+    daemon = setup.start()
 
     assert daemon.ended() == 78
     assert "E111" in daemon.log.read_text()
@@ -160,13 +160,13 @@ def test_without_a_flow_there_is_nothing_to_do(house, database):
 
 
 @covers("row 37")
-def test_on_reload_only_the_wrong_entries_are_parked(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_on_reload_only_the_wrong_entries_are_parked(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    house.module("raises", "raise ValueError('no')\n")
-    house.entries += ["no_such_module", "flow_alpha:mark"]
-    house.config()
+    setup.module("raises", "raise ValueError('no')\n")
+    setup.entries += ["no_such_module", "flow_alpha:mark"]
+    setup.config()
 
     daemon.send(signal.SIGHUP)
     daemon.until("supervisor.reloaded")
@@ -185,13 +185,13 @@ def test_on_reload_only_the_wrong_entries_are_parked(house, database):
 
 
 @covers("row 31", "rule 30")
-def test_workers_that_crash_during_the_stop_are_not_restarted_and_cost_no_time(house, database):
+def test_workers_that_crash_during_the_stop_are_not_restarted_and_cost_no_time(setup, database):
     """Twenty times, each a little later than the one before."""
     slugs = ["alpha", "beta", "gamma", "delta", "epsilon"]
     for slug in slugs:
-        house.flow(slug)
+        setup.flow(slug)
     for round_ in range(4):
-        daemon = house.serve()
+        daemon = setup.serve()
         workers = [daemon.pids()[slug] for slug in slugs]
         asked_at = time.monotonic()
 

@@ -48,11 +48,11 @@ class Following(Background):
 
 
 @pytest.fixture
-def following(house, tmp_path):
+def following(setup, tmp_path):
     begun: list[Following] = []
 
     def follow(*args: str) -> Following:
-        url = ("--database-url", house.dsn)
+        url = ("--database-url", setup.dsn)
         begun.append(Following(*args, *url, cwd=tmp_path, env={"PGFLOWD_CONFIG": ""}))
         return begun[-1]
 
@@ -62,22 +62,22 @@ def following(house, tmp_path):
         each.process.wait()
 
 
-def serve(house, **worker: Any) -> None:
-    house.module("talk", FLOW)
-    house.serve(worker=worker)
+def serve(setup, **worker: Any) -> None:
+    setup.module("talk", FLOW)
+    setup.serve(worker=worker)
 
 
-def start(house, tmp_path: Path, follow: Callable[..., Following], **more: Any) -> Following:
+def start(setup, tmp_path: Path, follow: Callable[..., Following], **more: Any) -> Following:
     """Start a run and follow it; it goes on when `gate` is there."""
     given = json.dumps({"gate": str(tmp_path / "gate"), **more})
     return follow("runs", "start", "talk", given, "--follow", "--json")
 
 
 def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
-    house, tmp_path, following
+    setup, tmp_path, following
 ):
-    serve(house)
-    follower = start(house, tmp_path, following, lines=3)
+    serve(setup)
+    follower = start(setup, tmp_path, following, lines=3)
     until(lambda: len(follower.texts()) == 3, within_s=20)
     (tmp_path / "gate").touch()
 
@@ -95,13 +95,13 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
 
 
 def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
-    house, tmp_path, following
+    setup, tmp_path, following
 ):
-    serve(house)
-    first = start(house, tmp_path, following)
+    serve(setup)
+    first = start(setup, tmp_path, following)
     until(lambda: len(first.texts()) == 3, within_s=20)
     run_id = first.events[0]["run_id"]
-    with psycopg.connect(house.dsn, autocommit=True) as reader:
+    with psycopg.connect(setup.dsn, autocommit=True) as reader:
         reader.execute(f'listen "pgflow:run:{run_id}"')
         second = following("runs", "follow", "@last", "--json")
         until(lambda: second.events, within_s=20)
@@ -115,9 +115,9 @@ def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
     assert len([one for one in events if one["event_type"] == "run:completed"]) == 1
 
 
-def test_a_flood_is_bounded_and_what_was_left_out_is_counted(house, tmp_path, following):
-    serve(house)
-    follower = start(house, tmp_path, following, lines=5000)
+def test_a_flood_is_bounded_and_what_was_left_out_is_counted(setup, tmp_path, following):
+    serve(setup)
+    follower = start(setup, tmp_path, following, lines=5000)
     until(lambda: len(follower.texts()) == 3, within_s=20)
     (tmp_path / "gate").touch()
 
@@ -127,9 +127,9 @@ def test_a_flood_is_bounded_and_what_was_left_out_is_counted(house, tmp_path, fo
     assert len(heard) > 100 and (dropped or heard[-1] == "last words")
 
 
-def test_nothing_is_sent_that_is_not_captured(house, tmp_path, following):
-    serve(house, handler_output="discard")
-    follower = start(house, tmp_path, following)
+def test_nothing_is_sent_that_is_not_captured(setup, tmp_path, following):
+    serve(setup, handler_output="discard")
+    follower = start(setup, tmp_path, following)
     until(lambda: len(follower.texts()) == 1, within_s=20)
     (tmp_path / "gate").touch()
 
@@ -137,13 +137,13 @@ def test_nothing_is_sent_that_is_not_captured(house, tmp_path, following):
     assert [one["stream"] for one in follower.events if one["event"] == "task:output"] == ["log"]
 
 
-def test_while_nobody_follows_nothing_is_sent(house, tmp_path):
-    serve(house)
-    with psycopg.connect(house.dsn, autocommit=True) as listener:
+def test_while_nobody_follows_nothing_is_sent(setup, tmp_path):
+    serve(setup)
+    with psycopg.connect(setup.dsn, autocommit=True) as listener:
         (tmp_path / "gate").touch()
         run_id = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
         listener.execute(f'listen "pgflow:run:{run_id}"')
-        with Client(house.dsn) as client:
+        with Client(setup.dsn) as client:
             given = {"gate": str(tmp_path / "gate")}
             client.start_flow_sync("talk", given, run_id=run_id, timeout=30)
         events = [json.loads(notice.payload) for notice in listener.notifies(timeout=1)]
@@ -151,9 +151,9 @@ def test_while_nobody_follows_nothing_is_sent(house, tmp_path):
 
 
 def test_on_a_screen_a_line_stands_below_its_step_without_control_characters(
-    house, tmp_path, following
+    setup, tmp_path, following
 ):
-    serve(house)
+    serve(setup)
     (tmp_path / "gate").touch()
     given = json.dumps({"gate": str(tmp_path / "gate")})
     follower = following("runs", "start", "talk", given, "--follow")

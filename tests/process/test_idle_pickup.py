@@ -48,9 +48,9 @@ def waited(conn: Any, step: str = "work") -> list[timedelta]:
 
 @covers("P23")
 @pytest.mark.timing
-def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
-    house.module("flows", FLOW)
-    house.serve(worker={"heartbeat_interval": "600ms", "notify_fallback": "1m"})
+def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(setup, database):
+    setup.module("flows", FLOW)
+    setup.serve(worker={"heartbeat_interval": "600ms", "notify_fallback": "1m"})
     conn = database.connect()
 
     for _ in range(RUNS):
@@ -60,9 +60,9 @@ def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(house, database):
 
 
 @covers("P23")
-def test_without_the_trigger_it_claims_after_notify_fallback(house, database):
-    house.module("flows", FLOW)
-    house.serve(worker={"notify_fallback": "1s"})
+def test_without_the_trigger_it_claims_after_notify_fallback(setup, database):
+    setup.module("flows", FLOW)
+    setup.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()
     conn.execute("alter table pgmq.q_flow disable trigger pgflowd_notify")
 
@@ -73,9 +73,9 @@ def test_without_the_trigger_it_claims_after_notify_fallback(house, database):
 
 
 @covers("P23")
-def test_a_delayed_task_is_not_begun_early(house, database):
-    house.module("flows", FLOW + LATER)
-    house.serve(worker={"notify_fallback": "1m"})
+def test_a_delayed_task_is_not_begun_early(setup, database):
+    setup.module("flows", FLOW + LATER)
+    setup.serve(worker={"notify_fallback": "1m"})
     conn = database.connect()
 
     for run in database.client.start_flows("flow", [0, 1, 1]):
@@ -95,9 +95,9 @@ def test_a_delayed_task_is_not_begun_early(house, database):
 
 @covers("P23")
 @pytest.mark.timing
-def test_a_delayed_task_is_begun_half_a_second_late_at_most(house, database):
-    house.module("flows", FLOW + LATER)
-    house.serve(worker={"notify_fallback": "1m"})
+def test_a_delayed_task_is_begun_half_a_second_late_at_most(setup, database):
+    setup.module("flows", FLOW + LATER)
+    setup.serve(worker={"notify_fallback": "1m"})
 
     runs = database.client.start_flows("flow", [0, 0])
     until(lambda: all(database.client.get_run(run.run_id).status == "completed" for run in runs), 9)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
-from support.daemon import House
+from support.daemon import DaemonSetup
 
 from pgflowd.db import schema
 from pgflowd.testing.scratch import ScratchDatabase
@@ -54,13 +54,13 @@ def humble(database: ScratchDatabase) -> Iterator[str]:
 
 @covers("row 109")
 def test_a_daemon_does_all_its_work_with_the_least_rights(
-    house: House, database: ScratchDatabase, humble: str
+    setup: DaemonSetup, database: ScratchDatabase, humble: str
 ) -> None:
-    house.module("ways", ALL_WAYS)
-    assert house.start().command("flows", "deploy").returncode == 0
-    house.close()
-    house.dsn = humble
-    daemon = house.serve("humble", pgflowd={"definitions": "verify"})
+    setup.module("ways", ALL_WAYS)
+    assert setup.start().command("flows", "deploy").returncode == 0
+    setup.close()
+    setup.dsn = humble
+    daemon = setup.serve("humble", pgflowd={"definitions": "verify"})
     client = database.client
 
     good = client.start_flow("ways", {"items": ["a", "b"]})

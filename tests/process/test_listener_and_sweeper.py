@@ -29,12 +29,12 @@ def last_start(path):
 
 
 @covers("row 91")
-def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database):
+def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(setup, database):
     long = "a" * 47
     for slug in ("Alpha", long):
-        house.flow(slug)
-    house.serve()
-    path = house.directory / "marks"
+        setup.flow(slug)
+    setup.serve()
+    path = setup.directory / "marks"
 
     for slug in ("Alpha", long):
         asked = time.time()
@@ -43,9 +43,9 @@ def test_a_notification_wakes_a_worker_at_once_whatever_its_slug(house, database
 
 
 @covers("row 88")
-def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
-    house.flow("alpha")
-    house.serve(worker={"notify_fallback": "1s"})
+def test_a_lost_notification_is_made_good_by_the_fallback(setup, database):
+    setup.flow("alpha")
+    setup.serve(worker={"notify_fallback": "1s"})
     conn = database.connect()
     conn.execute("alter table pgmq.q_alpha disable trigger pgflowd_notify")
 
@@ -55,9 +55,9 @@ def test_a_lost_notification_is_made_good_by_the_fallback(house, database):
 
 
 @covers("D5", "row 89")
-def test_after_a_reconnect_all_workers_are_woken(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_after_a_reconnect_all_workers_are_woken(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     for _ in range(60):
         run_id = lose_line_and_start(database)
         until(lambda run_id=run_id: is_completed(database, run_id), 5)
@@ -74,9 +74,9 @@ def lose_line_and_start(database):
 
 
 @covers("row 72")
-def test_the_listener_notices_a_line_that_is_half_open(house, database, proxy):
-    house.flow("alpha")
-    daemon = house.serve(database={"listen_url": proxy.url})
+def test_the_listener_notices_a_line_that_is_half_open(setup, database, proxy):
+    setup.flow("alpha")
+    daemon = setup.serve(database={"listen_url": proxy.url})
 
     proxy.do("hold")
     daemon.until("listener.lost", within_s=15 * 2)
@@ -98,10 +98,10 @@ FLOOD = """
 
 
 @covers("row 90")
-def test_many_notifications_are_few_wakes(house, database):
+def test_many_notifications_are_few_wakes(setup, database):
     for slug in ("alpha", "beta"):
-        house.flow(slug)
-    daemon = house.serve(worker={"notify_throttle": "250ms"})
+        setup.flow(slug)
+    daemon = setup.serve(worker={"notify_throttle": "250ms"})
     conn = database.connect()
 
     began = time.monotonic()
@@ -114,9 +114,9 @@ def test_many_notifications_are_few_wakes(house, database):
     assert daemon.events("child.restarted") == []
 
 
-def test_unknown_and_malformed_notifications_do_no_harm(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_unknown_and_malformed_notifications_do_no_harm(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     conn = database.connect()
 
     for payload in ("", "nobody", "x" * 7000, "\u2028'; drop table", "alpha\nbeta"):
@@ -126,9 +126,9 @@ def test_unknown_and_malformed_notifications_do_no_harm(house, database):
     assert daemon.events("child.restarted") == []
 
 
-def test_without_a_flow_that_listens_the_listener_needs_no_line(house, database):
-    house.flow("alpha")
-    daemon = house.serve(worker={"signal_strategy": "polling", "poll_max": "200ms"})
+def test_without_a_flow_that_listens_the_listener_needs_no_line(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(worker={"signal_strategy": "polling", "poll_max": "200ms"})
 
     query = "select application_name from pg_stat_activity where datname = current_database()"
     names = [row[0] for row in database.connect().execute(query)]
@@ -138,26 +138,26 @@ def test_without_a_flow_that_listens_the_listener_needs_no_line(house, database)
 
 
 @covers("row 99")
-def test_the_sweeper_recovers_the_tasks_of_other_daemons_flows(house, database):
-    house.flow("alpha")
-    first = house.serve("one")
-    run_id = start_marked(house, database, s=0.5)
+def test_the_sweeper_recovers_the_tasks_of_other_daemons_flows(setup, database):
+    setup.flow("alpha")
+    first = setup.serve("one")
+    run_id = start_marked(setup, database, s=0.5)
     worker = first.pid_of("alpha")
     os.kill(first.pid, signal.SIGKILL)
     os.kill(worker, signal.SIGKILL)
-    house.entries.clear()
-    house.flow("other")
+    setup.entries.clear()
+    setup.flow("other")
 
-    second = house.serve("two")
+    second = setup.serve("two")
 
     second.until("sweeper.recovered", within_s=8)
     assert attempts(database, run_id) == [0]
     until(lambda: second.ask()["sweeper"]["recovered_24h"] == 1, 2)
 
 
-def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     pid = daemon.pid_of("sweeper")
 
     for _ in range(3):
@@ -168,12 +168,12 @@ def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(house, da
     assert daemon.pid_of("sweeper") == pid
 
 
-def test_a_sweeper_whose_calls_are_refused_tries_slowly(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_sweeper_whose_calls_are_refused_tries_slowly(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     conn = database.connect()
     conn.execute("alter function pgflowd.sweep_dead rename to not_here")
-    run_id = start_marked(house, database, s=0.5)
+    run_id = start_marked(setup, database, s=0.5)
     daemon.kill("alpha")
 
     lost = daemon.until("sweeper.lost", count=4, level="error")
@@ -185,9 +185,9 @@ def test_a_sweeper_whose_calls_are_refused_tries_slowly(house, database):
     assert daemon.events("child.restarted", child="sweeper") == []
 
 
-def test_the_sweeper_reports_the_state_of_the_database(house, database):
-    house.flow("alpha")
-    daemon = house.serve(recovery={"recovery_interval": "200ms"})
+def test_the_sweeper_reports_the_state_of_the_database(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(recovery={"recovery_interval": "200ms"})
 
     until(lambda: daemon.ask()["database"]["rtt_s"] is not None, 7)
 
@@ -199,11 +199,11 @@ def test_the_sweeper_reports_the_state_of_the_database(house, database):
 
 
 @covers("row 87")
-def test_a_setting_that_risks_data_is_a_problem_in_the_status(house, database):
+def test_a_setting_that_risks_data_is_a_problem_in_the_status(setup, database):
     conn = database.connect()
     conn.execute(f"alter database {database.name} set synchronous_commit = off")
-    house.flow("alpha")
-    daemon = house.serve()
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     daemon.until("sweeper.problem", code="W315")
     until(lambda: "W315" in [each["code"] for each in daemon.ask()["problems"]], 7)

@@ -57,9 +57,9 @@ def wait(run): time.sleep(60)
 """
 
 
-def serve(house, **sections):
-    house.module("flows", SOURCE)
-    return house.serve(**sections)
+def serve(setup, **sections):
+    setup.module("flows", SOURCE)
+    return setup.serve(**sections)
 
 
 def records_of(daemon, run_id):
@@ -83,8 +83,8 @@ def ended(database, flow):
     return database.client.start_flow_sync(flow, {}, timeout=15)
 
 
-def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(house, database):
-    daemon = serve(house)
+def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(setup, database):
+    daemon = serve(setup)
 
     run = ended(database, "good")
     daemon.until("run.completed", run=str(run.run_id))
@@ -108,8 +108,8 @@ def test_at_level_debug_a_run_is_logged_from_its_start_to_its_end(house, databas
     assert late["code"] == "E401" and late["took_s"] >= 1
 
 
-def test_at_level_info_only_failures_are_logged(house, database):
-    daemon = serve(house, logging={"level": "info"})
+def test_at_level_info_only_failures_are_logged(setup, database):
+    daemon = serve(setup, logging={"level": "info"})
 
     good, bad, typed, picky = (ended(database, flow) for flow in ("good", "bad", "typed", "picky"))
     until(lambda: len(daemon.events("run.failed")) == 3, 5)
@@ -129,8 +129,8 @@ def test_at_level_info_only_failures_are_logged(house, database):
     assert daemon.events(level="debug") == []
 
 
-def test_a_cancelled_run_is_reported_with_its_author_and_reason(house, database):
-    daemon = serve(house, logging={"level": "info"})
+def test_a_cancelled_run_is_reported_with_its_author_and_reason(setup, database):
+    daemon = serve(setup, logging={"level": "info"})
     run = start_long(database)
 
     database.client.cancel(run.run_id, reason="enough")
@@ -140,8 +140,8 @@ def test_a_cancelled_run_is_reported_with_its_author_and_reason(house, database)
     assert record["error"].endswith(": enough")
 
 
-def test_a_daemon_logs_its_life_from_start_to_end(house, database):
-    daemon = serve(house, logging={"level": "info"})
+def test_a_daemon_logs_its_life_from_start_to_end(setup, database):
+    daemon = serve(setup, logging={"level": "info"})
     run = start_long(database)
 
     daemon.send(signal.SIGTERM)
@@ -165,8 +165,8 @@ def test_a_daemon_logs_its_life_from_start_to_end(house, database):
     assert [record["run"] for record in daemon.events("task.released")] == [str(run.run_id)]
 
 
-def test_payloads_are_logged_on_request_and_secrets_never(house, database):
-    daemon = serve(house, logging={"payloads": True, "redact": ["password"]})
+def test_payloads_are_logged_on_request_and_secrets_never(setup, database):
+    daemon = serve(setup, logging={"payloads": True, "redact": ["password"]})
 
     database.client.start_flow_sync("good", {"to": "me", "password": "canary"}, timeout=15)
 

@@ -100,10 +100,10 @@ def named(values: dict[Labels, float]) -> dict[tuple[str, ...], float]:
     return {tuple(value for _, value in labels): number for labels, number in values.items()}
 
 
-def test_each_metric_counts_what_happened(house, database):
-    house.module("flows", SOURCE)
-    house.module("broken", "import no_such_module\n")
-    daemon = house.serve(
+def test_each_metric_counts_what_happened(setup, database):
+    setup.module("flows", SOURCE)
+    setup.module("broken", "import no_such_module\n")
+    daemon = setup.serve(
         supervisor={"hang_timeout": "8s"}, logging={"level": "info"}, worker={"max_concurrency": 4}
     )
     for _ in range(5):
@@ -166,9 +166,9 @@ def work(run):
 """
 
 
-def test_no_counter_goes_back_while_a_child_is_replaced(house, database):
-    house.module("large", LARGE)
-    daemon = house.serve(supervisor={"hang_timeout": "8s"})  # so that it beats more often
+def test_no_counter_goes_back_while_a_child_is_replaced(setup, database):
+    setup.module("large", LARGE)
+    daemon = setup.serve(supervisor={"hang_timeout": "8s"})  # so that it beats more often
     database.client.start_flow_sync("large", {"mib": 0, "s": 0}, timeout=15)
     until(lambda: completed(daemon) == 1, 15)
     run = database.client.start_flow("large", {"mib": 256, "s": 30})  # takes a while to be gone
@@ -183,9 +183,9 @@ def test_no_counter_goes_back_while_a_child_is_replaced(house, database):
     assert set(counts) == {1}
 
 
-def test_every_metric_that_is_promised_is_declared(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_every_metric_that_is_promised_is_declared(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     text = daemon.command("status", "--metrics").stdout
 

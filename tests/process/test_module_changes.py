@@ -25,12 +25,12 @@ def codes(database):
 
 
 @covers("row 63")
-def test_old_code_runs_until_the_reload_and_then_new_code_everywhere(house, database):
-    house.module("alpha", MODULE.format(code="old"))
-    daemon = house.serve(worker={"max_tasks_per_runner": 1, "max_concurrency": 3})
+def test_old_code_runs_until_the_reload_and_then_new_code_everywhere(setup, database):
+    setup.module("alpha", MODULE.format(code="old"))
+    daemon = setup.serve(worker={"max_tasks_per_runner": 1, "max_concurrency": 3})
     assert codes(database) == {"old"}
 
-    house.module("alpha", MODULE.format(code="newer"))
+    setup.module("alpha", MODULE.format(code="newer"))
     assert codes(database) == {"old"}  # by runners that are forked after the change
 
     daemon.command("reload")
@@ -39,11 +39,11 @@ def test_old_code_runs_until_the_reload_and_then_new_code_everywhere(house, data
 
 
 @covers("row 63")
-def test_a_worker_that_is_restarted_has_the_new_code(house, database):
-    house.module("alpha", MODULE.format(code="old"))
-    daemon = house.serve(worker={"max_concurrency": 3})
+def test_a_worker_that_is_restarted_has_the_new_code(setup, database):
+    setup.module("alpha", MODULE.format(code="old"))
+    daemon = setup.serve(worker={"max_concurrency": 3})
     assert codes(database) == {"old"}
-    house.module("alpha", MODULE.format(code="newer"))
+    setup.module("alpha", MODULE.format(code="newer"))
 
     daemon.kill("alpha")
     daemon.until("child.ready", child="worker alpha", count=2)

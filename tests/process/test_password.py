@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.covers import covers
 from support.daemon import (
-    House,
+    DaemonSetup,
     is_completed,
     is_completed_soon,
     start_marked,
@@ -20,15 +20,15 @@ from pgflowd.testing.until import until
 
 
 @pytest.fixture
-def house(tmp_path):
-    """A house whose database is named later."""
-    house = House(tmp_path, "")
-    yield house
-    house.close()
+def setup(tmp_path):
+    """A setup whose database is named later."""
+    setup = DaemonSetup(tmp_path, "")
+    yield setup
+    setup.close()
 
 
 @covers("row 80")
-def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_path):
+def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(setup, tmp_path):
     secret = tmp_path / "url"
     secret.touch(mode=0o600)
     with OwnServer() as server:
@@ -38,9 +38,9 @@ def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_pa
             conn.execute(f"create role {who} superuser login password '{password}'")
         where = server.tcp_dsn.partition("@")[2]
         secret.write_text(f"postgresql://humble:first@{where}")
-        house.dsn = f"file:{secret}"
-        house.flow("alpha", attempts=1)
-        daemon = house.serve()
+        setup.dsn = f"file:{secret}"
+        setup.flow("alpha", attempts=1)
+        daemon = setup.serve()
         before = daemon.pids()
 
         for change, said, url in (
@@ -48,7 +48,7 @@ def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_pa
             ("rename to gone", "humble", f"new:third@{where}"),
         ):
             gate = tmp_path / said
-            run_id = start_marked(house, database, gate=str(gate))
+            run_id = start_marked(setup, database, gate=str(gate))
             conn.execute(f"alter role humble {change}")
             terminate_all(database)
             gate.touch()
@@ -65,8 +65,8 @@ def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(house, tmp_pa
         assert is_completed_soon(database, start_run(database, "alpha"))
         assert daemon.pids() == before
         assert daemon.ask()["supervisor"]["restarts"] == 0
-        assert broken(conn, house.oracle) == []
-        house.close()
+        assert broken(conn, setup.oracle) == []
+        setup.close()
         database.close()
 
 

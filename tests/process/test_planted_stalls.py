@@ -13,9 +13,9 @@ GIVEN_BACK_BEFORE = "requeued_count = 3, last_requeued_at = now(), permanently_s
 
 
 @pytest.fixture
-def conn(database, house):
+def conn(database, setup):
     """A connection to a database with two flows that no daemon serves."""
-    house.has_strangers = True
+    setup.breaks_invariants = True
     conn = database.connect()
     for slug, timeout_s in (("short", 60), ("long", 7200)):
         conn.execute("select pgflow.create_flow(%s, timeout => %s)", (slug, timeout_s))
@@ -54,16 +54,16 @@ def run_status(conn, run_id):
     return conn.execute("select status from pgflow.runs where run_id = %s", (run_id,)).fetchone()[0]
 
 
-def serve(house):
+def serve(setup):
     """Start a daemon which serves another flow, and sweeps."""
-    house.flow("alpha")
-    return house.serve()
+    setup.flow("alpha")
+    return setup.serve()
 
 
 @covers("P20")
-def test_what_an_upstream_worker_left_is_given_back(house, conn):
+def test_what_an_upstream_worker_left_is_given_back(setup, conn):
     left = plant(conn, "short")
-    daemon = serve(house)
+    daemon = serve(setup)
 
     (record,) = daemon.until("sweeper.recovered")
 
@@ -73,9 +73,9 @@ def test_what_an_upstream_worker_left_is_given_back(house, conn):
 
 
 @covers("P20")
-def test_a_long_step_within_its_timeout_is_left_alone(house, conn):
+def test_a_long_step_within_its_timeout_is_left_alone(setup, conn):
     running, left = plant(conn, "long"), plant(conn, "short")
-    daemon = serve(house)
+    daemon = serve(setup)
 
     daemon.until("sweeper.recovered")  # so it has looked at both
 
@@ -84,10 +84,10 @@ def test_a_long_step_within_its_timeout_is_left_alone(house, conn):
 
 
 @covers("P20")
-def test_a_task_released_three_times_is_failed_and_reported(house, conn):
+def test_a_task_released_three_times_is_failed_and_reported(setup, conn):
     given_up = plant(conn, "short")
     change(conn, given_up, GIVEN_BACK_BEFORE)
-    daemon = serve(house)
+    daemon = serve(setup)
 
     (record,) = daemon.until("sweeper.given_up")
     (failed,) = daemon.until("run.failed")
@@ -102,12 +102,12 @@ def test_a_task_released_three_times_is_failed_and_reported(house, conn):
 
 
 @covers("P20")
-def test_the_task_of_a_failed_run_is_ended(house, conn):
+def test_the_task_of_a_failed_run_is_ended(setup, conn):
     failed = plant(conn, "short")
     conn.execute(
         "update pgflow.runs set status = 'failed', failed_at = now() where run_id = %s", (failed,)
     )
-    daemon = serve(house)
+    daemon = serve(setup)
 
     until(lambda: task(conn, failed)[0] == "failed")
 
@@ -115,10 +115,10 @@ def test_the_task_of_a_failed_run_is_ended(house, conn):
 
 
 @covers("P20")
-def test_a_task_without_a_message_is_not_an_error(house, conn):
+def test_a_task_without_a_message_is_not_an_error(setup, conn):
     without, left = plant(conn, "short"), plant(conn, "short")
     change(conn, without, "message_id = null")
-    daemon = serve(house)
+    daemon = serve(setup)
     pid = daemon.pid_of("sweeper")
 
     until(lambda: task(conn, left)[0] == "queued")

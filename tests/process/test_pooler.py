@@ -20,10 +20,10 @@ def pooler(database):
 
 
 @covers("row 82")
-def test_behind_a_transaction_pooler_a_daemon_needs_no_session(house, database, pooler):
-    house.flow("alpha", attempts=1)
+def test_behind_a_transaction_pooler_a_daemon_needs_no_session(setup, database, pooler):
+    setup.flow("alpha", attempts=1)
     url = {"url": pooler.url, "listen_url": database.dsn}
-    daemon = house.serve(database=url)
+    daemon = setup.serve(database=url)
 
     runs = [start_run(database, "alpha", s=0.05) for _ in range(RUNS)]
 
@@ -34,9 +34,9 @@ def test_behind_a_transaction_pooler_a_daemon_needs_no_session(house, database, 
 
 
 @covers("row 82")
-def test_a_listener_behind_a_transaction_pooler_reports_it_and_polls(house, database, pooler):
-    house.flow("alpha", attempts=1)
-    daemon = house.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
+def test_a_listener_behind_a_transaction_pooler_reports_it_and_polls(setup, database, pooler):
+    setup.flow("alpha", attempts=1)
+    daemon = setup.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
 
     runs = [start_run(database, "alpha") for _ in range(3)]
 
@@ -48,14 +48,14 @@ def test_a_listener_behind_a_transaction_pooler_reports_it_and_polls(house, data
 
 @covers("rule 5", "row 82")
 @pytest.mark.parametrize("who", ["listener", "worker"])
-def test_a_pooler_that_has_no_session_for_us_is_waited_for(house, database, pooler, who):
-    house.flow("alpha", attempts=1)
+def test_a_pooler_that_has_no_session_for_us_is_waited_for(setup, database, pooler, who):
+    setup.flow("alpha", attempts=1)
     holders = [psycopg.connect(pooler.url) for _ in range(pooler.sessions)]
     for holder in holders:
         holder.execute("select 1")  # and no commit
     limits = {"connect_timeout": "1s", "statement_timeout": "1s"}
     past = {"listen_url": database.dsn} if who == "worker" else {}
-    daemon = house.start(
+    daemon = setup.start(
         database={"url": pooler.url, **past, **limits}, supervisor={"start_timeout": "6s"}
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 from support.covers import covers
-from support.daemon import Daemon, House
+from support.daemon import Daemon, DaemonSetup
 
 from pgflowd.host.process_tree import command_line
 from pgflowd.testing.until import until
@@ -40,29 +40,29 @@ def raises(run, ctx):
 
 
 @pytest.fixture(params=["url", "env", "file", "cred", "PGPASSWORD", "PGFLOWD__DATABASE__URL"])
-def secretive(request, house: House, tmp_path: Path) -> House:
-    """A house whose password is kept in this manner."""
-    url = make_conninfo(house.dsn, password=CANARY)
+def secretive(request, setup: DaemonSetup, tmp_path: Path) -> DaemonSetup:
+    """A setup whose password is kept in this manner."""
+    url = make_conninfo(setup.dsn, password=CANARY)
     match request.param:
         case "url":
-            house.dsn = url
+            setup.dsn = url
         case "env":
-            house.environ["SHOP_URL"] = url
-            house.dsn = "env:SHOP_URL"
+            setup.environ["SHOP_URL"] = url
+            setup.dsn = "env:SHOP_URL"
         case "file":
             (tmp_path / "secret").write_text(url)
-            house.dsn = f"file:{tmp_path / 'secret'}"
+            setup.dsn = f"file:{tmp_path / 'secret'}"
         case "cred":
             (tmp_path / "credentials").mkdir()
             (tmp_path / "credentials" / "shop").write_text(url)
-            house.environ["CREDENTIALS_DIRECTORY"] = str(tmp_path / "credentials")
-            house.dsn = "cred:shop"
+            setup.environ["CREDENTIALS_DIRECTORY"] = str(tmp_path / "credentials")
+            setup.dsn = "cred:shop"
         case "PGPASSWORD":
-            house.environ["PGPASSWORD"] = CANARY
+            setup.environ["PGPASSWORD"] = CANARY
         case _:
-            house.environ["PGFLOWD__DATABASE__URL"] = url
-    house.module("looks", SOURCE)
-    return house
+            setup.environ["PGFLOWD__DATABASE__URL"] = url
+    setup.module("looks", SOURCE)
+    return setup
 
 
 @covers("row 103")
@@ -91,10 +91,10 @@ def test_a_password_is_nowhere_to_be_seen(secretive, database):
 
 
 @covers("row 103")
-def test_a_password_that_is_refused_or_leads_nowhere_is_not_shown(house):
-    house.dsn = f"postgresql://u:{CANARY}@127.0.0.1:1/none?application_name={CANARY}"
-    house.flow("alpha")
-    daemon = house.start(database={"startup_wait": "0s"})
+def test_a_password_that_is_refused_or_leads_nowhere_is_not_shown(setup):
+    setup.dsn = f"postgresql://u:{CANARY}@127.0.0.1:1/none?application_name={CANARY}"
+    setup.flow("alpha")
+    daemon = setup.start(database={"startup_wait": "0s"})
     assert daemon.ended() == 69
 
     outputs = [daemon.command(*command) for command in ALL_COMMANDS[:4]]
@@ -143,10 +143,10 @@ def environment_seen_by_a_handler(database, run_id) -> list[object] | None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_other_users_cannot_read_the_environment_of_a_daemon(house, database):
-    house.environ["PGPASSWORD"] = CANARY
-    house.flow("alpha")
-    daemon = house.serve()
+def test_other_users_cannot_read_the_environment_of_a_daemon(setup, database):
+    setup.environ["PGPASSWORD"] = CANARY
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     def can_read(pid: int) -> bool:
         child = os.fork()

@@ -41,16 +41,16 @@ class Manager:
 
 
 @pytest.fixture
-def manager(house):
-    manager = Manager(house.directory)
-    house.environ |= {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "300000"}
+def manager(setup):
+    manager = Manager(setup.directory)
+    setup.environ |= {"NOTIFY_SOCKET": str(manager.path), "WATCHDOG_USEC": "300000"}
     return manager
 
 
 @covers("rule 7", "row 38")
-def test_ready_is_announced_after_the_last_child_and_stopping_at_the_stop(house, manager):
-    house.flow("alpha")
-    daemon = house.start()
+def test_ready_is_announced_after_the_last_child_and_stopping_at_the_stop(setup, manager):
+    setup.flow("alpha")
+    daemon = setup.start()
     daemon.until("child.started", child="worker alpha")
     if not daemon.events("child.ready", child="sweeper"):
         assert "READY=1" not in manager.received
@@ -65,9 +65,9 @@ def test_ready_is_announced_after_the_last_child_and_stopping_at_the_stop(house,
     assert manager.count("STOPPING=1") == 1
 
 
-def test_a_reload_is_logged_from_its_beginning_to_its_end(house, manager):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_reload_is_logged_from_its_beginning_to_its_end(setup, manager):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     daemon.send(signal.SIGHUP)
 
@@ -78,10 +78,10 @@ def test_a_reload_is_logged_from_its_beginning_to_its_end(house, manager):
     assert manager.count("MONOTONIC_USEC=") == 1
 
 
-def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(house, manager):
+def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(setup, manager):
     line, url = unreachable_url()
-    house.flow("alpha")
-    house.start(database={"url": url})
+    setup.flow("alpha")
+    setup.start(database={"url": url})
 
     until(lambda: "STATUS=starting: waiting for the database" in manager.hear())
     until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= 2, 8)
@@ -89,10 +89,10 @@ def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(hous
     line.close()
 
 
-def test_a_long_drain_extends_its_time(house, manager, database):
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"drain_timeout": "1m"})
-    start_marked(house, database, s=7)
+def test_a_long_drain_extends_its_time(setup, manager, database):
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"drain_timeout": "1m"})
+    start_marked(setup, database, s=7)
     manager.hear()
     before = manager.count("EXTEND_TIMEOUT_USEC=")
 
@@ -104,9 +104,9 @@ def test_a_long_drain_extends_its_time(house, manager, database):
 
 
 @covers("rule 48", "P25", "row 15", "row 38")
-def test_the_watchdog_is_fed_by_the_loop_alone(house, manager):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_the_watchdog_is_fed_by_the_loop_alone(setup, manager):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = manager.count("WATCHDOG=1")
     until(lambda: manager.count("WATCHDOG=1") >= before + 3, 2)
 
@@ -122,10 +122,10 @@ def test_the_watchdog_is_fed_by_the_loop_alone(house, manager):
 
 
 @covers("row 15")
-def test_workers_continue_while_the_supervisor_is_stopped(house, manager, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    run_id = start_marked(house, database, s=0.5)
+def test_workers_continue_while_the_supervisor_is_stopped(setup, manager, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    run_id = start_marked(setup, database, s=0.5)
 
     daemon.send(signal.SIGSTOP)
 
@@ -134,7 +134,7 @@ def test_workers_continue_while_the_supervisor_is_stopped(house, manager, databa
 
 
 @covers("row 38")
-def test_no_child_can_notify_the_service_manager(house, manager, database):
+def test_no_child_can_notify_the_service_manager(setup, manager, database):
     source = """
 import os
 from pgflowd import Flow
@@ -145,9 +145,9 @@ def work(run):
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "PGPASSWORD")
     return [name for name in names if name in os.environ]
 """
-    house.module("looks", source)
-    house.environ["PGPASSWORD"] = "canary"
-    house.serve()
+    setup.module("looks", source)
+    setup.environ["PGPASSWORD"] = "canary"
+    setup.serve()
 
     run = database.client.start_flow_sync("looks", {}, timeout=10)
 

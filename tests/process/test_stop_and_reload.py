@@ -39,11 +39,11 @@ KILL_GRACE_S = 0.5
 
 
 @covers("rule 28", "rule 32")
-def test_term_drains_in_reverse_order_and_exits_0(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_term_drains_in_reverse_order_and_exits_0(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     family = daemon.family()
-    run_id = start_marked(house, database, s=0.5)
+    run_id = start_marked(setup, database, s=0.5)
 
     daemon.send(signal.SIGTERM)
     code = daemon.ended(3)
@@ -57,9 +57,9 @@ def test_term_drains_in_reverse_order_and_exits_0(house, database):
 
 
 @covers("row 22")
-def test_an_idle_daemon_ends_without_killing_anything(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_an_idle_daemon_ends_without_killing_anything(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     daemon.send(signal.SIGTERM)
 
@@ -68,10 +68,10 @@ def test_an_idle_daemon_ends_without_killing_anything(house, database):
 
 
 @covers("rule 29")
-def test_a_task_longer_than_drain_timeout_is_given_back_unspent(house, database):
-    house.flow("alpha", attempts=1)
-    daemon = house.serve(supervisor={"drain_timeout": "500ms"})
-    run_id = start_marked(house, database, s=20)
+def test_a_task_longer_than_drain_timeout_is_given_back_unspent(setup, database):
+    setup.flow("alpha", attempts=1)
+    daemon = setup.serve(supervisor={"drain_timeout": "500ms"})
+    run_id = start_marked(setup, database, s=20)
 
     daemon.send(signal.SIGTERM)
 
@@ -81,10 +81,10 @@ def test_a_task_longer_than_drain_timeout_is_given_back_unspent(house, database)
 
 
 @covers("row 23")
-def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
-    house.flow("alpha")
-    daemon = house.serve(worker={"max_concurrency": 10}, supervisor={"drain_timeout": "20s"})
-    path = house.directory / "marks"
+def test_a_drain_finishes_what_runs_and_claims_nothing_more(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(worker={"max_concurrency": 10}, supervisor={"drain_timeout": "20s"})
+    path = setup.directory / "marks"
     for _ in range(30):
         start_run(database, "alpha", s=1, marks=str(path))
     until(lambda: [what for what, _, _ in marks(path)].count("start") >= 10)
@@ -103,12 +103,12 @@ def test_a_drain_finishes_what_runs_and_claims_nothing_more(house, database):
 
 
 @covers("row 24")
-def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, database):
-    house.flow("alpha", attempts=1)
-    first = house.serve("one", supervisor={"drain_timeout": "200ms"})
-    run_id = start_marked(house, database, s=1.5)
+def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(setup, database):
+    setup.flow("alpha", attempts=1)
+    first = setup.serve("one", supervisor={"drain_timeout": "200ms"})
+    run_id = start_marked(setup, database, s=1.5)
     first.send(signal.SIGTERM)
-    second = house.serve("two")
+    second = setup.serve("two")
 
     assert first.ended() == 0
     until(lambda: is_completed(database, run_id), 6)
@@ -118,10 +118,10 @@ def test_what_a_stop_gives_back_is_done_at_once_by_another_daemon(house, databas
 
 @covers("rule 32", "row 25")
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database, second):
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"drain_timeout": "1m"})
-    run_id = start_marked(house, database, s=30)
+def test_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(setup, database, second):
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"drain_timeout": "1m"})
+    run_id = start_marked(setup, database, s=30)
     daemon.send(signal.SIGINT)
     daemon.until("child.exited", child="sweeper")
 
@@ -132,10 +132,10 @@ def test_a_second_signal_in_the_middle_of_a_drain_makes_it_quick(house, database
 
 
 @covers("rule 32", "row 25")
-def test_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    start_marked(house, database, s=30)
+def test_quit_puts_all_stacks_into_the_log_and_stops_quickly(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    start_marked(setup, database, s=30)
 
     daemon.send(signal.SIGQUIT)
 
@@ -145,11 +145,11 @@ def test_quit_puts_all_stacks_into_the_log_and_stops_quickly(house, database):
 
 
 @covers("row 28")
-def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    run_id = start_marked(house, database, s=10)
+    run_id = start_marked(setup, database, s=10)
     until(lambda: daemon.ask()["flows"][0]["running"] == 1, 8)
 
     daemon.send(signal.SIGUSR1)
@@ -170,10 +170,10 @@ def test_usr1_puts_tree_and_stacks_into_the_log_and_changes_nothing(house, datab
 
 
 @covers("rule 32")
-def test_drain_by_command_waits_for_as_long_as_the_task_takes(house, database):
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"drain_timeout": "100ms"})
-    run_id = start_marked(house, database, s=1.2)
+def test_drain_by_command_waits_for_as_long_as_the_task_takes(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"drain_timeout": "100ms"})
+    run_id = start_marked(setup, database, s=1.2)
 
     done = daemon.command("drain", "--wait")
 
@@ -183,10 +183,10 @@ def test_drain_by_command_waits_for_as_long_as_the_task_takes(house, database):
 
 
 @covers("rule 32")
-def test_stop_now_is_a_quick_stop(house, database):
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"drain_timeout": "1m"})
-    run_id = start_marked(house, database, s=30)
+def test_stop_now_is_a_quick_stop(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"drain_timeout": "1m"})
+    run_id = start_marked(setup, database, s=30)
 
     done = daemon.command("stop", "--now", "--wait")
 
@@ -197,11 +197,11 @@ def test_stop_now_is_a_quick_stop(house, database):
 
 
 @covers("rule 30", "row 31")
-def test_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database):
+def test_a_worker_that_crashes_during_the_stop_is_not_restarted(setup, database):
     for slug in ("alpha", "beta"):
-        house.flow(slug)
-    daemon = house.serve()
-    start_marked(house, database, s=0.6)
+        setup.flow(slug)
+    daemon = setup.serve()
+    start_marked(setup, database, s=0.6)
     beta = daemon.pid_of("beta")
 
     daemon.send(signal.SIGTERM)
@@ -212,9 +212,9 @@ def test_a_worker_that_crashes_during_the_stop_is_not_restarted(house, database)
 
 
 @covers("rule 29")
-def test_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     daemon.kill("listener", signal.SIGSTOP)
 
     daemon.send(signal.SIGTERM)
@@ -228,10 +228,10 @@ def test_a_stopped_listener_holds_the_stop_up_for_5_s_at_most(house, database):
 
 @covers("P14", "rule 2")
 @pytest.mark.parametrize("kind", [unreachable_url, black_hole])
-def test_a_stop_while_the_database_is_unreachable_at_the_start(house, kind):
+def test_a_stop_while_the_database_is_unreachable_at_the_start(setup, kind):
     line, url = kind()
-    house.flow("alpha")
-    daemon = house.start(database={"url": url})
+    setup.flow("alpha")
+    daemon = setup.start(database={"url": url})
     daemon.until("child.started", child="listener")
     until(lambda: daemon.ask()["state"] == "starting")
 
@@ -243,9 +243,9 @@ def test_a_stop_while_the_database_is_unreachable_at_the_start(house, kind):
 
 
 @covers("rule 2")
-def test_a_stop_during_discovery_ends_at_once(house):
-    house.module("slow", "import time\ntime.sleep(1000)\n")
-    daemon = house.start()
+def test_a_stop_during_discovery_ends_at_once(setup):
+    setup.module("slow", "import time\ntime.sleep(1000)\n")
+    daemon = setup.start()
     until(daemon.control.exists)
 
     daemon.send(signal.SIGTERM)
@@ -255,10 +255,10 @@ def test_a_stop_during_discovery_ends_at_once(house):
 
 
 @covers("rule 5", "row 65")
-def test_after_startup_wait_the_exit_is_69(house):
+def test_after_startup_wait_the_exit_is_69(setup):
     line, url = unreachable_url()
-    house.flow("alpha")
-    daemon = house.start(database={"url": url, "startup_wait": "1s"})
+    setup.flow("alpha")
+    daemon = setup.start(database={"url": url, "startup_wait": "1s"})
 
     assert daemon.ended(8) == 69
     assert daemon.events("child.restarted") == []
@@ -266,11 +266,11 @@ def test_after_startup_wait_the_exit_is_69(house):
 
 
 @covers("rule 5", "row 65")
-def test_it_waits_for_a_database_that_comes_later(house, database):
+def test_it_waits_for_a_database_that_comes_later(setup, database):
     line, url = unreachable_url()
     port = line.getsockname()[1]
-    house.flow("alpha")
-    daemon = house.start(database={"url": url.replace("/none", f"/{database.name}")})
+    setup.flow("alpha")
+    daemon = setup.start(database={"url": url.replace("/none", f"/{database.name}")})
     daemon.until("child.waiting", child="listener")
     assert daemon.ask()["database"]["state"] == "down"
     line.close()
@@ -283,10 +283,10 @@ def test_it_waits_for_a_database_that_comes_later(house, database):
 
 
 @covers("rule 5", "rule 42")
-def test_a_worker_that_waits_for_the_database_is_not_killed_as_hanging(house, database, proxy):
-    house.flow("alpha")
+def test_a_worker_that_waits_for_the_database_is_not_killed_as_hanging(setup, database, proxy):
+    setup.flow("alpha")
     limits = {"statement_timeout": "1s", "connect_timeout": "1s", "url": proxy.url}
-    daemon = house.serve(supervisor={"hang_timeout": "4s"}, database=limits)
+    daemon = setup.serve(supervisor={"hang_timeout": "4s"}, database=limits)
     proxy.do("refuse")
 
     daemon.kill("alpha")
@@ -301,11 +301,11 @@ def test_a_worker_that_waits_for_the_database_is_not_killed_as_hanging(house, da
 
 
 @covers("P18", "row 68")
-def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    run_id = start_marked(house, database, s=0.7)
+    run_id = start_marked(setup, database, s=0.7)
 
     for _ in range(20):
         assert terminate_all(database)
@@ -314,7 +314,7 @@ def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database)
     until(lambda: is_completed(database, run_id), 6)
     assert attempts(database, run_id) == [1]
     until(lambda: connected(database) >= 3)
-    again = start_run(database, "alpha", marks=str(house.directory / "marks"))
+    again = start_run(database, "alpha", marks=str(setup.directory / "marks"))
     assert is_completed_soon(database, again)
     assert daemon.pids() == before
     assert daemon.ask()["supervisor"]["restarts"] == 0
@@ -324,9 +324,9 @@ def test_lost_sessions_cost_no_restart_and_outcomes_arrive_once(house, database)
 
 
 @covers("P19", "rule 25", "rule 40")
-def test_a_deprecated_worker_is_replaced_and_costs_nothing(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_deprecated_worker_is_replaced_and_costs_nothing(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     first = daemon.ask()["flows"][0]["worker_id"]
     conn = database.connect()
 
@@ -345,18 +345,18 @@ def test_a_deprecated_worker_is_replaced_and_costs_nothing(house, database):
 
 
 @covers("P24", "rule 24", "row 97")
-def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    first = house.serve()
+def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    first = setup.serve()
     run_id = start_run(database, "alpha")
     assert is_completed_soon(database, run_id)
     first.send(signal.SIGTERM)
     first.ended()
     more = "\n@flow.step\ndef more(work):\n    return work\n"
 
-    house.module("flow_alpha", FLOW.format(slug="alpha", attempts=3) + more)
-    daemon = house.serve()
+    setup.module("flow_alpha", FLOW.format(slug="alpha", attempts=3) + more)
+    daemon = setup.serve()
 
     flow = daemon.ask()["flows"][0]
     assert (flow["slug"], flow["state"], flow["error"]["code"]) == ("alpha", "failed", "E306")
@@ -366,23 +366,23 @@ def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(hous
 
 
 @covers("P24")
-def test_other_options_in_the_database_are_a_warning_and_the_database_rules(house, database):
-    house.flow("alpha", attempts=3)
-    first = house.serve()
+def test_other_options_in_the_database_are_a_warning_and_the_database_rules(setup, database):
+    setup.flow("alpha", attempts=3)
+    first = setup.serve()
     first.send(signal.SIGTERM)
     first.ended()
     database.connect().execute("update pgflow.flows set opt_max_attempts = 7")
 
-    daemon = house.serve()
+    daemon = setup.serve()
 
     assert daemon.state_of("alpha") == "up"
     assert "W310" in daemon.log.read_text()
 
 
 @covers("row 81")
-def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_database):
-    house.flow("alpha")
-    daemon = house.start(database={"url": empty_database.dsn})
+def test_a_database_without_schema_is_78_with_the_command_to_run(setup, empty_database):
+    setup.flow("alpha")
+    daemon = setup.start(database={"url": empty_database.dsn})
 
     assert daemon.ended() == 78
     assert "pgflowd db migrate" in daemon.log.read_text()
@@ -392,18 +392,18 @@ def test_a_database_without_schema_is_78_with_the_command_to_run(house, empty_da
 
 
 @covers("rule 43", "rule 45", "row 27")
-def test_a_reload_replaces_what_changed_and_nothing_else(house, database):
+def test_a_reload_replaces_what_changed_and_nothing_else(setup, database):
     for slug in ("alpha", "beta", "gamma"):
-        house.flow(slug)
-    house.module("broken", "import no_such_module\n")
-    daemon = house.serve()
+        setup.flow(slug)
+    setup.module("broken", "import no_such_module\n")
+    daemon = setup.serve()
     before = daemon.pids()
-    house.flow("beta", attempts=3)
-    house.module("flow_beta", FLOW.format(slug="beta", attempts=3) + "\n# newer\n")
-    house.module("broken", FLOW.format(slug="mended", attempts=3))
-    house.flow("delta")
-    house.entries.remove("flow_gamma")
-    house.config()
+    setup.flow("beta", attempts=3)
+    setup.module("flow_beta", FLOW.format(slug="beta", attempts=3) + "\n# newer\n")
+    setup.module("broken", FLOW.format(slug="mended", attempts=3))
+    setup.flow("delta")
+    setup.entries.remove("flow_gamma")
+    setup.config()
 
     done = daemon.command("reload", "--json")
     daemon.until("child.ready", child="worker beta", count=2)
@@ -425,9 +425,9 @@ def test_a_reload_replaces_what_changed_and_nothing_else(house, database):
 
 
 @covers("rule 43", "row 27", "row 37")
-def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
     good = daemon.config.read_text()
 
@@ -435,7 +435,7 @@ def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, 
     refused = daemon.ask("reload")
     after_refusal = daemon.ask()["problems"][-1]
     daemon.config.write_text(good)
-    house.module("flow_alpha", "import no_such_module\n")
+    setup.module("flow_alpha", "import no_such_module\n")
     daemon.send(signal.SIGHUP)
     reloaded = daemon.until("supervisor.reloaded")
     after_break = daemon.ask()["problems"][-1]
@@ -449,14 +449,14 @@ def test_a_bad_file_changes_nothing_and_a_broken_module_keeps_its_worker(house, 
 
 
 @covers("rule 43")
-def test_a_reload_reports_why_a_flow_is_broken_until_it_is_repaired(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    good = (house.directory / "flow_alpha.py").read_text()
-    house.module("flow_alpha", "import no_such_module\n")
+def test_a_reload_reports_why_a_flow_is_broken_until_it_is_repaired(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    good = (setup.directory / "flow_alpha.py").read_text()
+    setup.module("flow_alpha", "import no_such_module\n")
 
     refused = daemon.command("reload")
-    house.module("flow_alpha", good)
+    setup.module("flow_alpha", good)
     mended = daemon.command("reload")
 
     assert refused.returncode == 1 and mended.returncode == 0
@@ -465,11 +465,11 @@ def test_a_reload_reports_why_a_flow_is_broken_until_it_is_repaired(house, datab
 
 
 @covers("rule 44")
-def test_what_needs_a_restart_is_reported(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_what_needs_a_restart_is_reported(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    house.config(database={"connect_timeout": "2s"})
+    setup.config(database={"connect_timeout": "2s"})
 
     done = daemon.command("reload")
 
@@ -478,12 +478,12 @@ def test_what_needs_a_restart_is_reported(house, database):
     assert daemon.pids() == before
 
 
-def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve()
+def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve()
     before = daemon.pids()
-    house.config(**{"flows.beta": {"max_concurrency": 3}})
+    setup.config(**{"flows.beta": {"max_concurrency": 3}})
 
     daemon.send(signal.SIGHUP)
     daemon.until("child.ready", child="worker beta", count=2)
@@ -494,11 +494,11 @@ def test_a_reload_with_other_limits_replaces_the_worker_that_lives_by_them(house
 
 
 @covers("rule 43")
-def test_the_sweeper_alone_is_replaced_when_only_its_settings_change(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_the_sweeper_alone_is_replaced_when_only_its_settings_change(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    house.config(recovery={"recovery_interval": "700ms"}, supervisor={"max_restarts": 7})
+    setup.config(recovery={"recovery_interval": "700ms"}, supervisor={"max_restarts": 7})
 
     daemon.send(signal.SIGHUP)
     daemon.until("child.ready", child="sweeper", count=2)
@@ -513,9 +513,9 @@ def test_the_sweeper_alone_is_replaced_when_only_its_settings_change(house, data
 
 
 @covers("rule 45")
-def test_many_reloads_at_once_are_done_one_after_another(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_many_reloads_at_once_are_done_one_after_another(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     for _ in range(5):
         daemon.send(signal.SIGHUP)
@@ -525,11 +525,11 @@ def test_many_reloads_at_once_are_done_one_after_another(house, database):
 
 
 @covers("rule 45")
-def test_a_stop_goes_before_a_reload(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    house.module("slow", "import time\ntime.sleep(1000)\n")
-    house.config()
+def test_a_stop_goes_before_a_reload(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    setup.module("slow", "import time\ntime.sleep(1000)\n")
+    setup.config()
     daemon.send(signal.SIGHUP)
     until(lambda: any("discovery" in title for title in daemon.titles()))
 
@@ -538,9 +538,9 @@ def test_a_stop_goes_before_a_reload(house, database):
     assert daemon.ended() == 0
 
 
-def test_listener_and_sweeper_obey_even_in_the_middle_of_a_call_that_hangs(house, database, proxy):
-    house.flow("alpha")
-    daemon = house.serve(database={"url": proxy.url, "statement_timeout": "8s"})
+def test_listener_and_sweeper_obey_even_in_the_middle_of_a_call_that_hangs(setup, database, proxy):
+    setup.flow("alpha")
+    daemon = setup.serve(database={"url": proxy.url, "statement_timeout": "8s"})
     proxy.do("hold")
     sweeper = daemon.pid_of("sweeper")
     until(lambda: is_in_a_call(sweeper), 5)
@@ -560,10 +560,10 @@ def is_in_a_call(pid):
 
 
 @covers("row 26")
-def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
-    house.flow("alpha", attempts=1)
-    daemon = house.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
-    start_marked(house, database, s=30)
+def test_a_stop_while_the_database_hangs_is_in_time(setup, database, proxy):
+    setup.flow("alpha", attempts=1)
+    daemon = setup.serve(supervisor={"drain_timeout": "1s"}, database={"url": proxy.url})
+    start_marked(setup, database, s=30)
     proxy.do("hold")
 
     daemon.send(signal.SIGTERM)
@@ -571,35 +571,35 @@ def test_a_stop_while_the_database_hangs_is_in_time(house, database, proxy):
     assert daemon.ended(20) == 0
 
 
-def test_a_config_section_of_an_unknown_flow_is_refused(house, database):
-    house.flow("alpha")
-    daemon = house.start(**{"flows.typo": {"max_concurrency": 3}})
+def test_a_config_section_of_an_unknown_flow_is_refused(setup, database):
+    setup.flow("alpha")
+    daemon = setup.start(**{"flows.typo": {"max_concurrency": 3}})
 
     assert daemon.ended() == 78
     assert daemon.events("supervisor.problem")[0]["code"] == "E108"
 
 
-def test_serve_flow_serves_these_alone(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.start("t", "--flow", "beta")
+def test_serve_flow_serves_these_alone(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.start("t", "--flow", "beta")
     daemon.until("supervisor.ready")
 
     assert [flow["slug"] for flow in daemon.ask()["flows"]] == ["beta"]
 
 
-def test_a_disabled_flow_is_shown_and_not_started(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve(**{"flows.beta": {"enabled": False}})
+def test_a_disabled_flow_is_shown_and_not_started(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve(**{"flows.beta": {"enabled": False}})
 
     assert daemon.state_of("beta") == "disabled"
     assert daemon.ask()["state"] == "healthy"
 
 
-def test_a_daemon_whose_flows_are_all_disabled_reports_it_and_ends(house, database):
-    house.flow("alpha")
-    daemon = house.start(**{"flows.alpha": {"enabled": False}})
+def test_a_daemon_whose_flows_are_all_disabled_reports_it_and_ends(setup, database):
+    setup.flow("alpha")
+    daemon = setup.start(**{"flows.alpha": {"enabled": False}})
 
     assert daemon.ended() == 78
     [problem] = daemon.events("supervisor.problem", code="E111")
@@ -611,16 +611,16 @@ def test_a_daemon_whose_flows_are_all_disabled_reports_it_and_ends(house, databa
 
 @covers("row 32")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace of its own needs root")
-def test_as_pid_1_of_a_container_it_reaps_orphans_and_obeys_sigterm(house, database):
-    house.flow("alpha")
-    config = house.config()
-    log = (house.directory / "one.log").open("wb")
+def test_as_pid_1_of_a_container_it_reaps_orphans_and_obeys_sigterm(setup, database):
+    setup.flow("alpha")
+    config = setup.config()
+    log = (setup.directory / "one.log").open("wb")
     command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *PGFLOWD]
     process = subprocess.Popen(
-        [*command, "serve", "-c", str(config)], stderr=log, env=house.environ
+        [*command, "serve", "-c", str(config)], stderr=log, env=setup.environ
     )
     try:
-        text = (house.directory / "one.log").read_text
+        text = (setup.directory / "one.log").read_text
         until(lambda: "supervisor.ready" in text(), 15)
         inside = int(
             subprocess.check_output(["pgrep", "-P", str(process.pid)], text=True).split()[0]
@@ -646,9 +646,9 @@ def zombies_of(pid):
 
 @covers("rule 32")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT])
-def test_no_signal_at_the_last_moment_spoils_the_exit_code(house, database, number):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_no_signal_at_the_last_moment_spoils_the_exit_code(setup, database, number):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     daemon.send(signal.SIGTERM)
     daemon.until("supervisor.stopped")

@@ -23,10 +23,10 @@ W_S = 3.0  # the bound after a worker's death
 
 
 @covers("P1", "rule 4", "rule 7")
-def test_it_is_ready_when_all_are_up_in_this_order(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve()
+def test_it_is_ready_when_all_are_up_in_this_order(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve()
 
     ready = [record["child"] for record in daemon.events("child.ready")]
     assert ready[0] == "listener"
@@ -43,12 +43,12 @@ def test_it_is_ready_when_all_are_up_in_this_order(house, database):
 
 
 @covers("P2", "rule 13", "rule 14", "rule 15", "rule 16", "row 8")
-def test_a_dead_listener_takes_all_after_it_along(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve()
+def test_a_dead_listener_takes_all_after_it_along(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve()
     before = daemon.pids()
-    path = house.directory / "marks"
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=1, marks=str(path))
     until(lambda: marks(path))
 
@@ -71,12 +71,12 @@ def test_a_dead_listener_takes_all_after_it_along(house, database):
 
 
 @covers("P3", "rule 11", "rule 12", "row 3", "row 20")
-def test_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(house, database):
+def test_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(setup, database):
     for slug in ("alpha", "beta", "gamma"):
-        house.flow(slug)
-    daemon = house.serve()
+        setup.flow(slug)
+    daemon = setup.serve()
     before = daemon.pids()
-    path = house.directory / "marks"
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=0.6, marks=str(path))
     until(lambda: marks(path))
     below = [seen for seen in daemon.family() if seen.session == before["alpha"]]
@@ -96,11 +96,11 @@ def test_a_dead_worker_alone_is_replaced_and_its_tasks_run_again(house, database
 
 
 @covers("P4", "rule 14")
-def test_a_killed_sweeper_alone_is_replaced(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_a_killed_sweeper_alone_is_replaced(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
-    path = house.directory / "marks"
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=0.7, marks=str(path))
     until(lambda: marks(path))
 
@@ -115,10 +115,10 @@ def test_a_killed_sweeper_alone_is_replaced(house, database):
 
 
 @covers("rule 12")
-def test_crashed_workers_are_remembered_through_a_restart_of_the_sweeper(house, database):
-    house.flow("alpha")
-    daemon = house.serve(recovery={"lease": "1m", "recovery_interval": "1m"})
-    path = house.directory / "marks"
+def test_crashed_workers_are_remembered_through_a_restart_of_the_sweeper(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(recovery={"lease": "1m", "recovery_interval": "1m"})
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=0.5, marks=str(path))
     until(lambda: marks(path))
 
@@ -131,10 +131,10 @@ def test_crashed_workers_are_remembered_through_a_restart_of_the_sweeper(house, 
 
 
 @covers("P5", "rule 35", "row 19")
-def test_a_killed_supervisor_leaves_no_process_behind(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
-    path = house.directory / "marks"
+def test_a_killed_supervisor_leaves_no_process_behind(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=1, marks=str(path))
     until(lambda: marks(path))
     family = daemon.family()
@@ -143,7 +143,7 @@ def test_a_killed_supervisor_leaves_no_process_behind(house, database):
     daemon.send(signal.SIGKILL)
     until(lambda: all(is_gone(seen) for seen in family), 2)
 
-    house.serve()
+    setup.serve()
     until(lambda: is_completed(database, run_id), 10)
 
 
@@ -171,21 +171,21 @@ def work(run):
 """
 
 
-def detached(house, database):
+def detached(setup, database):
     """Start a handler with children that leave the session in all ways; return them."""
     from pgflowd.host.process_tree import read_stat
 
-    path = house.directory / "pids"
+    path = setup.directory / "pids"
     start_run(database, "leaver", pids=str(path))
     until(lambda: path.exists() and path.read_text().endswith("."))
     return [read_stat(int(pid)) for pid in path.read_text().split()[:3]]
 
 
 @covers("rule 34", "rule 35", "row 19")
-def test_nothing_that_fled_outlives_a_killed_supervisor(house, database):
-    house.module("leaver", DETACHING)
-    daemon = house.serve()
-    fled = detached(house, database)
+def test_nothing_that_fled_outlives_a_killed_supervisor(setup, database):
+    setup.module("leaver", DETACHING)
+    daemon = setup.serve()
+    fled = detached(setup, database)
     family = daemon.family()
 
     daemon.send(signal.SIGKILL)
@@ -194,10 +194,10 @@ def test_nothing_that_fled_outlives_a_killed_supervisor(house, database):
 
 
 @covers("rule 11", "row 3", "row 20")
-def test_nothing_that_fled_outlives_a_killed_worker(house, database):
-    house.module("leaver", DETACHING)
-    daemon = house.serve()
-    fled = detached(house, database)
+def test_nothing_that_fled_outlives_a_killed_worker(setup, database):
+    setup.module("leaver", DETACHING)
+    daemon = setup.serve()
+    fled = detached(setup, database)
 
     daemon.kill("leaver")
 
@@ -205,10 +205,10 @@ def test_nothing_that_fled_outlives_a_killed_worker(house, database):
 
 
 @covers("rule 34")
-def test_nothing_that_fled_outlives_a_stop(house, database):
-    house.module("leaver", DETACHING)
-    daemon = house.serve()
-    fled = detached(house, database)
+def test_nothing_that_fled_outlives_a_stop(setup, database):
+    setup.module("leaver", DETACHING)
+    daemon = setup.serve()
+    fled = detached(setup, database)
     family = daemon.family()
 
     daemon.send(signal.SIGTERM)
@@ -220,11 +220,11 @@ def test_nothing_that_fled_outlives_a_stop(house, database):
 
 @covers("rule 35", "row 21")
 def test_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_start(
-    house, database
+    setup, database
 ):
-    house.module("leaver", DETACHING)
-    daemon = house.serve()
-    fled = detached(house, database)
+    setup.module("leaver", DETACHING)
+    daemon = setup.serve()
+    fled = detached(setup, database)
     known = daemon.control.with_name("control.processes")
     until(lambda: all(str(seen.pid) in known.read_text() for seen in fled), 8)
     worker = daemon.pid_of("leaver")
@@ -234,16 +234,16 @@ def test_what_survives_a_kill_of_supervisor_and_worker_is_cleared_by_the_next_st
     os.kill(daemon.pid, signal.SIGKILL)
     os.kill(worker, signal.SIGKILL)
     until(lambda: all(is_gone(seen) for seen in handlers), 2)
-    house.serve()
+    setup.serve()
 
     assert all(is_gone(seen) for seen in fled)
 
 
 @covers("P15", "rule 23")
-def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(house, database):
-    house.flow("alpha")
-    house.flow("beta")
-    daemon = house.serve(worker={"parked_retry": "1s", "backoff_max": "100ms"})
+def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    daemon = setup.serve(worker={"parked_retry": "1s", "backoff_max": "100ms"})
 
     for count in range(1, 7):
         daemon.until("child.ready", child="worker alpha", count=count)
@@ -258,9 +258,9 @@ def test_a_worker_that_dies_six_times_is_parked_and_tried_again_later(house, dat
 
 
 @covers("P15", "rule 26")
-def test_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(house, database):
-    house.flow("alpha")
-    daemon = house.serve(worker={"backoff_max": "100ms"})
+def test_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(worker={"backoff_max": "100ms"})
 
     for count in range(1, 7):
         daemon.until("child.ready", child="worker alpha", count=count)
@@ -272,9 +272,9 @@ def test_the_only_worker_being_parked_for_crashing_the_daemon_gives_up(house, da
 
 
 @covers("P15", "rule 20", "rule 27", "row 30")
-def test_the_root_gives_up_at_the_21st_restart_in_reverse_order(house, database):
-    house.flow("alpha")
-    daemon = house.serve(
+def test_the_root_gives_up_at_the_21st_restart_in_reverse_order(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(
         supervisor={"backoff_min": "1ms", "backoff_max": "1ms", "max_restarts": 20}
     )
 
@@ -291,9 +291,9 @@ def test_the_root_gives_up_at_the_21st_restart_in_reverse_order(house, database)
 
 
 @covers("P16", "rule 21")
-def test_as_many_kills_over_more_than_the_period_are_forgiven(house, database):
-    house.flow("alpha")
-    daemon = house.serve(
+def test_as_many_kills_over_more_than_the_period_are_forgiven(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(
         worker={"max_restarts": 1, "backoff_max": "100ms"},
         supervisor={"max_period": "700ms", "backoff_min": "1ms", "backoff_max": "1ms"},
     )
@@ -314,11 +314,11 @@ def _age_s(moment):
 
 
 @covers("P17", "rule 3", "rule 24", "row 62")
-def test_a_module_that_raises_is_parked_and_the_others_work(house, database):
-    house.flow("alpha")
-    house.module("broken", "import no_such_module\n")
-    house.flow("beta")
-    daemon = house.serve()
+def test_a_module_that_raises_is_parked_and_the_others_work(setup, database):
+    setup.flow("alpha")
+    setup.module("broken", "import no_such_module\n")
+    setup.flow("beta")
+    daemon = setup.serve()
 
     status = daemon.ask()
 
@@ -332,13 +332,13 @@ def test_a_module_that_raises_is_parked_and_the_others_work(house, database):
 
 
 @covers("rule 3", "row 18", "row 62")
-def test_modules_that_die_or_hang_at_import_hide_no_other(house, database):
-    house.module("dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    house.module("hangs", "import time\ntime.sleep(1000)\n")
-    house.module("leaves", "raise SystemExit(3)\n")
-    house.module("garbled", "def f(:\n")
-    house.flow("alpha")
-    daemon = house.serve(supervisor={"start_timeout": "1500ms"})
+def test_modules_that_die_or_hang_at_import_hide_no_other(setup, database):
+    setup.module("dies", "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    setup.module("hangs", "import time\ntime.sleep(1000)\n")
+    setup.module("leaves", "raise SystemExit(3)\n")
+    setup.module("garbled", "def f(:\n")
+    setup.flow("alpha")
+    daemon = setup.serve(supervisor={"start_timeout": "1500ms"})
 
     flows = {flow["slug"]: flow for flow in daemon.ask()["flows"]}
 
@@ -350,11 +350,11 @@ def test_modules_that_die_or_hang_at_import_hide_no_other(house, database):
 
 
 @covers("rule 7", "row 37")
-def test_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, database):
-    house.module("empty", "x = 1\n")
-    house.module("broken", "import no_such_module\n")
-    house.entries.append("not_there:flow")
-    daemon = house.start()
+def test_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(setup, database):
+    setup.module("empty", "x = 1\n")
+    setup.module("broken", "import no_such_module\n")
+    setup.entries.append("not_there:flow")
+    daemon = setup.start()
 
     assert daemon.ended() == 78
     problems = daemon.events("supervisor.problem")
@@ -363,11 +363,11 @@ def test_with_every_entry_broken_the_exit_is_78_with_a_line_for_each(house, data
 
 
 @covers("rule 8", "row 33")
-def test_a_second_daemon_exits_75_and_starts_nothing(house, database):
-    house.flow("alpha")
-    first = house.serve()
+def test_a_second_daemon_exits_75_and_starts_nothing(setup, database):
+    setup.flow("alpha")
+    first = setup.serve()
 
-    second = house.start()
+    second = setup.start()
 
     assert second.ended(5) == 75
     assert second.events("child.started") == []
@@ -375,23 +375,23 @@ def test_a_second_daemon_exits_75_and_starts_nothing(house, database):
 
 
 @covers("rule 8", "row 33", "row 34")
-def test_with_another_name_both_work_and_a_stale_socket_is_replaced(house, database):
-    house.flow("alpha")
-    first, second = house.serve("one"), house.serve("two")
+def test_with_another_name_both_work_and_a_stale_socket_is_replaced(setup, database):
+    setup.flow("alpha")
+    first, second = setup.serve("one"), setup.serve("two")
     ids = {daemon.ask()["flows"][0]["worker_id"] for daemon in (first, second)}
     assert len(ids) == 2
 
     first.send(signal.SIGKILL)
     first.process.wait()
-    again = house.serve("one")
+    again = setup.serve("one")
 
     assert again.ask()["state"] == "healthy"
 
 
 @covers("rule 9", "rule 10")
-def test_an_unrequested_exit_is_a_crash_and_unknown_pids_are_ignored(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_an_unrequested_exit_is_a_crash_and_unknown_pids_are_ignored(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
 
     daemon.kill("sweeper", signal.SIGKILL)
     exited = daemon.until("child.exited", child="sweeper")
@@ -401,9 +401,9 @@ def test_an_unrequested_exit_is_a_crash_and_unknown_pids_are_ignored(house, data
 
 
 @covers("rule 31")
-def test_children_ignore_int_and_term(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_children_ignore_int_and_term(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     before = daemon.pids()
 
     for pid in before.values():
@@ -416,16 +416,16 @@ def test_children_ignore_int_and_term(house, database):
 
 
 @covers("rule 42", "P25", "row 16")
-def test_a_stopped_worker_is_replaced(house, database):
-    house.flow("alpha")
-    daemon = house.serve(
+def test_a_stopped_worker_is_replaced(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(
         supervisor={"hang_timeout": "7s"},
         database={"statement_timeout": "1s", "connect_timeout": "1s"},
     )
-    path = house.directory / "marks"
+    path = setup.directory / "marks"
     run_id = start_run(database, "alpha", s=1, marks=str(path))
     until(lambda: marks(path))
-    house.was_frozen = True
+    setup.was_frozen = True
     worker = daemon.kill("alpha", signal.SIGSTOP)
 
     killed = daemon.until("child.killed", child="worker alpha", within_s=14)
@@ -438,9 +438,9 @@ def test_a_stopped_worker_is_replaced(house, database):
 
 
 @covers("rule 49")
-def test_every_step_of_a_child_is_a_record(house, database):
-    house.flow("alpha")
-    daemon = house.serve()
+def test_every_step_of_a_child_is_a_record(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
     pid = daemon.kill("alpha")
     daemon.until("child.ready", child="worker alpha", count=2)
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def unit_for(house, config: Path) -> str:
+def unit_for(setup, config: Path) -> str:
     """Our unit for a user's instance: with our command, and a quicker watchdog."""
     lines = []
     for line in (shipped("systemd") / "pgflowd.service").read_text().splitlines():
@@ -41,30 +41,30 @@ def unit_for(house, config: Path) -> str:
         if line == "[Service]":
             inner = PGFLOWD[2].replace('"', '\\"')
             command = f'{sys.executable} -c "{inner}" serve -c {config}'
-            lines += [f"ExecStart={command}", f"WorkingDirectory={house.directory}"]
+            lines += [f"ExecStart={command}", f"WorkingDirectory={setup.directory}"]
             lines += ["WatchdogSec=2", "RestartSec=100ms", f"Environment=PATH={os.environ['PATH']}"]
     return "\n".join(lines).partition("[Install]")[0]
 
 
-def test_our_unit_starts_reloads_is_watched_and_stops_under_systemd(house, database):
-    house.flow("alpha")
-    config = house.config()
-    units = house.directory / "config" / "systemd" / "user"
+def test_our_unit_starts_reloads_is_watched_and_stops_under_systemd(setup, database):
+    setup.flow("alpha")
+    config = setup.config()
+    units = setup.directory / "config" / "systemd" / "user"
     units.mkdir(parents=True)
-    (units / "pgflowd.service").write_text(unit_for(house, config))
+    (units / "pgflowd.service").write_text(unit_for(setup, config))
     script = Path(__file__).parents[1] / "support" / "systemd_user.py"
     spaces = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
     done = subprocess.run(
-        [*spaces, sys.executable, str(script), str(house.directory)],
+        [*spaces, sys.executable, str(script), str(setup.directory)],
         capture_output=True,
         text=True,
         timeout=120,
-        env=house.environ,
+        env=setup.environ,
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr + (house.directory / "systemd.log").read_text()
+    assert done.returncode == 0, done.stderr + (setup.directory / "systemd.log").read_text()
     saw = json.loads(done.stdout.splitlines()[-1])
     assert saw["start"] == ""
     assert saw["started"]["ActiveState"] == "active"

@@ -17,10 +17,10 @@ QUICK = {
 RUNS = 150
 
 
-def test_two_daemons_share_the_work_and_one_is_killed_halfway(house, database):
-    house.flow("alpha")
-    first, second = house.serve("one", **QUICK), house.serve("two", **QUICK)
-    path, conn = str(house.directory / "marks"), database.connect()
+def test_two_daemons_share_the_work_and_one_is_killed_halfway(setup, database):
+    setup.flow("alpha")
+    first, second = setup.serve("one", **QUICK), setup.serve("two", **QUICK)
+    path, conn = str(setup.directory / "marks"), database.connect()
     for _ in range(RUNS):
         database.client.start_flow("alpha", {"s": 0.05, "marks": path})
     until(lambda: open_runs(conn) < RUNS * 2 / 3, 20)
@@ -34,7 +34,7 @@ def test_two_daemons_share_the_work_and_one_is_killed_halfway(house, database):
     assert outcomes(conn) == {"completed": RUNS}
     assert completed_twice(conn) == 0
     assert second.ask()["state"] == "healthy"
-    ends = [what for what, _, _ in marks(house.directory / "marks") if what == "end"]
+    ends = [what for what, _, _ in marks(setup.directory / "marks") if what == "end"]
     assert len(ends) <= RUNS + 10  # those in flight when the first was killed
 
 

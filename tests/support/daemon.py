@@ -1,7 +1,7 @@
 """
-A house for black-box tests of the daemon: flows in a temporary module, a config of profile T,
-and `pgflowd serve` as a subprocess. ProcessStat are the process table, the database, the log, and
-what the daemon says of itself.
+Black-box tests of the daemon: flows in a temporary module, a config of profile T, and
+`pgflowd serve` as a subprocess. Tests read the process table, the database, the log and the
+daemon's status.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ def work(run, ctx):
 """
 
 
-class House:
+class DaemonSetup:
     """A directory with flows and a config, for one or more daemons."""
 
     def __init__(self, directory: Path, dsn: str) -> None:
         self.directory = directory
         self.dsn = dsn
         self.entries: list[str] = []
-        self.inside: list[str] = []  # put before a daemon's command: where it runs
+        self.inside: list[str] = []  # put before a daemon's command, as `ip netns exec …`
         self.daemons: list[Daemon] = []
         self.oracle = directory / "oracle"
-        self.has_strangers = False  # who wrote into the tables, by hand or as workers of others
+        self.breaks_invariants = False  # the test writes into the tables
         self.was_frozen = False  # beyond its lease: then its executions may overlap with others
         self.environ = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
         self.environ[oracle.VARIABLE] = str(self.oracle)
@@ -118,7 +118,7 @@ class House:
         return self.directory / f"run-{name}" / "control"
 
     def start(self, name: str = "t", *args: str, **sections: dict[str, Any]) -> Daemon:
-        """Start a daemon; it is ended with the test."""
+        """Start a daemon; it ends with the test."""
         daemon = Daemon(self, name, self.config(name, **sections), args)
         self.daemons.append(daemon)
         return daemon
@@ -137,18 +137,18 @@ class House:
 class Daemon:
     """One running daemon."""
 
-    def __init__(self, house: House, name: str, config: Path, args: tuple[str, ...]) -> None:
-        self.house = house
+    def __init__(self, setup: DaemonSetup, name: str, config: Path, args: tuple[str, ...]) -> None:
+        self.setup = setup
         self.config = config
-        self.control = house.control(name)
-        self.log = house.directory / f"{name}-{len(house.daemons)}.log"
-        command = [*house.inside, *PGFLOWD, "serve", "-c", str(config), *args]
+        self.control = setup.control(name)
+        self.log = setup.directory / f"{name}-{len(setup.daemons)}.log"
+        command = [*setup.inside, *PGFLOWD, "serve", "-c", str(config), *args]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, stderr=log, stdout=log, cwd=house.directory, env=house.environ
+                command, stderr=log, stdout=log, cwd=setup.directory, env=setup.environ
             )
         self.pid = self.process.pid
-        self.everyone: set[tuple[int, int]] = set()
+        self.descendants: set[tuple[int, int]] = set()  # pid and start
 
     def events(self, event: str | None = None, **fields: Any) -> list[dict[str, Any]]:
         """The log records so far, of this event and with these fields."""
@@ -173,18 +173,16 @@ class Daemon:
 
     def pid_of(self, child: str) -> int:
         """The pid of listener, sweeper, or of a flow's worker."""
-        said = self.ask()
-        parts = {"listener": said["listener"], "sweeper": said["sweeper"]}
-        parts |= {flow["slug"]: flow for flow in said["flows"]}
-        return int(parts[child]["pid"])
+        return self.pids()[child]
 
     def state_of(self, slug: str) -> str:
         return next(flow["state"] for flow in self.ask()["flows"] if flow["slug"] == slug)
 
     def pids(self) -> dict[str, int]:
-        said = self.ask()
-        flows = {flow["slug"]: flow["pid"] for flow in said["flows"]}
-        return {"listener": said["listener"]["pid"], "sweeper": said["sweeper"]["pid"], **flows}
+        status = self.ask()
+        flows = {flow["slug"]: flow["pid"] for flow in status["flows"]}
+        singles = {child: status[child]["pid"] for child in ("listener", "sweeper")}
+        return {**singles, **flows}
 
     def kill(self, child: str, number: int = signal.SIGKILL) -> int:
         pid = self.pid_of(child)
@@ -195,9 +193,9 @@ class Daemon:
         os.kill(self.pid, number)
 
     def family(self) -> list[ProcessStat]:
-        """The supervisor's descendants; who they were is remembered for the clean-up."""
+        """The supervisor's descendants; remembered for the clean-up."""
         found = descendants(self.pid)
-        self.everyone |= {(seen.pid, seen.started_ticks) for seen in found}
+        self.descendants |= {(seen.pid, seen.started_ticks) for seen in found}
         return found
 
     def titles(self) -> list[str]:
@@ -208,7 +206,7 @@ class Daemon:
         try:
             return self.process.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it lives on\n{self.log.read_text()[-6000:]}") from None
+            raise AssertionError(f"it has not ended\n{self.log.read_text()[-6000:]}") from None
 
     def command(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Run a command of pgflowd with this daemon's config."""
@@ -217,8 +215,8 @@ class Daemon:
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=self.house.directory,
-            env=self.house.environ,
+            cwd=self.setup.directory,
+            env=self.setup.environ,
             check=False,
         )
 
@@ -227,8 +225,8 @@ class Daemon:
             family = self.family()
             self.process.kill()
             self.process.wait()
-            self.everyone |= {(seen.pid, seen.started_ticks) for seen in family}
-        for pid, born in self.everyone:
+            self.descendants |= {(seen.pid, seen.started_ticks) for seen in family}
+        for pid, born in self.descendants:
             seen = read_stat(pid)
             if seen and seen.started_ticks == born:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
@@ -242,12 +240,12 @@ def is_gone(seen: ProcessStat) -> bool:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a file that grows, but for one of which only a part is there."""
+    """The lines of a growing file, without a last line that is not whole yet."""
     return path.read_text(errors="replace").rpartition("\n")[0].splitlines()
 
 
 def marks(path: Path) -> list[tuple[str, int, float]]:
-    """What handlers have written down: what, pid, when."""
+    """What handlers wrote: event, pid, time."""
     if not path.exists():
         return []
     lines = [line.split() for line in whole_lines(path)]
@@ -284,23 +282,23 @@ def is_completed_soon(database, run_id):
     return until(lambda: is_completed(database, run_id), 5)
 
 
-def start_marked(house, database, slug="alpha", **input_):
+def start_marked(setup, database, slug="alpha", **input_):
     """Start a run and wait until its handler runs."""
-    path = house.directory / "marks"
+    path = setup.directory / "marks"
     run_id = start_run(database, slug, marks=str(path), **input_)
     until(lambda: marks(path))
     return run_id
 
 
 def unreachable_url():
-    """A server that accepts nobody: a port that is bound and not listened to."""
+    """A server that refuses connections: a port that is bound without a listener."""
     line = socket.socket()
     line.bind(("127.0.0.1", 0))
     return line, f"postgresql://postgres@127.0.0.1:{line.getsockname()[1]}/none"
 
 
 def black_hole():
-    """A server that accepts everybody and never says a word."""
+    """A server that accepts each connection and never answers."""
     line = socket.socket()
     line.bind(("127.0.0.1", 0))
     line.listen(100)
@@ -321,5 +319,5 @@ def connected(database):
         select count(*) from pg_stat_activity
          where datname = current_database() and application_name like 't: %'
     """
-    with database.connect() as conn:  # asked often, so not left to the end of the test
+    with database.connect() as conn:  # called often, so closed at once
         return conn.execute(query).fetchone()[0]

@@ -1,5 +1,5 @@
 """
-The world of the chaos: one PostgreSQL, several daemons, a proxy before each, and who starts runs.
+The environment of the chaos: one PostgreSQL, several daemons, a proxy before each, and who starts runs.
 
 What is broken is put right again by what `later` was told; `mend` does all of that at once. Each
 freeze and each broken line is a window, remembered with the daemon it befell: in it, and only
@@ -27,7 +27,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from support.daemon import Daemon, House, is_gone
+from support.daemon import Daemon, DaemonSetup, is_gone
 from support.proxy import ProxyProcess
 
 from pgflowd.db import schema
@@ -91,18 +91,18 @@ class Window:
 class Place:
     """One daemon's place: it is started there again when it has ended."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, environment: Environment, name: str) -> None:
         self.name = name
-        self.proxy = ProxyProcess(world.dsn)
-        directory = world.directory / name
+        self.proxy = ProxyProcess(environment.dsn)
+        directory = environment.directory / name
         directory.mkdir(mode=0o700)
-        self.house = House(directory, self.proxy.dsn)
-        self.house.entries.append("chaos_flows")
+        self.setup = DaemonSetup(directory, self.proxy.dsn)
+        self.setup.entries.append("chaos_flows")
         self.clock = directory / "clock"
-        self.house.environ |= {
+        self.setup.environ |= {
             "CHAOS_DAEMON": name,
-            "CHAOS_LEDGER": str(world.ledger),
-            "CHAOS_SLEEP": world.sleep,
+            "CHAOS_LEDGER": str(environment.ledger),
+            "CHAOS_SLEEP": environment.sleep,
             "CHAOS_CLOCK": str(self.clock),
             "PYTHONPATH": os.pathsep.join([str(HERE / "clock"), os.environ.get("PYTHONPATH", "")]),
         }
@@ -111,7 +111,7 @@ class Place:
 
     def start(self) -> Daemon:
         self.asked_to_end = self.killed = self.hurt = False
-        self.daemon = self.house.start(self.name, **PROFILE)
+        self.daemon = self.setup.start(self.name, **PROFILE)
         return self.daemon
 
     def listens(self) -> bool:
@@ -131,7 +131,7 @@ class Place:
         return [seen for seen in family if f": {kind}" in command_line(seen.pid)]
 
 
-class World:
+class Environment:
     """All of it. `say` writes the story down."""
 
     def __init__(self, seed: int, *, aloud: bool = False) -> None:
@@ -174,7 +174,7 @@ class World:
 
     def close(self, *, keep: bool) -> None:
         for place in self.places:
-            place.house.close()
+            place.setup.close()
             place.proxy.close()
         self.drop_line()
         with contextlib.suppress(Exception):

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import chaos  # noqa: F401  (which knows where the other houses are)
-import chaos_judge
+import chaos_checks
 import pytest
-from chaos_world import RUNS, Window
+from chaos_environment import RUNS, Window
 
 
 class Told(SimpleNamespace):
-    """A world in which one run of `chain` was done by hand."""
+    """A environment in which one run of `chain` was done by hand."""
 
     def tell(self, *events: tuple[str, int, float, Any]) -> None:
         """Write the ledger: event, token, time, output."""
@@ -26,7 +26,7 @@ class Told(SimpleNamespace):
         self.ledger.write_text("".join(f"{line}\n" for line in lines))
 
     def found(self) -> list[str]:
-        return [trouble.split(" ")[0] for trouble in chaos_judge.in_the_end(self)]
+        return [trouble.split(" ")[0] for trouble in chaos_checks.in_the_end(self)]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_an_overlap_after_a_standstill_is_counted_and_no_more(told):
     )
 
     assert told.found() == ["I11"]
-    assert chaos_judge.counts(told)["overlaps after a freeze"] == 1
+    assert chaos_checks.counts(told)["overlaps after a freeze"] == 1
 
 
 def test_an_execution_that_was_too_long_is_found(told):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from chaos_world import LEASE_S, RUNS, World
+from chaos_environment import LEASE_S, RUNS, Environment
 from psycopg import sql
 from support.invariants import OF_ALL, OF_EACH_FLOW, OF_LEASES, OF_ORACLE
 
@@ -57,12 +57,12 @@ def at_any_time(conn: psycopg.Connection[Any]) -> list[str]:
     ]
 
 
-def in_the_end(world: World) -> list[str]:
+def in_the_end(environment: Environment) -> list[str]:
     """All that is wrong when everything has settled."""
-    conn = world.conn()
+    conn = environment.conn()
     conn.execute("set statement_timeout = '10min'")
-    _copy_ledger(world)
-    troubles = list(world.troubles)
+    _copy_ledger(environment)
+    troubles = list(environment.troubles)
     try:
         until(lambda: not _of_queues(conn), 10)  # a message may be archived a moment later
     except AssertionError:
@@ -72,13 +72,13 @@ def in_the_end(world: World) -> list[str]:
         troubles += filter(None, [_rows(conn, name, query)])
     violated = "select * from pgflowd.violations(since => '1 day')"
     troubles += filter(None, [_rows(conn, "pgflowd.violations", violated)])
-    troubles += [*_ends(world), *_overlaps(world), *_too_long(world)]
-    troubles += [f"left behind: {seen}" for seen in world.leftovers()]
-    troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(world)]
+    troubles += [*_ends(environment), *_overlaps(environment), *_too_long(environment)]
+    troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
+    troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
     return troubles
 
 
-def what_is_open(world: World) -> list[str]:
+def what_is_open(environment: Environment) -> list[str]:
     """I1: the tasks of runs that do not come to their end."""
     query = """
         select t.flow_slug, t.run_id::text, t.step_slug, t.task_index, t.status, t.attempts_count,
@@ -90,26 +90,26 @@ def what_is_open(world: World) -> list[str]:
              order by token desc limit 1) a on true
          where r.status = 'started' and t.status in ('queued', 'started') limit 20
     """
-    rows = world.conn().execute(query).fetchall()
+    rows = environment.conn().execute(query).fetchall()
     return [f"I1 no run stays open: {tuple(map(str, row))}" for row in rows]
 
 
-def counts(world: World) -> dict[str, Any]:
+def counts(environment: Environment) -> dict[str, Any]:
     """What happened, in numbers."""
-    conn = world.conn()
+    conn = environment.conn()
     outcomes = "select coalesce(outcome, 'open'), count(*) from pgflowd.attempts group by 1"
     runs = "select status, count(*) from pgflow.runs group by 1"
     return {
         "runs": dict(conn.execute(runs).fetchall()),
         "attempts": dict(conn.execute(outcomes).fetchall()),
         "lines of the ledger": _one(conn, "select count(*) from oracle"),
-        "overlaps after a freeze": len(list(_overlapping(world, excused=True))),
+        "overlaps after a freeze": len(list(_overlapping(environment, excused=True))),
     }
 
 
-def bugs(world: World) -> Iterator[str]:
+def bugs(environment: Environment) -> Iterator[str]:
     """What daemons said that only a bug makes them say."""
-    for path in sorted(world.directory.glob("*/*.log")):
+    for path in sorted(environment.directory.glob("*/*.log")):
         for text in path.read_text(errors="replace").splitlines():
             if not text.startswith("{"):
                 if "Traceback" in text or "Error" in text:
@@ -120,47 +120,51 @@ def bugs(world: World) -> Iterator[str]:
                 yield f"{path}: {text[:600]}"
 
 
-def _ends(world: World) -> Iterator[str]:
+def _ends(environment: Environment) -> Iterator[str]:
     """Runs that were acknowledged and are not there, or ended otherwise than they must."""
-    known = dict(world.conn().execute("select run_id::text, status from pgflow.runs").fetchall())
-    for run_id, slug in world.acknowledged.items():
+    known = dict(
+        environment.conn().execute("select run_id::text, status from pgflow.runs").fetchall()
+    )
+    for run_id, slug in environment.acknowledged.items():
         if run_id not in known:
             yield f"G1: run {run_id} of {slug} was acknowledged and is lost"
-    for run_id, slug in {**world.in_doubt, **world.acknowledged}.items():
+    for run_id, slug in {**environment.in_doubt, **environment.acknowledged}.items():
         if known.get(run_id, "completed") not in (RUNS[slug][1],) and run_id in known:
             yield f"run {run_id} of {slug} is {known[run_id]}, not {RUNS[slug][1]}"
 
 
-def _overlapping(world: World, *, excused: bool) -> Iterator[tuple[Any, ...]]:
-    for row in world.conn().execute(OVERLAPS.encode()).fetchall():
+def _overlapping(environment: Environment, *, excused: bool) -> Iterator[tuple[Any, ...]]:
+    for row in environment.conn().execute(OVERLAPS.encode()).fetchall():
         daemon, began, other = row[5], row[6], row[7]
-        if _stood_still(world, daemon, began - LEASE_S, other) == excused:
+        if _stood_still(environment, daemon, began - LEASE_S, other) == excused:
             yield row
 
 
-def _overlaps(world: World) -> Iterator[str]:
-    for row in list(_overlapping(world, excused=False))[:SHOWN]:
+def _overlaps(environment: Environment) -> Iterator[str]:
+    for row in list(_overlapping(environment, excused=False))[:SHOWN]:
         yield f"I13 executions of a task do not overlap: {row}"
 
 
-def _too_long(world: World) -> Iterator[str]:
-    for row in world.conn().execute(TOO_LONG.encode(), (KILL_GRACE_S + 1 + SPARE_S,)).fetchall():
-        if not _stood_still(world, row[4], row[5], row[6]):
+def _too_long(environment: Environment) -> Iterator[str]:
+    for row in (
+        environment.conn().execute(TOO_LONG.encode(), (KILL_GRACE_S + 1 + SPARE_S,)).fetchall()
+    ):
+        if not _stood_still(environment, row[4], row[5], row[6]):
             yield f"I14 nobody runs longer than allowed: {row}"
 
 
-def _stood_still(world: World, daemon: str, began: float, ended: float) -> bool:
+def _stood_still(environment: Environment, daemon: str, began: float, ended: float) -> bool:
     """Whether something of this daemon was frozen, or its line broken, in this time."""
     return any(
         window.daemon in ("", daemon) and window.began < ended and window.ended > began
-        for window in world.windows
+        for window in environment.windows
     )
 
 
-def _copy_ledger(world: World) -> None:
-    conn = world.conn()
+def _copy_ledger(environment: Environment) -> None:
+    conn = environment.conn()
     conn.execute(ORACLE.encode())
-    with conn.cursor().copy("copy oracle from stdin") as copy, world.ledger.open() as lines:
+    with conn.cursor().copy("copy oracle from stdin") as copy, environment.ledger.open() as lines:
         for line in lines:
             *row, output = json.loads(line)
             event, run_id, flow, step, index, token, daemon, pid, at = row
