@@ -3,27 +3,50 @@ Reads file, environment and flags, and returns checked settings or all mistakes.
 
 Strongest first: flag, environment, file, default. All mistakes are collected and raised as one
 ConfigError, sorted by place. The settings carry the warnings. A daemon that is about to serve
-passes `serving=True`: then flows must be configured and secrets readable. All decisions are made
-in `core.settings.load`.
+passes `serving=True`: then flows must be configured and secrets readable. All decisions about
+values are made in `core.settings.load`.
+
+The first of these files is read: `--config`, `--instance`, `$PGFLOWD_CONFIG`, `./pgflowd.toml`,
+`[tool.pgflowd]` in `./pyproject.toml`, `/etc/pgflowd/pgflowd.toml`. A file in the current
+directory never hides an instance that the command line names. A file is not required: every key
+has a default and an environment variable.
 """
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import stat
+import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
-from pgflowd.core.settings.given_values import from_environ, from_flags
+from pgflowd.core.redact import one_line, secrets_in
+from pgflowd.core.settings.given_values import (
+    NAME,
+    GivenValue,
+    Lines,
+    from_document,
+    from_environ,
+    from_flags,
+)
 from pgflowd.core.settings.load import build
 from pgflowd.core.settings.rules import missing_flows, socket_too_long
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.settings.toml_lines import lines_of
+from pgflowd.core.settings.values import Ref
 from pgflowd.errors import ConfigError, Problem
-from pgflowd.host.config_file import ETC, read_config
 from pgflowd.host.config_refs import find, unreadable
 
 Flags = Mapping[str, tuple[tuple[str, ...], str | None]]
+ETC = Path("/etc/pgflowd")
+MAX_BYTES = 1024 * 1024
+_IN_PYPROJECT = ("tool", "pgflowd")
+_KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
+_SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
 
 
 class ConfigSources(TypedDict, total=False):
@@ -101,3 +124,143 @@ def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
 def _place_and_line(problem: Problem) -> tuple[str, int]:
     place, _, line = (problem.place or "").rpartition(":")
     return (place, int(line)) if line.isdecimal() and line.isascii() else (problem.place or "", 0)
+
+
+@dataclass
+class FileContent:
+    """The values and problems of a config file."""
+
+    path: Path | None = None
+    shown: str = ""  # the path as messages call it
+    given: list[GivenValue] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_config(
+    config: str | None,
+    instance: str | None,
+    environ: Mapping[str, str],
+    cwd: Path,
+    etc: Path = ETC,
+) -> FileContent:
+    """Find the config file and read it."""
+    if instance is not None and not NAME.match(instance):
+        text = f"'{one_line(instance, 60)}' is not a valid name of an instance"
+        remedy = "use 1 to 32 letters, digits, '_' or '-'"
+        return FileContent(problems=[Problem("E105", text, "--instance", remedy)])
+    named = environ.get("PGFLOWD_CONFIG")
+    if config is not None:
+        return _read(cwd / config, cwd)
+    if instance is not None:
+        return _read(etc / f"{instance}.toml", cwd)
+    if named:
+        return _read(cwd / named, cwd)
+    if os.path.lexists(cwd / "pgflowd.toml"):
+        return _read(cwd / "pgflowd.toml", cwd)
+    pyproject = _read(cwd / "pyproject.toml", cwd, _IN_PYPROJECT)
+    if pyproject.path is None and os.path.lexists(etc / "pgflowd.toml"):
+        return _read(etc / "pgflowd.toml", cwd)
+    return pyproject
+
+
+def _read(path: Path, cwd: Path, prefix: tuple[str, ...] = ()) -> FileContent:
+    """Read one file. A pyproject.toml without our table counts as no file (no path)."""
+    relative = path.relative_to(cwd) if path.is_relative_to(cwd) else path
+    shown = one_line(str(relative), 200)
+    try:
+        mode, content = _content(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        text, remedy = f"the config file cannot be read: {reason}", "name another one with --config"
+        problem = Problem("E101", text, shown, remedy)
+        return FileContent() if prefix else FileContent(path, shown, problems=[problem])
+    if prefix and b"pgflowd" not in content:
+        return FileContent()
+    try:
+        document, lines = _parsed(content)
+    except ValueError as error:
+        return FileContent(path, shown, problems=[_not_toml(error, content, shown)])
+    for name in prefix:
+        document = document.get(name, {}) if isinstance(document, dict) else {}
+    if prefix and not document:
+        return FileContent()
+    if not isinstance(document, dict):
+        place = f"{shown}:{lines[prefix]}" if prefix in lines else shown
+        text, remedy = "tool.pgflowd is not a table", "write [tool.pgflowd] on a line of its own"
+        return FileContent(path, shown, problems=[Problem("E103", text, place, remedy)])
+    given = from_document(document, lines, shown, str(path.parent.absolute()), prefix)
+    return FileContent(path, shown, given, _exposed(given, mode, shown))
+
+
+def _content(path: Path) -> tuple[int, bytes]:
+    """Read a file, or a pipe such as `-c <(sops -d …)` that has a writer."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        os.set_blocking(handle, True)
+        mode = os.fstat(handle).st_mode
+        content = file.read(MAX_BYTES + 1)
+    if stat.S_ISFIFO(mode) and not content:
+        raise ValueError("it is a pipe without a writer")
+    return mode, content
+
+
+def _parsed(content: bytes) -> tuple[Any, Lines]:
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES // 1024} KiB")
+    text = content.decode("utf-8-sig")
+    try:
+        return tomllib.loads(text), lines_of(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _not_toml(error: ValueError, content: bytes, shown: str) -> Problem:
+    """Return E109 with the line, which tomllib puts at the end of its message."""
+    if isinstance(error, UnicodeDecodeError):
+        line = content.count(b"\n", 0, error.start) + 1
+        return Problem("E109", "it is not UTF-8", f"{shown}:{line}")
+    text = f"it is not valid TOML: {_KEY.sub(_dotted, str(error))}"
+    match = re.search(r" \(at line (\d+), column \d+\)$", text)
+    at_end = " (at end of document)"
+    if match:
+        return Problem("E109", one_line(text[: match.start()], 200), f"{shown}:{match[1]}")
+    if text.endswith(at_end):
+        line = content.rstrip(b"\n").count(b"\n") + 1
+        return Problem("E109", one_line(text.removesuffix(at_end), 200), f"{shown}:{line}")
+    return Problem("E109", one_line(text, 200), shown)
+
+
+def _dotted(match: re.Match[str]) -> str:
+    """Write a key with dots; tomllib writes it as a tuple."""
+    try:
+        return f"'{'.'.join(map(str, ast.literal_eval(match[0])))}'"
+    except (ValueError, SyntaxError):
+        return match[0]
+
+
+def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
+    """Return W110 for each secret in this file, or in a file it names, that others can read."""
+    problems = []
+    for each in given:
+        if each.path not in _SECRET_KEYS or not isinstance(each.raw, str):
+            continue
+        ref, readable, holder = Ref(each.raw), mode & 0o004, shown
+        if ref.scheme == "file":
+            target = Path(each.base) / ref.target
+            of_target = _mode(target)  # anything else is E107, and chmod would not help
+            readable = stat.S_ISREG(of_target) and of_target & 0o004
+            holder = one_line(str(target), 200)
+        elif ref.scheme or not secrets_in(each.raw):
+            continue
+        if readable:
+            text = f"[database] {each.path[1]} holds a password that others can read in {holder}"
+            remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
+            problems.append(Problem("W110", text, each.origin.place, remedy))
+    return problems
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
