@@ -1,7 +1,7 @@
 -- pgmq: the queues under pgflow, version 1.5 or later.
 -- A pgmq that is there already is only checked. Otherwise the server's extension is created. Where
 -- the server has none, or denies it, the SQL of the Python package `pgmq` is executed;
--- pgflowd/db/schema/pgmq.py puts it between the inner quotes.
+-- pgflowd/db/schema/migrate.py puts it between the inner quotes.
 do $pgflowd$
 declare
   offered text;

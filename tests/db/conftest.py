@@ -16,7 +16,7 @@ from support.postgres_versions import binaries_of
 from support.schema import As, Connection
 
 from pgflowd.db import schema
-from pgflowd.db.schema.pgmq import shipped_pgmq
+from pgflowd.db.schema.migrate import shipped_pgmq
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.plugin import embedded_server, given_server
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer

@@ -14,9 +14,9 @@ from support.schema import Connection, catalog, schemas
 
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.compatibility import refuse_to_migrate
 from pgflowd.db.schema.files import newest_version
 from pgflowd.db.schema.migrate import session_script
+from pgflowd.db.schema.state import refuse_to_migrate
 from pgflowd.embedded import wheel_binaries
 from pgflowd.errors import AccessDenied, DatabaseError
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer

@@ -8,7 +8,7 @@ import pytest
 from support.schema import Connection
 
 from pgflowd.db import schema
-from pgflowd.db.schema.pgmq import shipped_pgmq
+from pgflowd.db.schema.migrate import shipped_pgmq
 from pgflowd.errors import DatabaseError
 from pgflowd.testing.scratch import ScratchServer
 

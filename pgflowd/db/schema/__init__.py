@@ -6,13 +6,14 @@ migrate waits for the first. `status` and `verify` only read. `require` raises i
 work with the schema. `sql` returns the SQL that `migrate` would execute. A schema `pgflow` that
 another tool installed is never changed; only schema `pgflowd` is added.
 
-    files          the SQL files and their order     plan    the files for one migrate
-    state          the schema found in the database  verify  changes since the last migrate
-    compatibility  states that pgflowd refuses       pgmq    the SQL of the queues
+    files    the SQL files and their order
+    state    the schema found in the database, and the states that pgflowd refuses
+    migrate  the files for one migrate, executed or printed
+    verify   changes since the last migrate
 """
 
-from pgflowd.db.schema.compatibility import SchemaStatus, refuse_newer, require, status
 from pgflowd.db.schema.migrate import Migrated, install, migrate, roles_sql, sql
+from pgflowd.db.schema.state import SchemaStatus, refuse_newer, require, status
 from pgflowd.db.schema.verify import verify
 
 __all__ = [

@@ -1,23 +1,36 @@
 """
 Migrates a database, in one transaction, to the schema that this pgflowd needs.
 
-It takes the lock, reads the state of the database, and then executes the plan. A dry run does the
-same and rolls back, so it finds the same errors. Errors name the file they come from.
+It takes the lock, reads the state of the database, and then executes the files of a plan. A dry run
+does the same and rolls back, so it finds the same errors. Errors name the file they come from.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
+from psycopg.sql import Literal
 
+from pgflowd import __version__
 from pgflowd.core.redact import one_line
 from pgflowd.db.connection import translated
 from pgflowd.db.errors import MISSING_OBJECT
-from pgflowd.db.schema.compatibility import refuse_to_migrate
-from pgflowd.db.schema.files import OWN, SERVERS, SqlFile, newest_version, read
-from pgflowd.db.schema.plan import MigrationPlan
-from pgflowd.db.schema.state import Connection, read_state
+from pgflowd.db.schema.files import (
+    OWN,
+    SERVERS,
+    Migration,
+    SqlFile,
+    checksum,
+    migrations,
+    newest_version,
+    read,
+    schema_files,
+)
+from pgflowd.db.schema.state import Connection, read_state, refuse_to_migrate
 from pgflowd.errors import DatabaseError, OutOfReach
 
 BUSY_STATES = {"55P03", "57014", "40P01", "40001"}  # lock timeout, cancelled, deadlock
@@ -118,3 +131,106 @@ def _apply(conn: Connection, file: SqlFile) -> None:
             raise
         with translated(conn):
             raise
+
+
+@dataclass(frozen=True)
+class MigrationPlan:
+    """
+    The versions before and after, and the core; `files` are executed in this order.
+
+    An empty database gets the tables of today at once; an older one, or an empty one with an older
+    target, gets the migrations. All other objects are applied every time, unless the target is
+    older than the newest version, because the functions of today need the newest tables.
+    """
+
+    core: str
+    start: int | None
+    target: int
+    by_migrations: bool
+    old_checksum: str | None = None
+
+    @property
+    def migrations(self) -> list[Migration]:
+        """The migrations to record."""
+        start = self.start or 0
+        return [step for step in migrations() if start < step.version <= self.target]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its target is the newest version, so that it includes the functions."""
+        return self.target == newest_version()
+
+    @property
+    def files(self) -> list[SqlFile]:
+        fingerprint = read("install/fingerprint.sql").text
+        core = literal(self.core)
+        finish = [read("install/finish.sql"), read("install/grants.sql")] if self.is_whole else []
+        if self.is_whole and self.start is None and self.core == OWN:
+            finish.append(read("install/cron.sql"))
+        sweep = [read("install/sweep.sql", core=core)] if self.is_whole else []
+        return [
+            pgmq_script(),
+            read("install/before.sql", fingerprint=fingerprint),
+            *self._objects(),
+            *sweep,
+            self._record(fingerprint),
+            *finish,
+        ]
+
+    def _objects(self) -> list[SqlFile]:
+        files = schema_files(self.core)
+        if not self.by_migrations:
+            return files
+        first = next((at for at, file in enumerate(files) if file.is_table), len(files))
+        early, late = files[:first], [file for file in files[first:] if not file.is_table]
+        steps = [step.file for step in self.migrations if step.suits(self.core)]
+        return [*early, *steps, *(late if self.is_whole else [])]
+
+    def _record(self, fingerprint: str) -> SqlFile:
+        steps = [
+            {"version": step.version, "name": step.name, "checksum": step.checksum}
+            for step in self.migrations
+        ]
+        whole = checksum(schema_files(self.core)) if self.is_whole else self.old_checksum
+        return read(
+            "install/record.sql",
+            fingerprint=fingerprint,
+            steps=literal(json.dumps(steps)),
+            version=str(self.target),
+            checksum=literal(whole or "none"),
+            core=literal(self.core),
+            release=literal(__version__),
+        )
+
+
+def literal(text: str) -> str:
+    """Return the text as an SQL literal."""
+    return Literal(text).as_string(None)
+
+
+def pgmq_script() -> SqlFile:
+    """
+    Return the statement that installs pgmq, which provides the queues, if it is missing.
+
+    `sql/install/pgmq.sql` prefers the extension of the server when it is executed. The SQL of the
+    Python package `pgmq` is its alternative.
+    """
+    template = read("install/pgmq.sql")
+    version, shipped = shipped_pgmq()
+    if "$pgmq$" in shipped or "$pgflowd$" in shipped:
+        raise ValueError("the package pgmq uses our dollar quotes; choose others in pgmq.sql")
+    text = template.text.replace("<shipped>", shipped).replace("<version>", version)
+    return SqlFile(template.path, text)
+
+
+def shipped_pgmq() -> tuple[str, str]:
+    """Return version and SQL of the package `pgmq`; two empty texts if it is not installed."""
+    # the package is not imported, because that is slow
+    spec = importlib.util.find_spec("pgmq")
+    if spec is None or spec.origin is None:
+        return "", ""
+    directory = Path(spec.origin).parent / "sql"
+    if not (directory / "pgmq.sql").is_file():
+        return "", ""
+    version = (directory / "VERSION").read_text(encoding="utf-8").strip()
+    return version, (directory / "pgmq.sql").read_text(encoding="utf-8")

@@ -10,9 +10,8 @@ from __future__ import annotations
 from psycopg.rows import TupleRow, tuple_row
 
 from pgflowd.db.connection import translated
-from pgflowd.db.schema.compatibility import MIGRATE, require
 from pgflowd.db.schema.files import migrations, read
-from pgflowd.db.schema.state import Connection, SchemaState
+from pgflowd.db.schema.state import MIGRATE, Connection, SchemaState, require
 from pgflowd.errors import Problem
 
 REPLACED_BY_MIGRATE = ("function", "view", "trigger")  # the other kinds hold data

@@ -17,7 +17,7 @@ from psycopg import sql
 from support.leases import LeaseDatabase
 
 from pgflowd.db import schema
-from pgflowd.db.schema.pgmq import shipped_pgmq
+from pgflowd.db.schema.migrate import shipped_pgmq
 from pgflowd.resources import shipped
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
