@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 from support.covers import covers
 
 from pgflowd.core.backoff import reconnect_delay_s, restart_delay_s
-from pgflowd.core.supervision.budget import Budget
+from pgflowd.core.supervision.tree import Budget
 
 
 @covers("rule 20")

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from pgflowd.core.backoff import restart_delay_s
 from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart
-from pgflowd.core.supervision.budget import Budget
 from pgflowd.core.supervision.exits import EXIT_CANNOT, ChildExit, ExitKind
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.timeouts import (
@@ -22,7 +21,7 @@ from pgflowd.core.supervision.timeouts import (
     may_start,
 )
 from pgflowd.core.supervision.transition import TreeTransition
-from pgflowd.core.supervision.tree import ChildEntry, ChildSpec, Policy, Tree
+from pgflowd.core.supervision.tree import Budget, ChildEntry, ChildSpec, Policy, Tree
 
 KEPT_EXITS = 6  # one more than the restarts that a worker has by default
 
