@@ -7,6 +7,10 @@ that failed as a result, which arrive as notices. The tasks of a worker that the
 reaped are released at once, and the supervisor gets an answer. After each connect the sweeper
 first waits one `heartbeat_interval`, so that running workers report the outcomes they kept. It
 keeps no state, so a restart loses nothing.
+
+It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
+trip and clock at each sweep. It reports as problems clocks that differ (W312), `synchronous_commit`
+off (W315), and a connection without encryption (W316).
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ import psycopg
 from pgflowd.core.messages import Released, WorkerEnded
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
-from pgflowd.db.connection import translated
+from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.query import Query, execute
+from pgflowd.db.schema import status
 from pgflowd.db.tasks import Swept, sweep, sweep_dead
+from pgflowd.errors import DatabaseError
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
-from pgflowd.processes.database_check import DatabaseCheck
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 
 MAX_TASKS = 500  # tasks per call
@@ -36,6 +41,7 @@ MAX_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
 RELEASE_AFTER_S = (0.0, 1.2, 3.0)  # the last statement of an ended worker may hold locks
 DAY_S = 86400.0
 RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
+MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
 def main(channel: Channel, settings: Settings, log: Log) -> int:
@@ -56,7 +62,8 @@ class Sweeper:
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._released: dict[str, int] = {}
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
-        self._check = DatabaseCheck()
+        self._about: dict[str, Any] = {}  # the database, as it was at the connect
+        self._is_exposed = False
         self._warned: set[str] = set()
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
@@ -67,8 +74,18 @@ class Sweeper:
         self._link.run(self._prepare, self._work)
 
     def _prepare(self, conn: psycopg.Connection[Any]) -> None:
+        """Read what stays the same during a connection. Workers check whether it suffices."""
         conn.add_notice_handler(self._on_notice)
-        self._check.on_connected(conn)
+        self._is_exposed = is_exposed(conn)
+        self._about = {}
+        with contextlib.suppress(DatabaseError):
+            state = status(conn).state
+            self._about = {
+                "server": state.server,
+                "place": f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}",
+                "pgmq": state.pgmq,
+                "schema": state.version,
+            }
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == RUN_FAILED:
@@ -116,13 +133,26 @@ class Sweeper:
         self._measure(conn)
 
     def _measure(self, conn: psycopg.Connection[Any]) -> None:
+        """Measure round trip and clock for the next heartbeat, and log each problem once."""
         with self._link.limited(conn), translated(conn):
-            found = self._check.measure(conn)
-        for problem in found["problems"]:
-            if problem["code"] not in self._warned:
-                self._warned.add(problem["code"])
-                self._log.warning("sweeper.problem", code=problem["code"], error=problem["text"])
-        self._service.numbers.update(found)
+            started, sent_at = time.monotonic(), time.time()
+            row = conn.execute(_CLOCK_QUERY).fetchone()
+            assert row is not None
+            rtt_s = time.monotonic() - started
+        skew_s = row[0] - (sent_at + rtt_s / 2)
+        problems = _problems(skew_s, row[1], self._is_exposed)
+        for code, text in problems.items():
+            if code not in self._warned:
+                self._warned.add(code)
+                self._log.warning("sweeper.problem", code=code, error=text)
+        self._service.numbers["problems"] = [{"code": c, "text": t} for c, t in problems.items()]
+        self._service.numbers["database"] = {
+            "state": "up",
+            "at": time.time(),
+            **self._about,
+            "rtt_s": round(rtt_s, 6),
+            "clock_skew_s": round(skew_s, 3),
+        }
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[Swept]) -> Swept:
         self._failed.clear()  # notices of a call that was rolled back do not count
@@ -150,3 +180,24 @@ class Sweeper:
         numbers["stalled"] = numbers.get("stalled", 0) + stalled
         if stalled:
             self._service.send_heartbeat_soon()
+
+
+_CLOCK_QUERY = """
+select extract(epoch from clock_timestamp())::float8, current_setting('synchronous_commit')
+"""
+
+
+def _problems(skew_s: float, commits: str, exposed: bool) -> dict[str, str]:
+    """Return the text of each problem by its code."""
+    problems = {}
+    if abs(skew_s) > MAX_SKEW_S:
+        problems["W312"] = (
+            f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
+        )
+    if commits == "off":
+        problems["W315"] = (
+            "synchronous_commit is off: what was just committed is lost when the server crashes"
+        )
+    if exposed:
+        problems["W316"] = f"{EXPOSED}; {EXPOSED_NEXT}"
+    return problems
