@@ -188,7 +188,7 @@ def _report_bug(app: App, error: Exception, args: Sequence[str]) -> Problem:
 
 
 def _discard_output() -> None:
-    """Send what Python still flushes to /dev/null, because the reader is gone."""
+    """Send later output of Python to /dev/null, because the reader is gone."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -1,5 +1,5 @@
 """
-The type of `ctx`, by which a handler reads facts about its task and calls for more.
+The type of `ctx`, the argument by which a handler reads facts about its task, its run and steps.
 
 A handler with a parameter `ctx` gets one. In a daemon the runner makes it, in tests
 `pgflowd.testing`. Use it in annotations: `def website(run, ctx: Context)`.

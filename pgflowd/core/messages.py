@@ -2,8 +2,8 @@
 The messages between the supervisor and its children, as JSON.
 
 A message is a small dataclass; on the channel it is an object whose key `type` is the name of its
-class. Bytes that are not a message decode to an UnreadableMessage, so the reader decides what
-follows. `core.supervision.kinds` lists which child sends and receives which. Pure.
+class. Bytes that are not a message decode to an UnreadableMessage, so the reader decides how
+to go on. `core.supervision.kinds` lists which child sends and receives which. Pure.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from pgflowd.core.json.unpatched import COMPACT, Encoder
+
 OUTPUT = "task:output"
 RENEW_S = 20.0
 REQUEST_LASTS_S = 60.0  # two renewals may be lost
@@ -24,6 +26,7 @@ MAX_WAITING_LINES = 1000
 MAX_LINES_AT_ONCE = 100
 MAX_PAYLOAD_BYTES = 7900  # PostgreSQL takes less than 8000
 _FOLLOW = "follow "
+_dumps = Encoder(separators=COMPACT, default=str)
 
 
 def request_output(run_id: UUID) -> str:
@@ -105,14 +108,10 @@ class FollowedRuns:
         self._number += 1
         event = {"event_type": OUTPUT, "run_id": run_id, **line, "number": self._number}
         text = str(event["text"])
-        while len(payload := _compact(event)) > MAX_PAYLOAD_BYTES:
+        while len(payload := _dumps(event)) > MAX_PAYLOAD_BYTES:
             text = text[: len(text) // 2]
             event["text"] = f"{text}…"
         return payload
-
-
-def _compact(event: Mapping[str, Any]) -> str:
-    return json.dumps(event, separators=(",", ":"), default=str)
 
 
 def output_line(payload: str) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ The statuses of runs, steps, tasks, attempts, children and daemons, and how scre
 A status is a string with the value of its word, so rows, JSON documents and code compare it
 directly. `mark` is its sign on a screen: never colour alone, since each status also has a sign, and
 its word is next to it. `is_end` says whether nothing follows. The states of a child and their
-moves belong to `core.supervision.lifecycle`; here is only how they look.
+moves belong to `core.supervision.lifecycle`; this module has only their signs.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from uuid import UUID
 
 CUT = "…"
 _MAX_ELEMENTS = 20  # more do not fit on a line
-_MAX_DEPTH = 4  # what is nested deeper does not help on one line
+_MAX_DEPTH = 4  # deeper values do not help on one line
 _LONG_TEXT = 60  # characters; of a longer text the first 40 are shown, and its size
 
 

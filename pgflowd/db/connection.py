@@ -118,10 +118,10 @@ def is_pooled(conn: AnyConnection) -> bool:
 
 
 def conninfo(url: str, name: str, limits: Limits) -> str:
-    """Return the connection string: the URL, and our defaults for what it does not set."""
+    """Return the connection string: the URL, and our defaults for values that it does not set."""
     defaults: dict[str, Any] = {
         "application_name": name,
-        "client_encoding": "UTF8",  # whatever PGCLIENTENCODING says
+        "client_encoding": "UTF8",  # overrides PGCLIENTENCODING
         "connect_timeout": max(2, round(limits.connect_s)),
         "target_session_attrs": "read-write",
         "keepalives": 1,

@@ -1,7 +1,7 @@
 """
 Claims tasks, renews their leases and reports them, by the functions of schema `pgflowd`.
 
-Each function here returns a `Query`. A worker reports what it finished and claims what is free by
+Each function here returns a `Query`. A worker reports finished tasks and claims others by
 `execute_together(conn, [report(…), claim(…)])`: one round trip and one commit. A claim returns a
 token for each task, and every report must show it, so a worker that has lost a task cannot
 finish it. Inputs and outputs are JSON as bytes, never parsed here. Rows become the types of the
@@ -60,7 +60,7 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
 
 
 def run_changes(run_ids: Sequence[str]) -> Query[list[RunChange]]:
-    """Return, after a report and in its transaction, what it has changed in these runs."""
+    """Return the changes of these runs by a report, in its transaction."""
     return Query(_RUN_CHANGES, (f"{{{','.join(run_ids)}}}",), _run_changes)
 
 

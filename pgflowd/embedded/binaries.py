@@ -89,7 +89,7 @@ def reachable(binaries: Path, account: Account | None) -> Path:
 
 
 def _open_to_all(tree: Path) -> None:
-    """Let all users read the tree, whatever the umask was when it was unpacked."""
+    """Let all users read the tree, which a strict umask may have closed when it was unpacked."""
     for path in (tree, *tree.rglob("*")):
         if not path.is_symlink():
             mode = stat.S_IMODE(path.stat().st_mode)

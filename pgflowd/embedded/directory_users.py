@@ -1,5 +1,5 @@
 """
-The processes that use a directory, known even when they are killed.
+Tracks the processes that use a directory of an embedded server, also those that are killed.
 
 Each user holds an exclusive flock on a file in `leases/`. The kernel releases it when the process
 dies, however it dies. A check takes a shared lock, which is granted exactly when the user is gone;
@@ -8,7 +8,7 @@ users change.
 
 This file is also a program, the guard. There is one per directory: it sleeps until all users are
 gone, and stops the server if the last of them was killed. It is started by its path and imports
-nothing of ours. A process that forks remains a user until its child is gone too.
+no other module of pgflowd. A process that forks remains a user until its child is gone too.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def sentiment(website: dict[str, Any]) -> dict[str, Any]:
 
 @flow.step
 def summary(website: dict[str, Any]) -> str:
-    """Keep what stands before the colon."""
+    """Keep the text before the colon."""
     time.sleep(0.3)
     return str(website["content"]).partition(":")[0]
 

@@ -1,4 +1,4 @@
-"""A flaky payment: the bank fails once, the printer hangs once; the run completes all the same."""
+"""A flaky payment: the bank fails once, the printer hangs once, and the run still completes."""
 
 from __future__ import annotations
 

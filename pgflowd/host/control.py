@@ -172,7 +172,7 @@ class ControlSocket:
         client.socket.close()
 
     def overdue(self, now: float) -> Iterator[ControlClient]:
-        """Yield the clients whose time is over; the caller decides about requests under way."""
+        """Yield the clients whose time is over; some of their requests may still be in work."""
         for client in list(self.clients.values()):
             if client.until <= now:
                 yield client

@@ -1,5 +1,5 @@
 """
-Forks processes of ours, and prepares each child the same way.
+Forks the processes of pgflowd, and prepares each child in the same way.
 
     child = fork(main, title="pgflowd: sweeper", keep=[log.fileno()])
     child.channel, child.pidfd, child.pid
@@ -7,9 +7,9 @@ Forks processes of ours, and prepares each child the same way.
 `main(channel)` runs in the child and returns its exit code; the child leaves by `os._exit`, so no
 exit function of a library delays it. All signals are blocked during the fork, and every child
 begins with `prepare_child`: no wakeup pipe, no inherited handlers, a death signal, a check that
-the parent still lives. A child of the supervisor then gets a Unix session of its own and ignores
-SIGINT and SIGTERM, since orders come by the channel, and SIGUSR1. A worker, whose death signal is
-SIGTERM, sets a handler for it and then compares `os.getppid()` with `parent_pid()`. Nothing is
+the parent still lives. A child of the supervisor then gets a Unix session of its own. Its orders
+come through the channel, so it ignores SIGINT, SIGTERM and SIGUSR1. The death signal of a worker is
+SIGTERM: it sets a handler for it and then compares `os.getppid()` with `parent_pid()`. Nothing is
 pickled.
 """
 
@@ -136,7 +136,7 @@ def signals_blocked() -> Iterator[None]:
 
 
 def prepare_child(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Do what every forked process does first; end if the parent is gone already."""
+    """Prepare a forked process, as its first step; end if the parent is gone already."""
     _parent[0] = parent
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:

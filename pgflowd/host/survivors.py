@@ -1,8 +1,8 @@
 """
 The file that names our descendants, so that the next start can kill those that survived.
 
-A handler's detached process outlives a kill of supervisor and worker together. A process is
-identified by pid and start time. While one member of a session lives, no other session can get
+When supervisor and worker are killed together, a detached process of a handler survives. A process
+is identified by pid and start time. While one member of a session lives, no other session can get
 its number, so the rest of that session is killed with it.
 """
 

@@ -30,7 +30,7 @@ _dumps = Encoder(default=str)
 
 
 def main(channel: Channel, settings: Settings, entry: str, *, is_silent: bool = False) -> int:
-    """Report what is in this entry. A silent one prints nothing, whatever user code prints."""
+    """Report the flows of this entry. A silent discovery discards the output of user code."""
     if is_silent:
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -71,7 +71,7 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
 
 
 def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> list[Problem]:
-    """Return a warning for what a fork would lose, or share with its parent."""
+    """Return a warning for threads, which a fork loses, and streams, which it shares."""
     left = []
     if threads:
         names = ", ".join(sorted(thread.name for thread in threads)[:3])

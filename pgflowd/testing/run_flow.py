@@ -8,7 +8,7 @@ The engine decides as the SQL does. Time is virtual, so a retry due in an hour h
 no timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
 to call instead of its handler. `fail` gives the exceptions that a step's attempts raise: a list
 for the first attempts, with None for one that raises nothing, or one exception for all attempts.
-As from the database, each handler gets values of its own, so no other sees what it does to them.
+Each handler gets its own copies of all values, as from the database, so it changes no other's.
 """
 
 from __future__ import annotations

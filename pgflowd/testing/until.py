@@ -4,7 +4,7 @@
     until(lambda: run.status == "completed", within_s=5)
 
 It returns as soon as the condition holds, and fails with the condition's source when time is up,
-so a test takes no longer than the thing it waits for, and never waits for ever.
+so a test takes no longer than the thing it waits for, and always ends.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
 
 PLACE = "database"
-UNREADABLE = {"E101", "E107", "E109"}  # with these the database's URL is not known
-INCOMPLETE = {"E210", "E211", "E212"}  # with these not all flows of the code are known
+UNREADABLE = {"E101", "E107", "E109"}  # with these the URL of the database is unknown
+INCOMPLETE = {"E210", "E211", "E212"}  # with these some flows of the code are unknown
 _MAX_CONNECTIONS = """
 select current_setting('max_connections')::int
        - current_setting('superuser_reserved_connections')::int
@@ -82,7 +82,7 @@ def _in_database(
     flows: Sequence[dict[str, Any]],
     connections: dict[str, int | None],
 ) -> Iterator[Problem]:
-    """Problems of the database; also completes what is known of flows and connections."""
+    """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db import schema
     from pgflowd.db.flows import list_flows
     from pgflowd.db.query import execute, fetch_value

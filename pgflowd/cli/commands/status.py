@@ -1,7 +1,7 @@
 """
 `pgflowd status` and `pgflowd tree`: the state of the daemon, for people or as JSON.
 
-Without a daemon `status` prints what the database knows, and the exit code is 3. `--check`
+Without a daemon `status` prints facts from the database, and the exit code is 3. `--check`
 prints nothing; its exit code is 0 if the daemon is healthy, 1 if not, 3 if it is not running.
 """
 
@@ -82,7 +82,7 @@ def _watch(app: App, pause_s: float) -> NoReturn:
 
 
 def _show_database(app: App) -> None:
-    """Print what the database knows without a daemon."""
+    """Print facts from the database."""
     document = _without_daemon(app)
     if app.json:
         app.print_document(**document)

@@ -37,7 +37,7 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
     reader.start()
     with os.fdopen(writing, "wb") as log:
         yield log
-    reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open for ever
+    reader.join(timeout=READ_TIMEOUT_S)  # a stray process may keep the pipe open
     if not reader.is_alive():
         lines.close()
 

@@ -94,9 +94,9 @@ class Project:
                 print_problems(self.app, error.problems)
 
     def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
-        what = "; ".join(changes_between(before, self._shapes[slug]))
+        changes = "; ".join(changes_between(before, self._shapes[slug]))
         deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
-        self._print_time(f"{slug}: shape changed ({what}); recreated, {deleted}.")
+        self._print_time(f"{slug}: shape changed ({changes}); recreated, {deleted}.")
         advice = f"In production this is refused: a new shape needs a new slug, such as {slug}_2"
         self.app.print(self.app.out.folded(f"         {advice}"))
 

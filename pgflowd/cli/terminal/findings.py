@@ -1,4 +1,4 @@
-"""Prints what a doctor found: one finding per line, with its remedy behind an arrow."""
+"""Prints the findings of a doctor, one per line, each with its remedy behind an arrow."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def print_findings(app: App, findings: Iterable[Finding]) -> list[Finding]:
     for finding in findings:
         printed.append(finding)
         if not app.json:
-            print_finding(app, finding)
-    errors = [finding for finding in printed if finding.state == "error"]
+            _print_finding(app, finding)
+    errors = [finding for finding in printed if finding.state == FindingState.ERROR]
     if app.json:
         listed = [{**asdict(finding), "text": app.hide(finding.text)} for finding in printed]
         app.print_document(ok=not errors, findings=listed)
     return errors
 
 
-def print_finding(app: App, finding: Finding) -> None:
+def _print_finding(app: App, finding: Finding) -> None:
     screen = app.out
     code = f"{finding.code}  " if finding.code else ""
     remedy = f"   {screen.sign(NEXT)} {finding.next}" if finding.next else ""

@@ -2,7 +2,7 @@
 Shows lists of runs, single runs and their pictures on a terminal.
 
 The picture of a run is the graph of its flow with the state of each step. A note next to a step
-tells when it goes on; the last error is below the picture. Nothing here reads a clock.
+shows when it continues; the last error is below the picture. Nothing here reads a clock.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Screen:
         return text if self.unicode else text.replace(CUT.sign, CUT.ascii)
 
     def cut(self, text: str, width: int) -> str:
-        """The text, or its beginning and the sign for a cut, in so many columns."""
+        """The text, cut with a sign to a number of columns."""
         if text_width(text) <= width:
             return text
         sign = self.sign(CUT)
@@ -226,7 +226,7 @@ def _char_width(char: str) -> int:
 
 
 def _beginning(text: str, width: int) -> str:
-    """As much of the text as fits into so many columns, at least one character."""
+    """The beginning of the text that fits into a number of columns, at least one character."""
     taken = 0
     for index, char in enumerate(text):
         taken += _char_width(char)
@@ -236,7 +236,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def _wrapped(text: str, width: int, whole: bool) -> list[str]:
-    """The text in lines of so many columns, broken between words as far as these are short."""
+    """The text in lines of at most `width` columns; unless `whole`, longer words are broken."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word

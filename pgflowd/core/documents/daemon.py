@@ -2,7 +2,7 @@
 The status of the daemon as one document, made from the supervision tree and the facts of processes.
 
 `pgflowd status` shows it, `status --json` prints it as it is. Times are ISO 8601 in UTC, durations
-are float seconds. Facts are what the tree does not have: pids, start times, and the numbers of each
+are float seconds. Facts are values that the tree lacks: pids, start times, and the numbers of each
 child's last heartbeat (`core.metrics.counters`). Pure.
 """
 

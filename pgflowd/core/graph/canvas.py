@@ -58,7 +58,7 @@ def _notes(layout: Layout) -> dict[int, str]:
 
 
 class _Canvas:
-    """A grid that grows as it is drawn upon."""
+    """A grid that grows while it is drawn."""
 
     def __init__(self) -> None:
         self.signs: dict[tuple[int, int], str] = {}  # (row, column)

@@ -88,9 +88,9 @@ def mermaid(graph: Graph) -> str:
     """The graph in the language of mermaid."""
     lines = ["flowchart LR"]
     for node in graph.nodes:
-        label = "<br/>".join(filter(None, (node.slug + _mark(node), _state(node))))
+        label = "<br/>".join(_lines(node)).replace('"', "#quot;")
         left, right = ("[[", "]]") if node.is_map else ("[", "]")
-        lines.append(f'    {_id(node.slug)}{left}"{_escaped(label)}"{right}')
+        lines.append(f'    {_id(node.slug)}{left}"{label}"{right}')
     lines += [f"    {_id(dep)} --> {_id(slug)}" for dep, slug in graph.edges]
     return "\n".join(lines)
 
@@ -124,7 +124,3 @@ def _list(graph: Graph, width: int) -> str:
 def _id(slug: str) -> str:
     """The slug; a word of mermaid's language gets an underscore."""
     return f"{slug}_" if slug.lower() in MERMAID_WORDS else slug
-
-
-def _escaped(label: str) -> str:
-    return label.replace('"', "#quot;")

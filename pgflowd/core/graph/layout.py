@@ -115,7 +115,7 @@ def _reach(
     cells: dict[tuple[str, int], LayoutCell],
     columns: list[list[LayoutCell]],
 ) -> LayoutCell:
-    """The cell by which a box is led to this column, with lanes made on the way."""
+    """The cell from which an edge of `slug` leaves this column; adds the lanes on its way."""
     for here in range(at[slug] + 1, column + 1):
         if (slug, here) not in cells:
             cells[slug, here] = LayoutCell(slug, [cells[slug, here - 1]])

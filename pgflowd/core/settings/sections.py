@@ -61,7 +61,7 @@ class DatabaseSettings:
         "30s", "how long one statement may take", high=_MAX_31_BITS
     )
     tcp_user_timeout_s: float = duration(
-        "20s", "after so long a lost server is noticed, by the idle listener too", high=_MAX_31_BITS
+        "20s", "until a lost server is noticed, by the idle listener too", high=_MAX_31_BITS
     )
     startup_wait_s: float = duration(
         "5m", 'for a database that is not up yet; "0s": fail at once', zero=True
@@ -76,7 +76,9 @@ class WorkerSettings:
 
     max_concurrency: int = whole(10, "tasks that run at once, each in a runner", high=1000)
     batch_size: int = whole(
-        100, "per claim: free runners, and what they will take up in the next 20 ms", high=1000
+        100,
+        "tasks of one claim: for free runners, and for those that are free within 20 ms",
+        high=1000,
     )
     signal_strategy: str = choice(
         "notify", "notify: notifications wake the worker; polling: it checks its queue", "polling"

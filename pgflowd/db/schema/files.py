@@ -90,7 +90,7 @@ def newest_version() -> int:
 
 
 def checksum(files: list[SqlFile]) -> str:
-    """Return one checksum of many files, by which a changed function is noticed."""
+    """Return one checksum of many files; it shows whether a function has changed."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.path}\0{file.text}\0".encode())

@@ -138,7 +138,7 @@ class WorkerSocket:
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold back signals whose handlers, set by a user's handler, may raise."""
+    """Block signals for which a user's handler may have set signal handlers that raise."""
     before = _signal.pthread_sigmask(signal.SIG_BLOCK, _RAISING)
     try:
         yield

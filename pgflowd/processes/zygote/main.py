@@ -3,10 +3,10 @@ Imports a flow's module once, and forks the runners of one worker.
 
 The zygote sends the flow's definition, then only waits on its socket and executes no line of user
 code. It answers `fork` (with the runner's socket, stdout and stderr) by `forked` and a pidfd, or
-by `refused`. It answers `reap`, sent once a runner is known to be dead, by the exit status and what
-the runner used; until then no other process can get its pid or group. A module that starts threads
-cannot be forked safely: the zygote reports them and ends, and the worker starts another one, which
-leaves the import to each runner.
+by `refused`. The worker sends `reap` when a runner has ended; the answer has the exit status and what
+the runner used. Until then no other process can get its pid or group. A module that
+starts threads cannot be forked safely: the zygote reports them and ends, and the worker starts
+another one, which leaves the import to each runner.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
 
 
 def _open_stream(number: int) -> TextIO:
-    """Open a text stream that writes whole lines to a descriptor, whatever they hold."""
+    """Open a text stream that writes whole lines to a descriptor, and never fails to encode."""
     return open(number, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 

@@ -25,7 +25,7 @@ MAX_ROUNDS = 50  # as in SQL, whose loop over empty maps ends there
 
 
 class RunProgress:
-    """What one change leads to in a run, at one moment."""
+    """The effects of one change in a run, at one moment."""
 
     def __init__(self, plan: FlowPlan, run: EngineRun, now: float) -> None:
         self.plan, self.run, self.now = plan, run, now

@@ -13,7 +13,7 @@ from pgflowd.testing.engine.state import EngineStep, TaskRow, json_null
 
 
 class TaskReports(RunProgress):
-    """One report, at one moment, and what it leads to."""
+    """One report, at one moment, and its effects."""
 
     def complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
         """A task completed, perhaps too late, perhaps with an output of the wrong type."""
