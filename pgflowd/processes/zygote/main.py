@@ -3,9 +3,9 @@ Imports a flow's module once, and forks the runners of one worker.
 
 The zygote sends the flow's definition, then only waits on its socket and executes no line of user
 code. It answers `fork` (with the runner's socket, stdout and stderr) by `forked` and a pidfd, or
-by `refused`. The worker sends `reap` when a runner has ended; the answer has the exit status and what
-the runner used. Until then no other process can get its pid or group. A module that
-starts threads cannot be forked safely: the zygote reports them and ends, and the worker starts
+by `refused`. The worker sends `reap` when a runner has ended. The answer has the exit status and
+the resources that the runner used; until then no other process can get its pid or group. A module
+that starts threads cannot be forked safely: the zygote reports them and ends, and the worker starts
 another one, which leaves the import to each runner.
 """
 
