@@ -1,5 +1,5 @@
 """
-The fixtures of every room: `server` and `database`, which are those of our own plugin.
+The fixtures of all tests: `server` and `database`, which are those of pgflowd's plugin.
 
 The plugin loads by itself wherever pgflowd is installed; see `pgflowd/testing/plugin.py`.
 """

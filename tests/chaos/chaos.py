@@ -3,9 +3,9 @@ Chaos: several daemons on one PostgreSQL, random flows, random faults; then all 
 
     python tests/chaos/chaos.py --minutes 30 --seed 7      make chaos MINUTES=30 SEED=7
 
-The seed decides which faults come when and what runs are given; the machine decides the rest, so
-a seed repeats the plan and not each microsecond. What went wrong is printed with the command
-that repeats it, and the directory with all logs, the ledger and the story is kept.
+The seed decides which faults come when, and the inputs of runs; the machine decides the rest, so
+a seed repeats the plan but not each microsecond. A failure is printed with the command that repeats
+it, and the directory with all logs, the ledger and the story is kept.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _do_something_bad(environment: Environment) -> None:
 
 
 def _look(environment: Environment) -> None:
-    """What must hold at any time is looked at while it rages."""
+    """Check, during the faults, what must hold at any time."""
     with contextlib.suppress(psycopg.OperationalError, psycopg.InternalError):
         for trouble in chaos_checks.at_any_time(environment.conn()):
             environment.say(trouble)
@@ -135,7 +135,7 @@ def _stop(environment: Environment) -> None:
     """All daemons end as asked; nothing is left of them."""
     for place in environment.places:
         until(place.listens, STOP_S)
-        place.daemon.family()  # who they were is remembered
+        place.daemon.family()  # remembered for the clean-up
         place.daemon.process.terminate()
     for place in environment.places:
         code = place.daemon.ended(STOP_S)

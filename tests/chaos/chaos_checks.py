@@ -1,5 +1,5 @@
 """
-The judge of the chaos: what must hold at any time, and what must have happened in the end.
+The checks of the chaos: what must hold at any time, and what must have happened in the end.
 
 The invariants are those of docs/design/failures.md, section 3. The ledger is what handlers
 themselves wrote down; it is copied beside the tables, and both are compared.
@@ -95,7 +95,7 @@ def what_is_open(environment: Environment) -> list[str]:
 
 
 def counts(environment: Environment) -> dict[str, Any]:
-    """What happened, in numbers."""
+    """The numbers of runs, attempts and overlaps."""
     conn = environment.conn()
     outcomes = "select coalesce(outcome, 'open'), count(*) from pgflowd.attempts group by 1"
     runs = "select status, count(*) from pgflow.runs group by 1"
@@ -108,7 +108,7 @@ def counts(environment: Environment) -> dict[str, Any]:
 
 
 def bugs(environment: Environment) -> Iterator[str]:
-    """What daemons said that only a bug makes them say."""
+    """The log records of daemons that only a bug causes."""
     for path in sorted(environment.directory.glob("*/*.log")):
         for text in path.read_text(errors="replace").splitlines():
             if not text.startswith("{"):

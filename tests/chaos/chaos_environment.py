@@ -1,9 +1,9 @@
 """
-The environment of the chaos: one PostgreSQL, several daemons, a proxy before each, and who starts runs.
+The environment of the chaos: one PostgreSQL, several daemons with a proxy each, and runs.
 
-What is broken is put right again by what `later` was told; `mend` does all of that at once. Each
-freeze and each broken line is a window, remembered with the daemon it befell: in it, and only
-in it, two executions of a task may overlap (G3).
+`later` schedules the repair of a fault; `mend` does the repairs that are due, or all of them. Each
+freeze and each broken connection is a window, kept with its daemon: in it, and only in it, two
+executions of a task may overlap (G3).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
 
 Given = Callable[[random.Random], Any]
-RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, what it is given
+RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its input
     "chain": (6, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(100)}),
     "Maps": (4, "completed", lambda chance: {"n": chance.choice((0, 1, 3, 20))}),
     "doomed": (2, "failed", lambda chance: {"s": chance.random()}),
@@ -115,7 +115,7 @@ class Place:
         return self.daemon
 
     def listens(self) -> bool:
-        """Whether its supervisor can hear signals yet: a program that is being loaded cannot."""
+        """Whether its supervisor handles signals yet: a program that is being loaded does not."""
         with self.daemon.log.open(errors="replace") as log:
             return "supervisor.started" in log.read(8192)
 
@@ -132,7 +132,7 @@ class Place:
 
 
 class Environment:
-    """All of it. `say` writes the story down."""
+    """Server, daemons, proxies and runs. `say` writes the story down."""
 
     def __init__(self, seed: int, *, aloud: bool = False) -> None:
         self._seed, self._taken = seed, 0
@@ -168,7 +168,7 @@ class Environment:
             place.daemon.until("supervisor.ready", within_s=60)
 
     def take_chance(self) -> None:
-        """Another chance for each fault, so that the seed decides it, whatever came before."""
+        """Another generator for each fault, so that the seed alone decides it."""
         self._taken += 1
         self.chance = random.Random(f"{self._seed} {self._taken}")
 
@@ -205,7 +205,7 @@ class Environment:
         return self.server.dsn_for("chaos")
 
     def conn(self) -> psycopg.Connection[Any]:
-        """A direct line of our own."""
+        """A direct connection of the test."""
         if self._conn is None or self._conn.closed:
             self._conn = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5)
             self._conn.execute("set application_name = 'chaos'")
@@ -271,7 +271,7 @@ class Environment:
         self._postmaster = postmaster
 
     def crash_server(self) -> bool:
-        """Kill a session of ours on the server, which then starts all over by itself."""
+        """Kill a backend of a daemon; the server then restarts by itself."""
         query = """
             select pid from pg_stat_activity
              where datname = 'chaos' and application_name <> 'chaos' order by random() limit 1
@@ -287,7 +287,7 @@ class Environment:
     # runs
 
     def start_runs(self, open_runs: int = OPEN_RUNS) -> None:
-        """Start some, while not too many are open; what was acknowledged is remembered."""
+        """Start some, while not too many are open; remember those that were acknowledged."""
         if time.monotonic() < self._next_start:
             return
         self._next_start = time.monotonic() + 0.1
@@ -315,13 +315,13 @@ class Environment:
         assert row is not None
         return int(row[0])
 
-    # what is broken, and mended
+    # faults and repairs
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._undo, (now() + seconds, next(self._order), action))
 
     def mend(self, *, all_of_it: bool = False) -> None:
-        """Put right what is due."""
+        """Do the repairs that are due."""
         while self._undo and (all_of_it or self._undo[0][0] <= now()):
             heapq.heappop(self._undo)[2]()
 
@@ -349,7 +349,7 @@ class Environment:
         self.later(seconds, behave)
 
     def hold_up_all(self, seconds: float, release: Callable[[], object]) -> None:
-        """The database answers nobody, or refuses what each beat needs, for a while."""
+        """The database does not answer, or refuses what each heartbeat needs, for a while."""
         began = now()
 
         def go_on() -> None:
@@ -364,7 +364,7 @@ class Environment:
         self.windows.append(Window("", since - 1, now() + 1))
 
     def look_after_daemons(self) -> None:
-        """Start again who has ended; who ended for no reason is trouble."""
+        """Start ended daemons again; an end without a reason is trouble."""
         for place in self.places:
             code = place.daemon.process.poll()
             if code is None:
@@ -381,14 +381,14 @@ class Environment:
 
     def _clear_group(self) -> None:
         """Kill, as systemd does, what is left in the control group of a killed daemon: where all
-        processes above a handler's daemon were killed at once, nobody else can."""
+        processes above a handler's daemon were killed at once, no other process can."""
         for seen in self.leftovers():
             if seen.parent == 1:
                 self.say(f"{seen.pid} outlived all above it")
                 signalled(seen, signal.SIGKILL)
 
     def leftovers(self) -> list[ProcessStat]:
-        """Processes that handlers left behind and nobody has killed."""
+        """Processes that handlers left behind and that still live."""
         mark = f"sleep {self.sleep}"
         return [seen for seen in all_processes() if command_line(seen.pid) == mark]
 
@@ -404,12 +404,12 @@ def signalled(seen: ProcessStat, number: int) -> bool:
 
 
 def rest(seconds: float) -> None:
-    """Let a while pass: faults have a length, which nothing but time can tell."""
+    """Let a while pass: the length of a fault is time."""
     end = time.monotonic() + seconds
     until(lambda: time.monotonic() >= end, seconds + 60)
 
 
 def look_owner(directory: Path) -> tuple[int, int]:
-    """As whom the server runs."""
+    """The user and group of the server."""
     status = (directory / "server" / "data").stat()
     return status.st_uid, status.st_gid

@@ -43,7 +43,7 @@ def freeze(environment: Environment, place: Place) -> str:
 
 
 def line(environment: Environment, place: Place) -> str:
-    """The line is cut, half-closed, stalls, loses answers, or nobody answers."""
+    """The connection is cut, half-closed, stalls, loses answers, or is refused."""
     mode = environment.chance.choice(("cut", "half", "hold", "mute", "refuse"))
     seconds = environment.chance.choice((0.2, 1, 3, 7))
     environment.misbehave(place, mode, seconds)
@@ -51,7 +51,7 @@ def line(environment: Environment, place: Place) -> str:
 
 
 def sessions(environment: Environment, place: Place) -> str:
-    """Some sessions of ours are terminated, or what they do is cancelled."""
+    """Some sessions of daemons are terminated, or their queries cancelled."""
     how = environment.chance.choice(("terminate", "terminate", "cancel"))
     part = environment.chance.choice((0.1, 0.5, 1))
     query = f"""
@@ -135,7 +135,7 @@ def drain(environment: Environment, place: Place) -> str:
 
 
 def locks(environment: Environment, place: Place) -> str:
-    """Somebody locks a table for a while."""
+    """Another session locks a table for a while."""
     table = environment.chance.choice(
         ("pgflow.runs", "pgflow.step_tasks", "pgflow.workers", "pgflowd.attempts", "pgmq.q_maps")
     )

@@ -2,7 +2,7 @@
 The flows of the chaos, and their ledger: a file that only grows, and outlives every database.
 
 Each execution of a task writes what it does: "start", "tick" while it works, and "end" with its
-output. What the database says in the end is compared with that.
+output. In the end the database is compared with that.
 """
 
 from __future__ import annotations

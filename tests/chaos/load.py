@@ -48,7 +48,7 @@ SETTLED_S = 10.0
 
 @dataclass
 class Measured:
-    """What a process had at each look: kilobytes of memory of its own, and descriptors."""
+    """The samples of a process: kilobytes of its own memory, and descriptors."""
 
     kind: str
     memory_kb: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Measured:
 
 @dataclass
 class Said:
-    """What the load showed."""
+    """The results of the load."""
 
     tasks: int
     seconds: float
@@ -135,7 +135,7 @@ def _said(conn: psycopg.Connection[Any], look: Look, tasks: int, seconds: float)
 
 
 def wrong_in(said: Said) -> list[str]:
-    """What did not stay as it should."""
+    """The results that are out of bounds."""
     wrong = [f"grew by {kb} kB: {who}" for who, kb in said.growth_kb.items() if kb > MOST_GROWTH_KB]
     for who, (least, most) in said.descriptors.items():
         if most > MOST_DESCRIPTORS:
@@ -176,7 +176,7 @@ def _resting(daemon: Daemon) -> bool:
 
 
 def _late(samples: list[int]) -> int:
-    """The least of the last samples: a peak is no growth."""
+    """The least of the last samples: a peak is not growth."""
     return min(samples[-max(1, len(samples) // 5) :])
 
 

@@ -1,4 +1,4 @@
-"""The judge of the chaos finds what is wrong, each in its way, and nothing when all is well."""
+"""The checks of the chaos find each kind of error, and nothing when all is well."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from pgflowd.testing.scratch import ScratchDatabase
 
 @dataclass
 class Ended:
-    """What a command left behind."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -37,7 +37,7 @@ class Ended:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory as the current one, and an environment without our variables."""
+    """An empty directory as the current one, and an environment without variables of pgflowd."""
     for name in os.environ:
         if "PGFLOWD" in name or name in {"NO_COLOR", "RUNTIME_DIRECTORY", "STATE_DIRECTORY"}:
             monkeypatch.delenv(name)

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def suggested(process, shop) -> Callable[..., list[str]]:
-    """What a shell would suggest for the last of these words."""
+    """The suggestions of a shell for the last of these words."""
 
     def ask(words: str, dsn: str = shop.database.dsn) -> list[str]:
         env = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}

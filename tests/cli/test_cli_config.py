@@ -1,4 +1,4 @@
-"""`pgflowd config`: shows what is in force and where it comes from, and never a secret."""
+"""`pgflowd config` shows the settings in force and their origin, and never a secret."""
 
 from __future__ import annotations
 

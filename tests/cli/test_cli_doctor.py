@@ -1,4 +1,4 @@
-"""`pgflowd doctor`: what is well with a database, what is not, and what to do."""
+"""`pgflowd doctor` shows the state of a database, its problems, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgflowd flows`: what is in the database, in the code, and how one becomes the other."""
+"""`pgflowd flows` shows the flows of database and code, and deploys and deletes them."""
 
 from __future__ import annotations
 

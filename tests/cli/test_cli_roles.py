@@ -1,4 +1,4 @@
-"""What each role of `pgflowd db sql roles` can do with the commands, and its errors."""
+"""The commands that each role of `pgflowd db sql roles` may use, and the errors of the others."""
 
 from __future__ import annotations
 

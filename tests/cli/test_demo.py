@@ -1,5 +1,5 @@
 """
-The demo, as a user runs it: what it says, and what it leaves.
+The demo, as a user starts it: its output, and what it leaves.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-The development server, as a user runs it: in one terminal, with another one beside it.
+The development server, as a user starts it: in one terminal, with a second one beside it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Dev:
 
 
 def _as_from_a_terminal() -> None:
-    """Whoever runs the tests may have ignored what a closed terminal sends."""
+    """The caller of the tests may ignore SIGHUP, which a closed terminal sends."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""What `pgflowd dev` prints of the daemon's log and of a changed flow."""
+"""The lines that `pgflowd dev` prints of the daemon's log and of a changed flow."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_examples_of_the_help_are_understood(words, elsewhere, monkeypatch):
 
 
 def _examples(help: str) -> Iterator[list[str]]:
-    """The command lines of ours in a help text: whatever stands before, behind and around them."""
+    """The command lines of pgflowd in a help text, without the shell around them."""
     for line in help.partition("Example:")[2].splitlines():
         words = shlex.split(re.split(r" (?:\||>|&&) ", line.replace("Example:", ""))[0])
         if "pgflowd" in words:

@@ -16,7 +16,7 @@ from pgflowd.testing.until import until
 
 
 class Following:
-    """A follower in a thread, and what it has told so far."""
+    """A follower in a thread, and its entries so far."""
 
     def __init__(self, shop, run_id, *, listening: bool) -> None:
         self.told: list[str] = []

@@ -71,7 +71,7 @@ class Typist:
 
 @pytest.fixture(params=SHELLS)
 def typist(request, shop, elsewhere, monkeypatch) -> Iterator[Typist]:
-    """A shell in which `pgflowd` is ours, with a database that has flows."""
+    """A shell that finds the tested `pgflowd`, with a database that has flows."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)
     typist = Typist(request.param, elsewhere)

@@ -57,7 +57,7 @@ def server_of(request: pytest.FixtureRequest) -> Iterator[Callable[[int], Scratc
 def offering() -> Iterator[ScratchServer]:
     """A server that offers extensions: several versions of pgmq, and a stand-in of pg_cron.
 
-    PostgreSQL 18 can be told where to look for them.
+    PostgreSQL 18 has a setting for their directory.
     """
     with TemporaryDirectory() as name:
         place = Path(name)
@@ -80,7 +80,7 @@ def offering() -> Iterator[ScratchServer]:
 
 @pytest.fixture
 def as_role(database: ScratchDatabase) -> As:
-    """Connections as one of our roles, to a database where roles.sql was run."""
+    """Connections as one of the roles of roles.sql, to a database that has them."""
     with database.connect() as conn, conn.transaction():
         conn.execute(schema.roles_sql().encode())
     return lambda role: psycopg.connect(
@@ -90,7 +90,7 @@ def as_role(database: ScratchDatabase) -> As:
 
 @pytest.fixture
 def upstream(empty: Connection) -> Connection:
-    """A database with the core that npm's @pgflow/core 0.8.1 carries, and nothing of ours."""
+    """A database with the core that npm's @pgflow/core 0.8.1 carries, and no schema pgflowd."""
     files = sorted(UPSTREAM.glob("*.sql"))
     if not files:
         raise AssertionError("this test needs the npm packages; run `npm ci --prefix tests/npm`")

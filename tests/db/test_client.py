@@ -405,7 +405,7 @@ def test_a_server_that_hung_up_is_called_again(client, conn):
 
 
 def hang_up(conn: psycopg.Connection, name: str = "pgflowd client") -> int:
-    """End the connection of a client, and say which it was."""
+    """End the connection of a client, and return its pid."""
     query = (
         "select pid from pg_stat_activity where application_name = %s"
         " and datname = current_database()"

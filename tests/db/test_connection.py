@@ -1,4 +1,4 @@
-"""Tests of connecting: limits of each connection, and errors that say where and why."""
+"""Connections: their time limits, and errors with place and cause."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_text_of_the_database_stays_on_one_line_and_shows_no_password(
 
 
 def raised(conn, state: str) -> BaseException:
-    """What reaches us when the server raises this state."""
+    """The error of pgflowd when the server raises this state."""
     try:
         with translated(conn):
             conn.execute(f"do $$ begin raise exception 'no' using errcode = '{state}'; end $$")

@@ -1,4 +1,4 @@
-"""Definitions: code beside database, as workers and operators see them."""
+"""Definitions of code and database are compared, for workers and operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No string of a stranger becomes SQL: property tests of the client and of the SQL."""
+"""No hostile string becomes SQL: property tests of the client and of the SQL."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ ASKED_WITH_TEXTS = [
 @covers("row 107")
 @pytest.mark.parametrize("query", ASKED_WITH_TEXTS)
 def test_no_function_takes_a_text_for_sql(shop, query):
-    """What is created is rolled back; what is a good slug may be created."""
+    """A string that is a valid slug may create a flow, which is rolled back."""
     unharmed = Unharmed(shop)
 
     for text in ATTACKS:

@@ -1,4 +1,4 @@
-"""What `core` computes itself is what the database would have said."""
+"""Values that `core` computes itself are equal to those of the database."""
 
 from __future__ import annotations
 

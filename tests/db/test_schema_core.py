@@ -1,4 +1,4 @@
-"""Tests beside a schema pgflow that somebody else installed: told, left alone, and used."""
+"""A schema pgflow of another installer is recognised, left unchanged, and used."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_printed_script_refuses_to_touch_upstreams_schema(upstream: Connecti
 
 
 def _details(conn: Connection) -> list[object]:
-    """What the fingerprints leave out: owners, grants, comments, and order of columns."""
+    """Owners, grants, comments and the order of columns are not part of the fingerprints."""
     return [
         conn.execute(query).fetchall()
         for query in (

@@ -1,4 +1,4 @@
-"""Tests beside pg_cron: stalled tasks are given back by a job, where one may be scheduled."""
+"""With pg_cron, a job requeues stalled tasks, where the role may schedule one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of db verify: it names what differs, what is missing, and nothing else."""
+"""`db verify` names objects that differ or are missing, and nothing else."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_command_within_a_text_exists(page, tmp_path, monkeypatch):
 
 
 def understanding(monkeypatch, here):
-    """Whether a command line is understood, without doing what it says."""
+    """Whether a command line is understood, without executing it."""
     monkeypatch.chdir(here)
     monkeypatch.setattr(click.Command, "invoke", lambda self, ctx: None)
     return lambda words: not words or run(words) in (0, 2 * (len(words) == 1))  # 2: a group's help

@@ -19,7 +19,7 @@ from pgflowd.core.documents.daemon import DaemonFacts, status_of
 from pgflowd.core.supervision.decide import on_exit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
-FREE = {"input", "output", "shape", "sql", "cpu_s"}  # what is below these is not ours to name
+FREE = {"input", "output", "shape", "sql", "cpu_s"}  # keys below these are those of the user
 
 
 @pytest.fixture

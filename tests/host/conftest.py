@@ -1,7 +1,7 @@
 """
 A place for embedded servers, and users of it.
 
-What only root can show (dropping to another user) is not collected for anybody else.
+Tests that need root (switching to another user) are collected for root only.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from pgflowd.testing.until import until
 
 @pytest.fixture
 def desk(tmp_path):
-    """A control socket that is served by a thread; it answers with what it was asked."""
+    """A control socket that is served by a thread; it answers with the request."""
     desk = ControlSocket(tmp_path / "control")
     stop = threading.Event()
 

@@ -1,7 +1,7 @@
 """
-The embedded PostgreSQL when root starts it: the server must run as somebody else.
+The embedded PostgreSQL when root starts it: the server must run as another user.
 
-Collected for root only (see conftest); for anybody else the other tests say it all.
+Collected for root only (see conftest).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_the_end_of_its_pipe_ends_it():
 
 
 def tells(channel):
-    """Tell what the first acts have made of us."""
+    """Report the state of the process after the prologue of the fork."""
     handlers = {
         "int": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         "term": signal.getsignal(signal.SIGTERM) is signal.SIG_IGN,

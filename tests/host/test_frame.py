@@ -1,4 +1,4 @@
-"""Frames: whatever pieces they come in, and whatever is no frame."""
+"""Frames are read from pieces of any size, and other bytes are refused."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ log = open_log(LoggingSettings(format=sys.argv[1], level="debug"), process="test
 
 
 def written(form, code, **pipes):
-    """What a process with this code writes to stderr."""
+    """The stderr of a process with this code."""
     command = [sys.executable, "-c", WRITER + code, form]
     return subprocess.run(command, stderr=subprocess.PIPE, check=True, timeout=30).stderr
 

@@ -30,7 +30,7 @@ def test_an_order_ends_a_call_that_waits(service_and_supervisor):
 
     with pytest.raises(StopRequested), service.interruptible():
         supervisor.send(QuickStop())
-        select.select([], [], [], 5)  # a call of the database, say
+        select.select([], [], [], 5)  # for example a database call
 
 
 def test_an_order_that_comes_where_exceptions_are_dropped_is_obeyed_a_little_later(

@@ -1,4 +1,4 @@
-"""What a daemon remembers of its processes, for the next one to find survivors by."""
+"""The file of a daemon's processes, by which the next one finds survivors."""
 
 from __future__ import annotations
 

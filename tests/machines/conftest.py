@@ -1,7 +1,7 @@
 """
 More than one machine: fixtures `network`, `servers` and `setup`.
 
-What needs network namespaces is collected for root only, who must be able to make them.
+Tests with network namespaces are collected for root only, since they create them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[DaemonSetup]:
-    """A setup whose database is told later."""
+    """A setup without a database yet."""
     setup = DaemonSetup(tmp_path, "")
     yield setup
     setup.close()

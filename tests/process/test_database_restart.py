@@ -74,7 +74,7 @@ def test_after_a_crash_of_the_server_a_run_started_right_away_is_done(setup, ser
     server.start()
     assert server.dsn == setup.dsn
     again = ScratchDatabase(server.dsn)
-    run_id = start_run(again, "alpha")  # its notification may find nobody who listens
+    run_id = start_run(again, "alpha")  # its notification may come before the listener is back
 
     until(lambda: is_completed(again, run_id), 3 * 2)
     daemon.until("listener.regained")

@@ -1,4 +1,4 @@
-"""Discovery from outside: what is served when entries overlap or contradict each other."""
+"""Discovery from outside: the served flows when entries overlap or contradict each other."""
 
 from __future__ import annotations
 

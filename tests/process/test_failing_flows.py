@@ -72,7 +72,7 @@ def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost(setup,
     setup.module("stuck", STUCK)
     setup.flow("alpha")
     daemon = setup.serve(
-        supervisor={"hang_timeout": "7s"},  # the less of it, the more beats
+        supervisor={"hang_timeout": "7s"},  # the shorter it is, the more heartbeats
         database={"statement_timeout": "1s", "connect_timeout": "1s"},
         **{"flows.stuck": {"max_concurrency": 1}},
     )

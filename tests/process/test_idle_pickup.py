@@ -1,4 +1,4 @@
-"""How soon an idle daemon begins what was started (docs/design/failures.md, P23)."""
+"""The time until an idle daemon begins a started run (docs/design/failures.md, P23)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATER = """
 def later(work): return work
 """
 RUNS = 40
-BUSY = 2  # the bounds of the page, doubled for machines that do other things beside
+BUSY = 2  # the bounds of the page, doubled for machines with other work
 SOON = BUSY * timedelta(milliseconds=200)
 LATE = BUSY * timedelta(milliseconds=500)
 EARLY = timedelta(milliseconds=-200)  # a claim is dated by its transaction, which reports first

@@ -1,5 +1,5 @@
 """
-What the log of a daemon has about a run: all at level debug, and at info what went another way.
+The log of a daemon has everything about a run at level debug, and failures only at info.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def work(run):
 
 def test_no_counter_goes_back_while_a_child_is_replaced(setup, database):
     setup.module("large", LARGE)
-    daemon = setup.serve(supervisor={"hang_timeout": "8s"})  # so that it beats more often
+    daemon = setup.serve(supervisor={"hang_timeout": "8s"})  # so that it renews more often
     database.client.start_flow_sync("large", {"mib": 0, "s": 0}, timeout=15)
     until(lambda: completed(daemon) == 1, 15)
     run = database.client.start_flow("large", {"mib": 256, "s": 30})  # takes a while to be gone
@@ -194,7 +194,7 @@ def test_every_metric_that_is_promised_is_declared(setup, database):
 
 
 def completed(daemon: Any) -> float:
-    """What the tasks of all flows that were completed amount to."""
+    """The number of completed tasks of all flows."""
     tasks = named(parsed(daemon.ask("metrics")["metrics"])["pgflowd_tasks_total"])
     return sum(count for (*_, outcome), count in tasks.items() if outcome == "completed")
 

@@ -1,5 +1,5 @@
 """
-A password, wherever the config has it, is shown by nothing that the daemon says of itself.
+A password, from any place of the config, is in nothing that the daemon shows or logs.
 
 The canary is in the URL, or where `env:`, `file:` or `cred:` lead to, or in libpq's variable. It is
 looked for in logs, titles, environments of processes, in what commands print, and in the database.
@@ -116,7 +116,7 @@ ALL_COMMANDS = [
 
 
 def everything_shown(daemon: Daemon) -> dict[str, str]:
-    """What can be seen of a daemon, by where."""
+    """The visible texts of a daemon, by place."""
     seen = {"log": daemon.log.read_text()}
     family = [daemon.pid, *(each.pid for each in daemon.family())]
     for pid in family:

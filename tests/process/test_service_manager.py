@@ -20,7 +20,7 @@ from pgflowd.testing.until import until
 
 
 class Manager:
-    """What the service manager has received from the daemon, and when."""
+    """The messages that the service manager has received from the daemon, with times."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "notify"

@@ -1,5 +1,5 @@
 """
-Our unit under a real systemd, run by a user's instance in namespaces of its own.
+The unit under a real systemd: a user's instance in namespaces of its own.
 
 What only the system's instance can do (another user, hardening) is taken out of the unit;
 the protocol, the watchdog and the way to kill stay as shipped.
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def unit_for(setup, config: Path) -> str:
-    """Our unit for a user's instance: with our command, and a quicker watchdog."""
+    """The unit for a user's instance, with the tested command and a quicker watchdog."""
     lines = []
     for line in (shipped("systemd") / "pgflowd.service").read_text().splitlines():
         if line.startswith("[") or line.partition("=")[0] in KEPT:

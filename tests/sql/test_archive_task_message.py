@@ -1,4 +1,4 @@
-"""Archiving is harmless however often and for whatever it is asked."""
+"""Archiving does no harm when repeated, or for unknown tasks."""
 
 import uuid
 

@@ -2,7 +2,7 @@
 The catalog of schema pgflow is the published one, plus exactly the additions that are documented.
 
 `catalog.json` lists tables, columns, constraints, functions and types as PostgreSQL prints them.
-Indexes are ours to choose, so they are not compared.
+Indexes are not part of the contract, so they are not compared.
 """
 
 import json
@@ -87,7 +87,7 @@ def test_a_table_has_no_column_beyond_the_documented_ones(plain, table):
     published = {column["name"] for column in CATALOG["tables"][table]["columns"]}
     added = set(found) - published - ADDED_COLUMNS.get(table, set())
 
-    if table == "runs":  # one nullable column at the end may say why a run failed
+    if table == "runs":  # one nullable column at the end may hold why a run failed
         assert len(added) <= 1 and added <= {list(found)[-1]}
     else:
         assert not added
@@ -171,7 +171,7 @@ def test_a_table_has_the_published_checks(plain, table):
             assert more <= {"queued", "started", "completed", "failed", "skipped", "cancelled"}
         else:
             assert expression == wanted["expression"]
-    for expression in found.values():  # a check of ours may look at columns of ours only
+    for expression in found.values():  # an added check may read added columns only
         assert any(name in expression for name in ADDED_COLUMNS.get(table, ())), expression
 
 

@@ -1,5 +1,5 @@
 """
-What a call may cost, counted in pages and statements; never timed.
+The cost of a call, counted in pages and statements; never timed.
 
 Pages are the shared buffers that EXPLAIN counts for the whole call, warmed up before. A cost
 that does not grow is one that stays within a small factor when the data grow a hundredfold.
@@ -96,7 +96,7 @@ CALLS = [
 
 
 def costs(session):
-    """What each call costs on a fresh run beside all there are."""
+    """The cost of each call on a fresh run beside all others."""
     with session.conn.transaction(force_rollback=True):
         run, _unclaimed = session.start("f"), session.start("f")
         session.start_tasks("f", [session.task(run, "a")["message_id"]])

@@ -1,4 +1,4 @@
-"""What a worker calls at its start, in both generations."""
+"""The function that a worker calls at its start, in both generations."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""What followers of a run are told, through realtime.send."""
+"""The events that followers of a run receive, through realtime.send."""
 
 import pytest
 

@@ -2,7 +2,7 @@
 A real peer: the TypeScript client of the npm registry, 0.8.1, on our schema, beside plain SQL.
 
 `tests/npm/peer.mjs` runs it under Node, with `pgflow.run_in_input` on for its connection, as
-its handlers expect. Its packages come by `make peers`; without them the tests fail and say so.
+its handlers expect. Its packages come by `make peers`; without them the tests fail and name it.
 """
 
 import json
@@ -56,7 +56,7 @@ class Peer:
 
 
 class PeerError(Exception):
-    """What the peer's client threw: its text and SQLSTATE."""
+    """Text and SQLSTATE of the error that the peer's client threw."""
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_its_errors_are_those_of_the_contract(shared, peer):
 
 
 def test_a_falsy_output_reaches_the_next_step_as_null(shared, peer):
-    """Its client sends null for 0, false and an empty text; whatever null, it is a null here."""
+    """Its client sends null for 0, false and an empty text, and each arrives as a null."""
     peer.ask("compile", "Fragile")
     run = peer.ask("startFlow", "Fragile", {})["run_id"]
     shared.claim("Fragile")

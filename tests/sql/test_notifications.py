@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def follow(shared):
-    """Listen to a run before it starts; returns its id, and a way to ask what was heard."""
+    """Listen to a run before it starts; return its id, and a function for its notifications."""
     listener = shared.session(autocommit=True)
 
     def begin():

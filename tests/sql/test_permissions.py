@@ -1,4 +1,4 @@
-"""Who may do what, with nothing granted and with what an installation grants."""
+"""The rights of roles, with nothing granted and with the grants of an installation."""
 
 import psycopg
 import pytest

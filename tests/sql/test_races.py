@@ -1,5 +1,5 @@
 """
-Who meets whom, brought about with locks held at an exact point; one winner each.
+Pairs of calls meet, by locks held at an exact point; each time one of them wins.
 
 One session does its part and keeps its transaction open; the other starts, and the test waits
 until PostgreSQL shows it waiting (or it is done, because it passes over what is locked).

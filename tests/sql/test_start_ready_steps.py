@@ -1,4 +1,4 @@
-"""What is ready gets its messages and tasks."""
+"""Ready steps get their messages and tasks."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""What the upstream suite does to the database around its tests."""
+"""The statements that the upstream suite executes around its tests."""
 
 import uuid
 

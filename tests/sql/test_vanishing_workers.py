@@ -2,7 +2,7 @@
 Workers that vanish: every run ends all the same, and each task counts once.
 
 Several workers share two flows, forget every fourth task they claimed, and report others twice
-or after somebody else has taken them over; a sweep hands out again what they forgot.
+or after another worker has taken them over; a sweep requeues the tasks that they forgot.
 """
 
 import random
@@ -37,7 +37,7 @@ def report(session, task, *, fails):
 
 
 def sweeper(shared, runs):
-    """An hour passes between its sweeps, for each task that nobody holds."""
+    """An hour passes between its sweeps, for each task without a live worker."""
     session = shared.session(autocommit=True)
     for _ in while_open(session, runs):
         session.do(

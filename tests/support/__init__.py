@@ -1,1 +1,1 @@
-"""What the rooms of the tests share: databases, workers, daemons, networks and invariants."""
+"""Shared by all tests: databases, workers, daemons, networks and invariants."""

@@ -1,5 +1,5 @@
 """
-The marker that says what a test shows: `@covers("rule 35", "row 19", "P5")`.
+The marker of the design rules that a test shows: `@covers("rule 35", "row 19", "P5")`.
 
 `rule` is one of docs/design/supervision.md; `row`, `P` and `D` stand in docs/design/failures.md,
 `trap` in docs/design/runners.md, `G` in GUARANTEES.md. tests/docs/test_covers.py holds that each

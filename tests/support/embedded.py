@@ -1,5 +1,5 @@
 """
-Users of an embedded server who are processes of their own, so that they can be killed.
+Users of an embedded server that are processes of their own, so that they can be killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ with EmbeddedPostgres(sys.argv[1]) as pg:
 
 
 class User:
-    """A process that uses the server of a directory until it is told to leave, or killed."""
+    """A process that uses the server of a directory until it leaves or is killed."""
 
     def __init__(self, directory: Path) -> None:
         self.process = subprocess.Popen(
@@ -43,7 +43,7 @@ class User:
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs; a zombie does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """
-Hostile strings: what somebody writes who wants SQL, a terminal or a log to obey him.
+Hostile strings, which try to inject SQL, terminal sequences or log records.
 
-`texts()` mixes known attacks with whatever hypothesis thinks of; `Unharmed` remembers how a
-database looks, and tells whether anything but what was asked for has changed.
+`texts()` mixes known attacks with texts of hypothesis; `Unharmed` remembers the catalog of a
+database, and checks that nothing changed except what the test asked for.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def values() -> st.SearchStrategy[Any]:
 
 
 class Unharmed:
-    """How a database looks, but for the rows of runs."""
+    """The state of a database, except the rows of runs."""
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn

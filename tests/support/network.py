@@ -17,7 +17,7 @@ import shutil
 import subprocess
 from types import TracebackType
 
-NET = "192.0.2"  # an address range that documentation may use and nobody has
+NET = "192.0.2"  # an address range for documentation, which no machine has
 
 
 class Network:
@@ -87,7 +87,7 @@ class Machine(Namespace):
         self.run("ip", "link", "set", "eth0", "up")
 
     def unplug(self) -> None:
-        """From now on the switch drops its packets, and tells nobody."""
+        """From now on the switch drops its packets silently."""
         self._switch.run("bridge", "link", "set", "dev", self._port, "state", "0")
 
     def plug_in(self) -> None:

@@ -1,5 +1,5 @@
 """
-A server of a test's own, in memory, with our schema in it: it may be stopped, crash, and come back.
+A server of a test's own, in memory, with the schema: it may be stopped, crash, and start again.
 
     with OwnServer() as server:
         server.crash()

@@ -1,5 +1,5 @@
 """
-What a pooler looks like to a client: a server that tells another process id than its own.
+A pooler as a client sees it: a server that reports another process id than its own.
 
     with pooler(database.dsn) as dsn: …
 """
@@ -19,7 +19,7 @@ KEY_DATA = b"K\0\0\0\x0c"  # a message of 12 bytes: process id and secret
 
 @contextmanager
 def pooler(dsn: str) -> Iterator[str]:
-    """Pass on what both ends say, but for the process id; the DSN leads through here."""
+    """Forward both ways, except the process id; the DSN leads through here."""
     with psycopg.connect(dsn) as conn:
         host, port = conn.info.host, conn.info.port
     with socket.create_server(("127.0.0.1", 0)) as listener:

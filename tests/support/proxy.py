@@ -1,12 +1,12 @@
 """
-A TCP proxy between a worker and the database, in a process of its own, that misbehaves as told.
+A TCP proxy between a worker and the database, in a process of its own, that fails on demand.
 
     python proxy.py HOST PORT OWN_PORT      prints its port, then obeys lines on stdin:
     pass     forward both ways (and what was held back)
     hold     lines stay open, nothing is forwarded
-    mute     what clients say arrives, what the server answers is lost
+    mute     requests of clients arrive, answers of the server are lost
     cut      reset all lines; new ones are accepted
-    half     close the way to the clients of all lines; what they say still arrives
+    half     close the way to the clients of all connections; their requests still arrive
     refuse   reset all lines, and new ones at once
     slow     forward with 50 ms of latency in each direction, and 1 Mbit/s on each line
 """
@@ -81,7 +81,7 @@ class Proxy:
             return
         try:
             server = _connected(*self._target)
-        except OSError:  # nobody is there; so it is for the client, too
+        except OSError:  # no server is there; the client sees the same
             _reset(client)
             return
         self._servers.add(server)

@@ -78,7 +78,7 @@ def done(account: Account | None, programs: Path, program: str, *arguments: Any)
 
 
 def tell(pid: int, port: int, password: str, dsn: str) -> None:
-    """Say where the server is, and wait for the end."""
+    """Print where the server is, and wait for the end."""
     print(json.dumps({"pid": pid, "port": port, "password": password, "dsn": dsn}), flush=True)  # noqa: T201
     sys.stdin.read()
 

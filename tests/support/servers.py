@@ -41,7 +41,7 @@ QUICK = {
 
 
 class Server:
-    """One PostgreSQL: on a machine, or on ours."""
+    """One PostgreSQL, on a machine of the test's network or on this one."""
 
     def __init__(
         self, directory: Path, machine: Machine | None, copy_of: Server | None = None
@@ -175,7 +175,7 @@ def completed_runs(conn):
 
 
 def reported(daemon):
-    """The runs of which a report was answered, as the worker's log tells."""
+    """The runs of which a report was answered, by the worker's log."""
     return {UUID(each["run"]) for each in daemon.events("task.completed", verdict="completed")}
 
 

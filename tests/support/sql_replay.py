@@ -1,5 +1,5 @@
 """
-SQL replay: what the engine was asked to do, done by the database, and what it says then.
+SQL replay: the calls of the engine, executed by the database, for comparison.
 
 `Journal` stands between `execute_tasks` and an engine and records each call. `replay` makes the
 same calls on a connection, in one transaction that is rolled back and in one pipeline, since the
@@ -60,7 +60,7 @@ update pgflow.step_tasks set attempts_count = greatest(attempts_count, %s)
 
 @dataclass
 class Journal:
-    """An engine that remembers what it was asked."""
+    """An engine that records its calls."""
 
     engine: Engine
     calls: list[tuple[str, Any]]

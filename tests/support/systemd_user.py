@@ -1,5 +1,5 @@
 """
-A systemd of our own: `systemd --user` in namespaces of its own, and what it makes of a unit.
+A systemd of the test: `systemd --user` in namespaces of its own, which runs a unit.
 
 Run by `unshare --mount --pid` with a directory that holds the unit. It starts, reloads, freezes
 and stops the unit, and prints what it saw as one JSON object.

@@ -28,7 +28,7 @@ ENDS_A_TURN = (b"Q", b"S")  # a simple query, and the Sync of the extended proto
 
 
 class TransactionPooler:
-    """Sessions, and who waits for one."""
+    """Sessions, and the clients that wait for one."""
 
     def __init__(self, dsn: str, sessions: int = 3) -> None:
         self._parts = conninfo_to_dict(dsn)
@@ -57,7 +57,7 @@ class TransactionPooler:
             line.close()
 
     def _log_in(self) -> bytes:
-        """Open a session; return what a server tells its clients about itself."""
+        """Open a session; return the parameters that a server reports to its clients."""
         host, port = str(self._parts["host"]), int(str(self._parts.get("port", 5432)))
         if host.startswith("/"):
             line = socket.socket(socket.AF_UNIX)
@@ -169,7 +169,7 @@ class Messages:
         return message
 
     def greeting(self) -> int:
-        """What a client opens with, which has no kind: its code."""
+        """The code of a client's first message, which has no kind."""
         while len(self._bytes) < 8:
             self.fill()
         length, code = struct.unpack("!ii", self._bytes[:8])

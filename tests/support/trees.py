@@ -82,7 +82,7 @@ def restarts_counted(tree: Tree, now: float, id: str | None = None) -> int:
 
 
 def orders(actions: list[Action]) -> list[str]:
-    """What is started, drained and stopped, in order, as short texts."""
+    """The children that are started, drained and stopped, in order, as short texts."""
     return [text for text in map(_text, actions) if text]
 
 

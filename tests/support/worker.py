@@ -95,7 +95,7 @@ class RunningWorker(Database):
     # the process table
 
     def processes(self, kind: str = "") -> list[int]:
-        """The pids of our session whose title has this word."""
+        """The pids of the worker's session whose title has this word."""
         found = []
         for seen in in_session(self.pid):
             title = title_of(seen.pid)

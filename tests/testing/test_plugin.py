@@ -1,5 +1,5 @@
 """
-The pytest plugin, in somebody else's project: it is there without being asked for.
+The pytest plugin, in a user's project: it loads by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole flow in this process: mocks, failures, and what is told about the run."""
+"""A whole flow in this process: mocks, failures, and the result of the run."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_step_leaves_no_variable_and_no_closed_loop_to_the_next_one():
         assert run_flow(flow).output == {"third": ["nobody else", "nobody"]}
     finally:
         loop.close()
-        asyncio.set_event_loop_policy(None)  # as if nobody had set a loop
+        asyncio.set_event_loop_policy(None)  # as if no loop had been set
 
 
 def test_the_context_gives_the_output_of_any_step_and_the_time_of_its_own():

@@ -1,5 +1,5 @@
 """
-Scratch databases: fresh for every test, whatever others do on the same server.
+Scratch databases: fresh for every test, also beside others on the same server.
 """
 
 from __future__ import annotations

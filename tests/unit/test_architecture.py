@@ -77,7 +77,7 @@ FUNCTION_LINES = 40
 
 
 class Import(NamedTuple):
-    """One import of ours: `module` at `line`, and whether it happens when the importer loads."""
+    """An import of `module` at `line`, and whether it happens when the importer loads."""
 
     module: str
     line: int
@@ -209,7 +209,7 @@ def type_checking_only(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def version_only(module: str, found: Import) -> bool:
-    """Tell whether an import from the package itself takes the version and nothing else."""
+    """Whether an import from the package itself takes the version and nothing else."""
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.ImportFrom) and node.lineno == found.line:
             return {alias.name for alias in node.names} <= {"__version__"}

@@ -1,4 +1,4 @@
-"""What a handler is called with, and what its exceptions become."""
+"""The arguments of a handler, and the failures that its exceptions become."""
 
 from __future__ import annotations
 

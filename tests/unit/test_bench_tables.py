@@ -1,5 +1,5 @@
 """
-The tables of `bench/peers.py`: computed from one run, and honest about what is not there.
+The tables of `bench/peers.py`: computed from one run, with missing values shown as missing.
 """
 
 from __future__ import annotations

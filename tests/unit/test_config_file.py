@@ -1,4 +1,4 @@
-"""Config files: which one is read, what is wrong with them, and where secrets come from."""
+"""Config files: which one is read, their errors, and the sources of secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of codes: what the code base raises is in it and is provoked by a test."""
+"""The registry of codes: each code that is raised is in it and is provoked by a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of flows: they look as they should, and nobody can read an edge that is none."""
+"""Pictures of flows: their layout, and that a reader finds all edges and no others."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def graphs(draw_: st.DrawFn) -> Graph:
 
 
 def readable_edges(picture: str) -> set[tuple[str, str]]:
-    """Follow every line from left to right, as a reader does, and tell where it arrives."""
+    """Follow every line from left to right, as a reader does, and return where it arrives."""
     rows = picture.splitlines()
     grid = {(y, x): sign for y, row in enumerate(rows) for x, sign in enumerate(row)}
     slugs = {

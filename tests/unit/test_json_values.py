@@ -1,4 +1,4 @@
-"""What may be stored arrives as it was; what may not is refused with its place."""
+"""Values that can be stored arrive unchanged; others are refused with their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log records: one line each, whatever they hold; secrets hidden; the journal can be searched."""
+"""Log records: one line each, with any content; secrets hidden; the journal can be searched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names say one thing: a class exists once, and tests share by tests/support alone."""
+"""A name has one meaning: a class exists once, and tests share code by tests/support alone."""
 
 from __future__ import annotations
 

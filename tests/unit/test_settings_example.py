@@ -1,4 +1,4 @@
-"""The example config/pgflowd.toml says what the code does, and says it for every key."""
+"""The example config/pgflowd.toml has every key, with the default and text of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations and sizes: what they mean, what is refused, and that writing undoes reading."""
+"""Durations and sizes: their meaning, their errors, and that writing undoes reading."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class World:
         self.tick_until_nothing_is_due()
 
     def tick_until_nothing_is_due(self):
-        """A loop that waits for what is due next must come to rest."""
+        """A loop that waits for the next deadline must come to rest."""
         for _ in range(10):
             due = next_due(self.tree)
             if due is None or due > self.now or self.end is not None:

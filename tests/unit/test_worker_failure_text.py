@@ -1,4 +1,4 @@
-"""What people read of a task that did not end by itself."""
+"""The texts of tasks that did not end by themselves."""
 
 from __future__ import annotations
 

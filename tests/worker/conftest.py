@@ -1,5 +1,5 @@
 """
-Fixtures of real workers; see running_worker.py.
+Fixtures of real workers; see support/worker.py.
 
     worker = start_worker('''...a module with flows...''', max_concurrency=4)
     worker.start_run({"x": 1})

@@ -185,7 +185,7 @@ def test_odd_inputs_are_plain_data(start_worker):
 
 
 def killed_and_swept(worker) -> None:
-    """Kill a worker; when all below it is gone, tell the database, as the sweeper does."""
+    """Kill a worker; when all below it is gone, report it to the database, as the sweeper does."""
     os.kill(worker.pid, signal.SIGKILL)
     until(lambda: not worker.processes())
     worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))

@@ -1,4 +1,4 @@
-"""What a handler, or who starts runs, says is data: never code, never SQL, never another record."""
+"""Texts of handlers and inputs are data: never code, never SQL, never another record."""
 
 from __future__ import annotations
 

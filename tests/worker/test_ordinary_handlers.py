@@ -1,4 +1,4 @@
-"""What teams write in handlers day by day, and what the next task on a warm runner meets of it."""
+"""Ordinary code of handlers, and that the next task on a warm runner is not affected by it."""
 
 from __future__ import annotations
 

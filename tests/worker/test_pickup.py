@@ -25,7 +25,7 @@ FLOW = """
     @flow.step(start_delay=1)
     def later(work): return work
 """
-DEAF = {"heartbeat_interval_s": 60.0, "notify_fallback_s": 60.0}  # only a wake can tell it
+DEAF = {"heartbeat_interval_s": 60.0, "notify_fallback_s": 60.0}  # only a wake is in time
 RUNS = 20
 
 
@@ -95,6 +95,6 @@ def test_how_long_tasks_waited_for_their_claim_is_counted_by_step(start_worker):
 
 
 def waits(worker):
-    """The newest histograms that the worker told."""
+    """The newest histograms that the worker sent."""
     beats = [each.numbers for each in worker.hear() if isinstance(each, Heartbeat)]
     return next((n["task_wait_seconds"] for n in beats[::-1] if "task_wait_seconds" in n), {})

@@ -74,7 +74,7 @@ def test_a_report_that_takes_longer_than_statement_timeout_is_sent_again(start_w
 @covers("row 74")
 def test_locks_on_all_tables_are_waited_out_call_by_call(start_worker, database, tmp_path):
     long = replace(PROFILE_T, recovery=replace(PROFILE_T.recovery, lease_s=30.0))
-    worker = start_worker(FLOW, settings=long)  # beats have to wait as well, longer than 2 s
+    worker = start_worker(FLOW, settings=long)  # renewals have to wait as well, longer than 2 s
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "gate": str(gate)})
     until(begun.exists)

@@ -63,7 +63,7 @@ def upstream_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
 
 @pytest.fixture(scope="session")
 def foreign_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
-    """Databases with our core, treated as if it were somebody else's."""
+    """Databases with our core, treated as that of another installer."""
     with pgflow_server.database() as scratch:
         with psycopg.connect(scratch.dsn, autocommit=True) as conn:
             adapters = shipped("sql") / "schema/pgflowd/foreign/any/functions"

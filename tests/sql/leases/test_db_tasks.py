@@ -1,5 +1,5 @@
 """
-The calls of `db.tasks`: what a worker says in Python, and what comes back.
+The queries of `db.tasks`, called from Python as a worker does.
 """
 
 from __future__ import annotations

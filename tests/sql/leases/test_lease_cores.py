@@ -1,5 +1,5 @@
 """
-Cores: what tells upstream's releases apart, made on our own core seen through their adapters.
+Cores: the differences of upstream's releases, made on our own core seen through their adapters.
 """
 
 from __future__ import annotations

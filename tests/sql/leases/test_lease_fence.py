@@ -1,5 +1,5 @@
 """
-The fence: only who holds a task's lease may report it.
+The fence: only the holder of a task's lease may report it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-History: what is kept of attempts, and what keeping it costs.
+History: the attempts that are kept, and what they cost.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Recovery: what nobody works on any more is given back, unspent, and not for ever.
+Recovery: tasks without a live worker are requeued, unspent, and not for ever.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def test_a_sweep_after_a_crash_returns_what_it_gave_up(any_core: LeaseDatabase) 
 
 
 def notices(conn: Connection) -> list[tuple[str, str]]:
-    """What sweeps on this connection will say: state and detail."""
+    """State and detail of the notices of sweeps on this connection."""
     said: list[tuple[str, str]] = []
     conn.add_notice_handler(lambda notice: said.append((notice.sqlstate, notice.message_detail)))
     return said

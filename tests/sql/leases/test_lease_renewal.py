@@ -1,5 +1,5 @@
 """
-Heartbeats: what they say of each token.
+Heartbeats renew leases, and return a verdict for each token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
-Stress: whatever happens at once, nothing is lost, nothing is done twice, no counter is off.
+Stress: when everything happens at once, nothing is lost or done twice, and counters are right.
 
-PGFLOWD_STRESS_S says how long it goes on (6 s), PGFLOWD_STRESS_SEED repeats the same chances.
+PGFLOWD_STRESS_S is its length (6 s), PGFLOWD_STRESS_SEED repeats the same choices.
 """
 
 from __future__ import annotations

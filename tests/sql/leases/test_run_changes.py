@@ -1,5 +1,5 @@
 """
-News: a report's own transaction tells what became of runs and steps, on every core.
+Run changes: a report's own transaction returns how runs and steps changed, on every core.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from support.leases import LeaseDatabase, Row, element
 
 
 def report(db: LeaseDatabase, *elements: dict[str, object]) -> list[tuple[str | None, str]]:
-    """Report in a transaction that then asks for news; what is told, without times."""
+    """Report in a transaction that then reads the run changes; return them without times."""
     runs = [uuid.UUID(str(each["run_id"])) for each in elements]
     with psycopg.connect(db.dsn, row_factory=db.conn.row_factory) as conn:
         db.report(*elements, conn=conn)

@@ -143,7 +143,7 @@ def reserved(run): ...
 def send(item): ...
 
 
-habits = Flow("import-orders")  # what one writes who comes from elsewhere
+habits = Flow("import-orders")  # the style of other frameworks
 
 
 @habits.step
