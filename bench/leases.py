@@ -34,7 +34,7 @@ from typing import Any
 import psycopg
 
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.reporting import MAX_REPORTS
 from pgflowd.core.worker.state import TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import execute_together
@@ -99,7 +99,7 @@ def leases(conn: Connection, flow: str, worker: uuid.UUID, batch: int) -> int:
     done = 0
     reports: list[TaskReport] = []
     while True:
-        chunks = [reports[at : at + MOST_REPORTS] for at in range(0, len(reports), MOST_REPORTS)]
+        chunks = [reports[at : at + MAX_REPORTS] for at in range(0, len(reports), MAX_REPORTS)]
         calls = [tasks.report(chunk) for chunk in chunks]
         *answers, claimed = execute_together(conn, [*calls, tasks.claim(flow, worker, batch)])
         verdicts = {answer.verdict for answered in answers for answer in answered}

@@ -24,7 +24,7 @@ from pgflowd.core.worker.events import (
     RunChange,
     Verdict,
 )
-from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.reporting import MAX_REPORTS
 from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.db.query import Query, Rows
 
@@ -51,9 +51,9 @@ def claim(
 
 
 def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
-    """Report up to `MOST_REPORTS` attempts of any runs; the answers are in the same order."""
-    if len(reports) > MOST_REPORTS:
-        raise ValueError(f"one call takes up to {MOST_REPORTS} reports, not {len(reports)}")
+    """Report up to `MAX_REPORTS` attempts of any runs; the answers are in the same order."""
+    if len(reports) > MAX_REPORTS:
+        raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = [None if one.output is None else one.output.decode() for one in reports]
     return Query(_REPORT, (elements, outputs), _answers)

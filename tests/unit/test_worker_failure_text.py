@@ -88,4 +88,4 @@ def test_texts_can_be_stored():
     report = failure_text.crashed(TASK, Reaped(1, 9, stack="a\0b" * 20_000))
 
     assert "\0" not in report.traceback
-    assert len(report.traceback) == failure_text.LONGEST_TRACEBACK
+    assert len(report.traceback) == failure_text.MAX_TRACEBACK_CHARS

@@ -10,7 +10,7 @@ from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.run_log import input_of, shown
-from pgflowd.core.worker.transition import MOST_REMEMBERED
+from pgflowd.core.worker.transition import MAX_REMEMBERED
 
 A = frozenset({"a"})
 
@@ -143,10 +143,10 @@ def test_a_cancelled_run_is_logged_once_with_the_person():
 def test_what_was_logged_is_not_remembered_for_ever():
     play = Play(is_debug=True, roots=A)
 
-    for token in range(MOST_REMEMBERED):
+    for token in range(MAX_REMEMBERED):
         play.tell(events.ReportAndClaimDone((), (task(token),)))
 
-    assert play.remembered() == MOST_REMEMBERED
+    assert play.remembered() == MAX_REMEMBERED
 
 
 def test_a_run_is_counted_once_when_a_report_has_ended_it():

@@ -175,7 +175,7 @@ def _count_restart(
 
 
 def _with_reset_delays(transition: TreeTransition, child: ChildEntry) -> ChildEntry:
-    """The delays of a child that was ready for a whole period begin anew."""
+    """Reset the delays of a child that was ready for a whole period."""
     ready_s = transition.now - child.ready_at if child.ready_at is not None else 0.0
     if ready_s >= transition.tree.policy.max_period_s:
         return transition.change(child, restarts_in_row=0, is_last_try=False)

@@ -2,7 +2,7 @@
 Puts what discovery found into the tree, at the start and at each reload.
 
 docs/design/supervision.md, rule 43, per flow: same fingerprint, kept; changed, drained and
-started anew; new, added; gone, drained and removed; parked, tried again with a full budget;
+started again; new, added; gone, drained and removed; parked, tried again with a full budget;
 broken, the running worker is kept, or the entry is parked under its name. Rule 45: a stop goes
 first, and a second reload waits for the first. Pure.
 """

@@ -199,7 +199,7 @@ def new_tree(policy: Policy, specs: Iterable[ChildSpec] = ()) -> Tree:
     return Tree(policy, children, budget=Budget(policy.max_restarts, policy.max_period_s))
 
 
-def _refuse_negative(who: str, numbers: dict[str, float]) -> None:
+def _refuse_negative(owner: str, numbers: dict[str, float]) -> None:
     for name, value in numbers.items():
         if value < 0:
-            raise ValueError(f"{who}: {name} is negative: {value}")
+            raise ValueError(f"{owner}: {name} is negative: {value}")

@@ -197,7 +197,7 @@ def _observe_waits(transition: WorkerTransition, tasks: tuple[Task, ...]) -> Non
 
 
 def _drop_older(transition: WorkerTransition, claimed: set[tuple[str, str, int]]) -> None:
-    """Drop attempts that have not begun of tasks that were claimed anew."""
+    """Drop attempts that have not begun of tasks that were claimed again."""
     state = transition.state
     dropped = [each.task for each in state.unassigned if _key(each.task) in claimed]
     if dropped:

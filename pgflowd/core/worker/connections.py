@@ -3,7 +3,7 @@ The two connections to the database, and the calls on them, one at a time on eac
 
 The main one reports and claims in one round trip. The other renews leases, so that a report
 which waits for a lock does not look like the death of the worker; it also reads what handlers ask
-for and publishes their output. A lost connection is made anew after growing, jittered delays;
+for and publishes their output. A lost connection is opened again after growing, jittered delays;
 reports wait meanwhile, in order.
 """
 
@@ -42,7 +42,7 @@ def deadline(connections: WorkerConnections) -> float:
 
 
 def keep_times(transition: WorkerTransition) -> None:
-    """Cut calls over their limit, and make lost connections anew."""
+    """Cut calls over their limit, and open lost connections again."""
     state = transition.state
     for name in ConnectionName:
         connection = state.connections.get(name)
@@ -181,7 +181,7 @@ def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) ->
     schedule = state.schedule
     schedule.has_drained = False
     claiming.next_message_due(schedule, state.options, transition.now, standing.due_in_s)
-    if standing.queued:  # no wake said so
+    if standing.queued:  # no wake has announced them
         claiming.claim_now(schedule)
 
 

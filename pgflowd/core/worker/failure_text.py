@@ -18,7 +18,7 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.state import Task, TaskReport
 
-LONGEST_TRACEBACK = 16_000
+MAX_TRACEBACK_CHARS = 16_000
 
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
 _NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
@@ -113,7 +113,7 @@ def _report(task: Task, outcome: Outcome, error_type: str, text: str, end: Reape
         outcome,
         error_message=clean(text, MAX_MESSAGE_CHARS),
         error_type=error_type,
-        traceback=clean(end.stack, LONGEST_TRACEBACK) if end.stack else None,
+        traceback=clean(end.stack, MAX_TRACEBACK_CHARS) if end.stack else None,
         cpu_s=round(end.cpu_s, 6),
         peak_kb=end.peak_kb,
         exit_code=code,

@@ -28,7 +28,7 @@ from pgflowd.core.worker.state import (
 )
 from pgflowd.core.worker.transition import WorkerTransition
 
-MOST_REPORTS = 200  # of one call
+MAX_REPORTS = 200  # of one call
 BATCHING_S = 0.002  # while all runners are busy, reports wait for others
 
 REFUSED_CLASSES = {"22", "23", "54", "P0"}  # of SQLSTATE, which begins with its class
@@ -51,13 +51,13 @@ def is_due(state: WorkerState, now: float) -> bool:
         return False
     if not state.unassigned or state.mode is not WorkerMode.WORKING:
         return True
-    return len(outbox.reports) >= MOST_REPORTS or now >= outbox.waiting_since + BATCHING_S
+    return len(outbox.reports) >= MAX_REPORTS or now >= outbox.waiting_since + BATCHING_S
 
 
 def begin(outbox: Outbox, room: int) -> None:
     """Send the oldest reports, and claim so many tasks."""
-    outbox.sending, outbox.claiming = tuple(outbox.reports[:MOST_REPORTS]), room
-    del outbox.reports[:MOST_REPORTS]
+    outbox.sending, outbox.claiming = tuple(outbox.reports[:MAX_REPORTS]), room
+    del outbox.reports[:MAX_REPORTS]
 
 
 def return_unsent(outbox: Outbox, now: float) -> None:

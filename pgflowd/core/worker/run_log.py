@@ -23,7 +23,7 @@ from pgflowd.core.worker.events import RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.state import Task, TaskReport, WorkerOptions
 from pgflowd.core.worker.transition import WorkerTransition
 
-MOST_SHOWN = 4000  # bytes of an input or output; a record has no room for more
+MAX_SHOWN_BYTES = 4000  # bytes of an input or output; a record has no room for more
 WRONG_TYPE = "the output is no array, and a map waits for one"
 _LEVELS = {
     "run.completed": "debug",
@@ -98,7 +98,7 @@ def shown(body: bytes | None) -> Any:
     """A JSON text as a value, or its size."""
     if body is None:
         return None
-    if len(body) <= MOST_SHOWN:
+    if len(body) <= MAX_SHOWN_BYTES:
         try:
             return decode(body)
         except (ValueError, RecursionError):

@@ -29,7 +29,7 @@ from pgflowd.errors import Bug
 RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
 ZYGOTE_LIMIT_S = 5.0  # a zygote that has not answered is killed
-MOST_UNREADY_DEATHS = 3
+MAX_UNREADY_DEATHS = 3
 
 
 def move(
@@ -187,8 +187,8 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     transition.log_problem("warning", "a runner ended before it was ready")
     if runner.task is not None:
         transition.release(runner.task, "its runner ended before it was ready")
-    if state.runners.unready_deaths >= MOST_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:
-        text = f"{MOST_UNREADY_DEATHS} runners in a row ended before they were ready"
+    if state.runners.unready_deaths >= MAX_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:
+        text = f"{MAX_UNREADY_DEATHS} runners in a row ended before they were ready"
         transition.will_exit(70, text, ("E402", text))
         stop_working(transition, WorkerMode.DRAINING)
 

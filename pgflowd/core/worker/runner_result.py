@@ -14,15 +14,15 @@ from typing import Any
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
-from pgflowd.core.worker.failure_text import LONGEST_TRACEBACK
+from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.state import Task, TaskReport
 
 _OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED)}
-MOST_NAMES = 20  # of what a task left behind
+MAX_NAMES = 20  # of what a task left behind
 _TEXTS = {
     "error_type": MAX_TYPE_CHARS,
     "error_message": MAX_MESSAGE_CHARS,
-    "traceback": LONGEST_TRACEBACK,
+    "traceback": MAX_TRACEBACK_CHARS,
 }
 _NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}
 
@@ -56,7 +56,7 @@ def left_behind(head: Mapping[str, Any]) -> LeftBehind:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value[:MOST_NAMES])) if isinstance(value, list) else ()
+    return tuple(map(str, value[:MAX_NAMES])) if isinstance(value, list) else ()
 
 
 def fault_of(head: Mapping[str, Any], body: bytes) -> str | None:

@@ -37,7 +37,7 @@ class WorkerTransition:
         """Whether the log has yet to say this, which it says once."""
         if text in self.state.logged:
             return False
-        self.state.logged = (*self.state.logged[-MOST_REMEMBERED + 1 :], text)
+        self.state.logged = (*self.state.logged[-MAX_REMEMBERED + 1 :], text)
         return True
 
     def count(self, metric: Metric, *labels: str, count: int = 1) -> None:
@@ -58,4 +58,4 @@ class WorkerTransition:
         self.state.exit = WorkerExit(code, why, failure)
 
 
-MOST_REMEMBERED = 200  # texts that the log says once
+MAX_REMEMBERED = 200  # texts that the log says once

@@ -30,7 +30,7 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import clean, failure_of
 from pgflowd.core.json.sql_null import SQL_NULL
 from pgflowd.core.json.values import decode, encode
-from pgflowd.core.worker.failure_text import LONGEST_TRACEBACK
+from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.handler import Caller
@@ -151,8 +151,8 @@ def _traceback(error: BaseException) -> str:
         lines = traceback.format_exception(type(error), error, trace, limit=-MAX_FRAMES)
     except BaseException as trouble:
         return f"(no traceback: {type(trouble).__name__})"
-    text = "".join(lines)[-LONGEST_TRACEBACK:]
-    return clean(text, LONGEST_TRACEBACK)
+    text = "".join(lines)[-MAX_TRACEBACK_CHARS:]
+    return clean(text, MAX_TRACEBACK_CHARS)
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -37,7 +37,7 @@ class Mailbox:
         return arrived or [Tick()]
 
     def _wake_by(self, moment: float) -> None:
-        """Set the timer; an earlier one stays, as to make one anew each time is expensive."""
+        """Set the timer; an earlier one stays, since a new one each time is expensive."""
         if self._timer is not None:
             if self._timer.when() <= moment:
                 return

@@ -64,7 +64,7 @@ from pgflowd.processes.worker.startup import (
 HEARTBEAT_S = 5.0  # between two heartbeats to the supervisor
 ORPHAN_LIMIT_S = 3  # kept by the kernel
 END_LIMIT_S = 1.0  # for killing what is left
-MOST_CHARS = 1000  # about a bug of ours
+MAX_CHARS = 1000  # about a bug of ours
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
@@ -111,7 +111,7 @@ def _end_as_bug(channel: Channel, log: Log, context: dict[str, Any]) -> None:
     """A bug of ours: log it with the traceback, and end with all processes below."""
     error = context.get("exception") or RuntimeError(context.get("message", "no message"))
     trace = "".join(traceback.format_exception(error))
-    text = one_line(redact(f"{type(error).__name__}: {error}"), MOST_CHARS)
+    text = one_line(redact(f"{type(error).__name__}: {error}"), MAX_CHARS)
     log.error("worker.error", code="E901", error=text, trace=trace)
     channel.send(Failed("E901", text))
     _end_with_all(EXIT_BUG)

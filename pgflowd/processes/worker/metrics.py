@@ -22,10 +22,10 @@ from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.state import RunnerPhase, WorkerState
 from pgflowd.errors import Problem
 
-MOST_KEPT = 5000
-MOST_BUSY = 50
-MOST_PROBLEMS = 20  # the log has them all; a heartbeat that is too large cannot be sent
-MOST_CHARS = 300  # of the text of one
+MAX_KEPT = 5000
+MAX_BUSY = 50
+MAX_PROBLEMS = 20  # the log has them all; a heartbeat that is too large cannot be sent
+MAX_CHARS = 300  # of the text of one
 
 
 class WorkerMetrics:
@@ -41,7 +41,7 @@ class WorkerMetrics:
             WAKES,
             definitions.DATABASE_ERRORS,
         )
-        self._took: deque[tuple[float, float]] = deque(maxlen=MOST_KEPT)  # when, seconds
+        self._took: deque[tuple[float, float]] = deque(maxlen=MAX_KEPT)  # when, seconds
         self._tasks_1m, self._wakes_1m = LastMinute(), LastMinute()
 
     def count(self, action: Count) -> None:
@@ -81,8 +81,8 @@ class WorkerMetrics:
             "wakes_1m": dict(self._wakes_1m.counts(now)),
             "busy": _busy(state, now),
             "problems": [
-                {"code": each.code, "text": cut(each.text, MOST_CHARS), "next": each.next}
-                for each in self.problems[:MOST_PROBLEMS]
+                {"code": each.code, "text": cut(each.text, MAX_CHARS), "next": each.next}
+                for each in self.problems[:MAX_PROBLEMS]
             ],
             "stuck": sum(each.phase is RunnerPhase.STUCK for each in runners.by_id.values()),
             **self._counters.numbers,
@@ -103,7 +103,7 @@ def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:
             "attempt": task.attempt,
             "took_s": round(now - runner.sent_at, 3),
         }
-        for runner, task in runners[:MOST_BUSY]
+        for runner, task in runners[:MAX_BUSY]
     ]
 
 

@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Callable
 
-MOST_LOGGED = 1024 * 1024  # bytes of one task
-MOST_LINES = 10_000
+MAX_LOGGED_BYTES = 1024 * 1024  # bytes of one task
+MAX_LINES = 10_000
 PIECE = 64 * 1024
-MOST_PASSES = 64  # that read what has come; a handler may write on and on
+MAX_PASSES = 64  # that read what has come; a handler may write on and on
 TAIL = 32 * 1024
 
 _STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
@@ -30,7 +30,7 @@ class LineBudget:
         self.refill()
 
     def refill(self) -> None:
-        self.room, self.lines = MOST_LOGGED, MOST_LINES
+        self.room, self.lines = MAX_LOGGED_BYTES, MAX_LINES
 
     @property
     def is_spent(self) -> bool:
@@ -66,7 +66,7 @@ class Output:
     def finish(self, has_more: bool) -> None:
         """Read what has come until now, and log the last line."""
         if has_more and self.number >= 0:
-            for _ in range(MOST_PASSES):
+            for _ in range(MAX_PASSES):
                 if not self._take():
                     break
         if self._line:

@@ -11,7 +11,7 @@ import pytest
 from support.leases import LeaseDatabase
 
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker.reporting import MOST_REPORTS
+from pgflowd.core.worker.reporting import MAX_REPORTS
 from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.query import execute, execute_async, execute_together, execute_together_async
@@ -81,7 +81,7 @@ def test_many_reports_go_in_one_trip(own: LeaseDatabase) -> None:
     tasks = [done(task) for task in execute(conn, claim(flow, worker, 250))]
     assert len(tasks) == 250
 
-    chunks = [tasks[at : at + MOST_REPORTS] for at in range(0, 250, MOST_REPORTS)]
+    chunks = [tasks[at : at + MAX_REPORTS] for at in range(0, 250, MAX_REPORTS)]
     answers = execute_together(conn, [report(chunk) for chunk in chunks])
 
     assert [answer.verdict for chunk in answers for answer in chunk] == ["completed"] * 250
