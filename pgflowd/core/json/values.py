@@ -16,7 +16,7 @@ from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mappin
 from dataclasses import is_dataclass
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from pgflowd.core.json.unpatched import COMPACT, Decoder, Encoder, dumps, loads
 from pgflowd.errors import OutputError
@@ -37,6 +37,25 @@ _REMEDIES = {
     "UUID": "return str(…)",
 }
 _METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
+
+
+class SqlNull(Enum):
+    """
+    The type of `SQL_NULL`, which stands for a column without a value.
+
+    `None` is JSON's null, which a handler may return and a client may send.
+    """
+
+    SQL_NULL = "sql null"
+
+    def __repr__(self) -> str:
+        return "SQL_NULL"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+SQL_NULL: Final = SqlNull.SQL_NULL
 
 
 def encode(value: Any, *, what: str = "output", max_bytes: int | None = None) -> str:

@@ -22,10 +22,16 @@ the effect is the same as in SQL. Every call either happens as a whole or raises
 
 from __future__ import annotations
 
-from pgflowd.core.json.sql_null import SQL_NULL
-from pgflowd.testing.engine.claims import ClaimedRecord, Key
+from pgflowd.core.json.values import SQL_NULL
 from pgflowd.testing.engine.engine import Engine
-from pgflowd.testing.engine.state import EngineRun, EngineStep, TaskRow, json_null
+from pgflowd.testing.engine.state import (
+    ClaimedRecord,
+    EngineRun,
+    EngineStep,
+    Key,
+    TaskRow,
+    json_null,
+)
 
 __all__ = [
     "SQL_NULL",

@@ -8,9 +8,17 @@ from typing import Any
 from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import MapInput
-from pgflowd.testing.engine.claims import ClaimedRecord, Key, record_of
 from pgflowd.testing.engine.reports import TaskReports, json_type
-from pgflowd.testing.engine.state import EngineRun, EngineStep, Event, TaskRow, snapshot_of
+from pgflowd.testing.engine.state import (
+    ClaimedRecord,
+    EngineRun,
+    EngineStep,
+    Event,
+    Key,
+    TaskRow,
+    record_of,
+    snapshot_of,
+)
 
 
 class Engine:

@@ -1,5 +1,5 @@
 """
-The rows that the engine keeps instead of tables, how their statuses may move, and a snapshot.
+The rows that the engine keeps instead of tables, what a claim returns of them, and a snapshot.
 
 The columns are those of the SQL tables that decide anything; times, workers and recovery are left
 out. An SQL null among JSON values is `SQL_NULL`, since `None` is JSON's null. A status changes only
@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pgflowd.core.json.sql_null import SQL_NULL, SqlNull
+from pgflowd.core.definition.plan import StepPlan
+from pgflowd.core.json.values import SQL_NULL, SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import Bug
 
@@ -37,6 +38,7 @@ TASK_MOVES = {
         TaskStatus.SKIPPED,
     },
 }
+Key = tuple[str, str, int]  # run id, step slug, task index
 
 
 def move(table: dict[Status, set[Status]], status: Status, target: Status) -> Status:
@@ -172,3 +174,41 @@ def _step_snapshot(state: EngineStep) -> dict[str, Any]:
             for task in state.tasks
         ],
     }
+
+
+@dataclass(frozen=True)
+class ClaimedRecord:
+    """What a claim returns for one task."""
+
+    run_id: str
+    step_slug: str
+    task_index: int
+    input: Any
+    flow_input: Any  # the run's input for a root single step, else SQL_NULL
+    attempt: int
+    max_attempts: int
+    timeout_s: int
+
+    @property
+    def key(self) -> Key:
+        return (self.run_id, self.step_slug, self.task_index)
+
+
+def record_of(run: EngineRun, step: StepPlan, task: TaskRow) -> ClaimedRecord:
+    """The record of a task that has just been started."""
+    if step.is_root_map:
+        input = run.input[task.index]
+    elif step.is_map:
+        input = run.states[step.deps[0]].output[task.index]
+    else:
+        input = completed_outputs(run, step.deps)
+    return ClaimedRecord(
+        run_id=run.run_id,
+        step_slug=step.slug,
+        task_index=task.index,
+        input=input,
+        flow_input=run.input if not step.deps and not step.is_map else SQL_NULL,
+        attempt=task.attempts,
+        max_attempts=max(step.options["max_attempts"], 1),
+        timeout_s=step.options["timeout"],
+    )
