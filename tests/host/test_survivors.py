@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgflowd.host.survivors import SurvivorFile
+from pgflowd.host.process_tree import SurvivorFile
 
 
 def test_what_could_not_be_written_down_is_tried_again(tmp_path):

@@ -28,8 +28,8 @@ from pgflowd.core.supervision.timeouts import next_due
 from pgflowd.core.supervision.tree import Tree, new_tree
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.logs import Log
+from pgflowd.host.process_tree import SurvivorFile
 from pgflowd.host.signals import SignalPipe
-from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.announcer import Announcer
 from pgflowd.processes.supervisor.children import REAP_POLL_S, ChildProcess, Children

@@ -28,8 +28,8 @@ from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket, Lock
 from pgflowd.host.fork import become_subreaper, hide_memory
 from pgflowd.host.logs import open_log
+from pgflowd.host.process_tree import SurvivorFile
 from pgflowd.host.signals import SignalPipe
-from pgflowd.host.survivors import SurvivorFile
 from pgflowd.host.systemd import Notifier
 from pgflowd.processes.supervisor.loop import SupervisorLoop
 
