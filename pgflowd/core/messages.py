@@ -12,7 +12,7 @@ import types
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
-from pgflowd.core.json.unpatched import COMPACT, Encoder, loads
+from pgflowd.core.json import COMPACT, Encoder, loads
 
 MAX_MESSAGE_BYTES = 64 * 1024  # bytes of one message
 

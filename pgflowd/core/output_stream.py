@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.json.unpatched import COMPACT, Encoder
+from pgflowd.core.json import COMPACT, Encoder
 
 OUTPUT = "task:output"
 RENEW_S = 20.0

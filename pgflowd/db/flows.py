@@ -18,7 +18,7 @@ from psycopg import sql
 
 from pgflowd.core.definition.shape import Shape, option_differences, shape_differences
 from pgflowd.core.documents.flows import ListedFlow
-from pgflowd.core.json.values import decode
+from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
 from pgflowd.db import workers
 from pgflowd.db.connection import translated

@@ -21,7 +21,7 @@ from psycopg import sql
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import Run, RunWithStates
-from pgflowd.core.json.values import encode
+from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db import runs
 from pgflowd.db.connection import is_pooled, translated

@@ -25,7 +25,7 @@ from pgflowd.core.documents.runs import (
     StepState,
     StepTasks,
 )
-from pgflowd.core.json.values import decode
+from pgflowd.core.json import decode
 from pgflowd.core.output_stream import request_output as output_request
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only

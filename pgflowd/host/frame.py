@@ -12,7 +12,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-from pgflowd.core.json.unpatched import dumps, loads
+from pgflowd.core.json import dumps, loads
 
 MAX_HEAD = 64 * 1024
 PIECE = 256 * 1024  # read at once, so that a large frame does not delay other runners

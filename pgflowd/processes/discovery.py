@@ -14,7 +14,7 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
-from pgflowd.core.json.unpatched import Encoder
+from pgflowd.core.json import Encoder
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from pgflowd.core.json.unpatched import Encoder
+from pgflowd.core.json import Encoder
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean

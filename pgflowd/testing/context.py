@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.context import Context, refuse_unknown_step
-from pgflowd.core.json.values import deep_copy
+from pgflowd.core.json import deep_copy
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
-from pgflowd.core.json.values import as_stored, deep_copy
+from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext

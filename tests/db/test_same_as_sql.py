@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from pgflowd import Flow
 from pgflowd.core.definition.conditions import contains
 from pgflowd.core.definition.shape import shape_differences
-from pgflowd.core.json.values import as_stored, decode, encode, jsonb_text
+from pgflowd.core.json import as_stored, decode, encode, jsonb_text
 from pgflowd.testing.engine.reports import json_type, retry_delay_s
 
 often = settings(

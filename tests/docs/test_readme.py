@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 
 from pgflowd import Flow
 from pgflowd.core.definition.arguments import arguments_for
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.testing import fake_context
 from pgflowd.testing.engine import ClaimedRecord
 

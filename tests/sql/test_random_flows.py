@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from support.contract import ContractSession, broken_invariants, stub_platform, while_open
 from support.random_flows import attempt_fails, flows
 
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.errors import MapInput
 from pgflowd.testing.engine import Engine
 

@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.testing.engine import ClaimedRecord, Engine, Key
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"

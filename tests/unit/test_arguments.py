@@ -11,7 +11,7 @@ import pytest
 from pgflowd import Fail, Flow, RetryAfter
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.failure import failure_of
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.errors import OutputError, RunError
 
 flow = Flow("f")

@@ -8,7 +8,7 @@ import sys
 
 from pgflowd import Flow, job
 from pgflowd.core.definition.shape import option_differences, shape_differences
-from pgflowd.core.json.values import jsonb_text
+from pgflowd.core.json import jsonb_text
 
 NO_PATTERN = {"defined": False}
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgflowd.core.json.values import decode, encode
+from pgflowd.core.json import decode, encode
 from pgflowd.errors import OutputError
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -146,7 +146,7 @@ def test_tuples_cost_no_more_than_lists(monkeypatch):
     """Only a suspicious value is walked in Python, and a tuple is not suspicious."""
     rows = [{"id": number, "at": [number, number]} for number in range(20)]
     same = [{"id": number, "at": (number, number)} for number in range(20)]
-    monkeypatch.delattr("pgflowd.core.json.values._faults")
+    monkeypatch.delattr("pgflowd.core.json._faults")
 
     assert encode(same) == encode(rows)
 

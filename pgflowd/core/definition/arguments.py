@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RUN, StepSpec
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.errors import RunError
 
 

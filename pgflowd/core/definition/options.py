@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
-from pgflowd.core.json.values import encode
+from pgflowd.core.json import encode
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import OutputError, Problem
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pgflowd.core.definition.options import MODE_OPTIONS, NUMBERS, PATTERNS
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
-from pgflowd.core.json.values import as_stored, jsonb_text
+from pgflowd.core.json import as_stored, jsonb_text
 
 Shape = dict[str, Any]
 

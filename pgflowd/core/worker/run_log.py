@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pgflowd.core.json.values import decode
+from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker.events import RunCancelled, RunChange, Verdict

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from pgflowd.core.context import refuse_unknown_step
-from pgflowd.core.json.unpatched import loads
+from pgflowd.core.json import loads
 from pgflowd.errors import RunError
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag

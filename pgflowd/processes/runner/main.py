@@ -28,7 +28,7 @@ import setproctitle
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import clean, failure_of
-from pgflowd.core.json.values import SQL_NULL, decode, encode
+from pgflowd.core.json import SQL_NULL, decode, encode
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext

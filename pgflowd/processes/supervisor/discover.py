@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pgflowd.core.json.unpatched import loads
+from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import describe_status

@@ -20,7 +20,7 @@ from typing import Any
 
 import setproctitle
 
-from pgflowd.core.json.unpatched import dumps, loads
+from pgflowd.core.json import dumps, loads
 from pgflowd.host.fork import (
     close_all_except,
     hide_memory,

@@ -22,7 +22,7 @@ the effect is the same as in SQL. Every call either happens as a whole or raises
 
 from __future__ import annotations
 
-from pgflowd.core.json.values import SQL_NULL
+from pgflowd.core.json import SQL_NULL
 from pgflowd.testing.engine.engine import Engine
 from pgflowd.testing.engine.state import (
     ClaimedRecord,

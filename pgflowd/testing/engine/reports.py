@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pgflowd.core.failure import MAX_DELAY_S
-from pgflowd.core.json.values import SqlNull
+from pgflowd.core.json import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.testing.engine.progress import RunProgress
 from pgflowd.testing.engine.state import EngineStep, TaskRow, json_null

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pgflowd.core.definition.plan import StepPlan
-from pgflowd.core.json.values import SQL_NULL, SqlNull
+from pgflowd.core.json import SQL_NULL, SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import Bug
 

@@ -5,11 +5,16 @@ Encodes the values that handlers return and clients send, and decodes those of t
 keys, lists (tuples become lists), strings, numbers, true, false, null. It refuses anything else and
 names its place, as in `E403 output.items[3].price is NaN`. A good value costs little more than two
 calls into C; only a suspicious one is walked in Python, to find what is wrong with it and where.
+
+A user's module may replace `json.dumps` by another library's, or functions of the standard encoder
+by its own. The process that imported it still exchanges JSON with the worker or the supervisor. So
+`Encoder` and `Decoder` keep the functions of the time when this module was imported.
 """
 
 from __future__ import annotations
 
 import builtins
+import json
 import math
 import re
 from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator, Mapping
@@ -18,7 +23,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
-from pgflowd.core.json.unpatched import COMPACT, Decoder, Encoder, dumps, loads
 from pgflowd.errors import OutputError
 
 MAX_DEPTH = 1000  # about where the encoder's recursion ends
@@ -37,6 +41,31 @@ _REMEDIES = {
     "UUID": "return str(…)",
 }
 _METHODS = {"model_dump": "model_dump(mode='json')", "tolist": "tolist()"}  # pydantic, numpy
+
+
+class Encoder(json.JSONEncoder):
+    """`Encoder(…)(value)` does what the original `json.dumps(value, …)` does."""
+
+    default = json.JSONEncoder.default
+    encode = json.JSONEncoder.encode
+    iterencode = json.JSONEncoder.iterencode
+    __call__ = json.JSONEncoder.encode
+
+
+class Decoder(json.JSONDecoder):
+    """`Decoder(…)(text)` does what the original `json.loads(text, …)` does; bytes are UTF-8."""
+
+    decode = json.JSONDecoder.decode
+    raw_decode = json.JSONDecoder.raw_decode
+
+    def __call__(self, text: str | bytes) -> Any:
+        return self.decode(text if isinstance(text, str) else text.decode())
+
+
+COMPACT = (",", ":")
+
+dumps = Encoder(ensure_ascii=False, separators=COMPACT)
+loads = Decoder()
 
 
 class SqlNull(Enum):

@@ -1,1 +1,0 @@
-"""JSON values: checked, encoded and decoded."""
