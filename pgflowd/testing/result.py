@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
-from pgflowd.core.graph.graph import Graph, Node, draw
+from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.statuses import StepStatus
 from pgflowd.testing.engine import Engine, EngineRun, EngineStep, TaskRow, json_null
 

@@ -102,7 +102,7 @@ def graph(app: App, flow: str, run_word: str | None, form: str) -> None:
     Example: pgflowd flows graph analyze_website --format mermaid
              pgflowd flows graph analyze_website --run @last
     """
-    from pgflowd.core.graph.graph import graph_of
+    from pgflowd.core.graph import graph_of
 
     with database(app) as conn:
         if run_word is None:

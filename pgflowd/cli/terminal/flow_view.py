@@ -18,7 +18,7 @@ from pgflowd.core.definition.options import (
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
-from pgflowd.core.graph.graph import Graph, graph_of, mermaid
+from pgflowd.core.graph import Graph, graph_of, mermaid
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, duration
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
-from pgflowd.core.graph.graph import Graph, Node, draw
+from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import ago, between, brief, cut, duration, short_id

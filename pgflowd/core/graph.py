@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.documents import versioned
-from pgflowd.core.graph.canvas import picture
-from pgflowd.core.graph.layout import Box, columns_of
+from pgflowd.core.graph_picture import Box, columns_of, picture
 from pgflowd.core.statuses import RunStatus, Status, StepStatus
 
 MERMAID_WORDS = {

@@ -1,1 +1,0 @@
-"""Pictures of DAGs for terminals, mermaid and JSON."""
