@@ -18,7 +18,7 @@ import sys
 import time
 from types import FrameType
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _REPEAT_S = 0.01  # long enough for the callback to end
 
 

@@ -19,8 +19,8 @@ from datetime import timedelta
 from pgflowd.core.redact import redact
 from pgflowd.errors import PgflowdError
 
-MAX_TYPE_CHARS = 200
-MAX_MESSAGE_CHARS = 4000
+MAX_TYPE_CHARS = 200  # far above any class name
+MAX_MESSAGE_CHARS = 4000  # enough for people, and small in the tables and the log
 MAX_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

@@ -19,11 +19,11 @@ from uuid import UUID
 from pgflowd.core.json import COMPACT, Encoder
 
 OUTPUT = "task:output"
-RENEW_S = 20.0
+RENEW_S = 20.0  # a third of the time that a request lasts
 REQUEST_LASTS_S = 60.0  # two renewals may be lost
 MAX_RUNS = 64  # that a worker remembers
-MAX_WAITING_LINES = 1000
-MAX_LINES_AT_ONCE = 100
+MAX_WAITING_LINES = 1000  # of all runs; further ones are dropped
+MAX_LINES_AT_ONCE = 100  # in one statement
 MAX_PAYLOAD_BYTES = 7900  # PostgreSQL takes less than 8000
 _FOLLOW = "follow "
 _dumps = Encoder(separators=COMPACT, default=str)

@@ -39,10 +39,10 @@ from pgflowd.errors import Unreachable
 _ERROR_LINE = re.compile("(error|ERROR|FATAL|PANIC|HINT|DETAIL): |could not |cannot ")
 START_LIMIT_S = 60  # the default of pg_ctl
 STOP_LIMIT_S = 30  # for a fast stop, then for an immediate one
-SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")
+SOCKET_PATH_LIMIT = 107 - len("/.s.PGSQL.65535")  # the limit of the kernel
 IMPOSSIBLE_PID = 2**22 + 1  # above the kernel's largest
 _SHORT_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
-_NAP_S = 0.01  # short, since a server is ready within some 100 ms
+_NAP_S = 0.01  # a server is ready within some 100 ms
 _PORT_TAKEN = "Address already in use"
 _WORTH_ANOTHER_TRY = (
     _PORT_TAKEN,  # another port is tried

@@ -18,7 +18,7 @@ from pathlib import Path
 from pgflowd import __version__
 from pgflowd.core.redact import redact
 
-_MAX_CHARS = 200_000
+_MAX_CHARS = 200_000  # of a report; a recursion makes a very long traceback
 
 
 def write_report(

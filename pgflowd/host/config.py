@@ -43,7 +43,7 @@ from pgflowd.host.config_refs import find, unreadable
 
 Flags = Mapping[str, tuple[tuple[str, ...], str | None]]
 ETC = Path("/etc/pgflowd")
-MAX_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024  # of the config file; an endless file ends here
 _IN_PYPROJECT = ("tool", "pgflowd")
 _KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
 _SECRET_KEYS = {("database", "url"), ("database", "listen_url")}

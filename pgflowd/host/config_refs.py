@@ -19,7 +19,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import URL_NEXT, Ref
 from pgflowd.errors import ConfigError, Problem
 
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024  # of a secret; an endless file ends here
 SECRETS = ("url", "listen_url")
 
 

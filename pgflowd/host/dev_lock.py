@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FILE = Path(".pgflowd", "dev.url")
-_MAX_URL = 4096
+_MAX_URL = 4096  # bytes; far above any URL
 
 
 class DevAlreadyRunning(Exception):

@@ -32,10 +32,11 @@ import setproctitle
 
 from pgflowd.host.channel import Channel
 
+# options of prctl(2)
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
-EXIT_BUG = 70
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 _fork = multiprocess.get_context("fork")
 _parent: list[int] = [0]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pgflowd.core.json import dumps, loads
 
-MAX_HEAD = 64 * 1024
+MAX_HEAD = 64 * 1024  # long values are in the body
 PIECE = 256 * 1024  # read at once, so that a large frame does not delay other runners
 
 _LENGTHS = struct.Struct("!II")

@@ -25,8 +25,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MAX_TREE_PASSES = 100
-MAX_SESSION_PASSES = 20
+MAX_TREE_PASSES = 100  # one that grows on is killed as far as it is known
+MAX_SESSION_PASSES = 20  # likewise; each pass reads all of /proc
 _HAS_CHILDREN_FILE = Path("/proc/thread-self/children").exists()
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -24,7 +24,7 @@ UNITS = ("pgflowd.service", "pgflowd@.service")
 DROP_INS = {"notify-reload.conf": 253, "restart-steps.conf": 254}  # the first systemd that knows it
 SYSTEM = Path("/etc/systemd/system")
 RUNNING = Path("/run/systemd/system")  # exists if systemd runs this machine
-TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0  # of systemctl
 
 _NOT_FOR_USERS = re.compile(
     r"(User|After|Wants|AmbientCapabilities|CapabilityBoundingSet|DevicePolicy|Private\w+|"

@@ -18,7 +18,7 @@ from pgflowd.core.backoff import doubled_s
 
 T = TypeVar("T")
 
-_FIRST_NAP_S = 0.002
+_FIRST_NAP_S = 0.002  # many conditions hold almost at once
 _MAX_NAP_S = 0.05
 
 

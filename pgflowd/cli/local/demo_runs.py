@@ -23,8 +23,8 @@ from pgflowd.db.query import execute
 from pgflowd.db.runs import attempts, run_steps
 
 RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
-POLL_S = 0.1
-BAR_WIDTH = 20
+POLL_S = 0.1  # often enough for a bar that moves
+BAR_WIDTH = 20  # characters
 
 
 class Example(NamedTuple):

@@ -29,7 +29,7 @@ from pgflowd.db.runs import list_runs
 from pgflowd.errors import ConfigError, PgflowdError
 
 RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
-POLL_MS = 500
+POLL_MS = 500  # between two checks whether the daemon has ended
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
 _SUFFIXES = {".py", ".toml"}
 _RESULTS = {

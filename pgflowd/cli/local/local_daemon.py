@@ -23,9 +23,9 @@ import click
 from pgflowd.cli.exits import ExitCode
 from pgflowd.core.supervision.lifecycle import ChildState
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds
 STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
-POLL_S = 0.05
+POLL_S = 0.05  # short compared with a start, which takes about a second
 _UNSETTLED = {
     state.value for state in (ChildState.STARTING, ChildState.RESTARTING, ChildState.DRAINING)
 }

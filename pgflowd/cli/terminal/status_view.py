@@ -24,7 +24,7 @@ TITLES = (
 RIGHT = ("QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
 LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "QUEUED")
 _NARROW = 60  # below this many columns there is no bar
-_BAR = 10
+_BAR = 10  # characters of the bar of running tasks
 
 
 def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:

@@ -30,7 +30,7 @@ _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task":
 _LEVELS = {"warning": "yellow", "error": "red"}
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
 _MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
-_MAX_SLUG_WIDTH = 24
+_MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
 _OUTPUT_LENGTH = 100  # where there is no terminal
 
 

@@ -17,7 +17,7 @@ from pgflowd.core.settings.values import Ref, parse_duration, parse_size
 
 KeyPath = tuple[str, ...]  # ("worker", "poll_min"), ("flows", "send_email", "poll_min")
 
-MAX_WHOLE = 1_000_000
+MAX_WHOLE = 1_000_000  # far above any useful number
 MAX_DURATION = "365d"
 MAX_SIZE = "1GiB"  # the largest value that PostgreSQL stores
 

@@ -35,7 +35,7 @@ DURATION_PATTERN = r"^\s*(\d+(\.\d+)?\s*(ms|s|m|h|d)\s*)+$"
 SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*(B|[kMG]B|[KMG]iB)\s*$"
 
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*")
-_MAX_DIGITS = 25
+_MAX_DIGITS = 25  # of a number; a longer one is a mistake
 _SIGNED = re.compile(r"\s*-\s*\d")
 
 

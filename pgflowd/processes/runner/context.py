@@ -24,7 +24,7 @@ from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
-MAX_RECORD_CHARS = 8000
+MAX_RECORD_CHARS = 8000  # of one log record of a handler
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 

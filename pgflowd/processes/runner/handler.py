@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-_SLICE_S = 0.02
+_SLICE_S = 0.02  # so soon a wait notices SIGTERM
 _MAX_FRAMES = 100  # as many as faulthandler writes
-EXIT_BY_TERM = 128 + signal.SIGTERM
+EXIT_BY_TERM = 128 + signal.SIGTERM  # as shells report it
 
 
 class StopFlag:
