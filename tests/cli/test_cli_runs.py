@@ -208,7 +208,7 @@ def in_the_middle(shop: Shop) -> UUID:
     shop.complete(shop.claim_all()["website#0"], {"content": "hi"})
     tasks = shop.claim_all()
     trace = 'Traceback:\n  File "flows/analyze.py", line 31, in summary\n'
-    shop.fail(tasks["summary#0"], "TimeoutError: model did not answer", trace)
+    shop.fail(tasks["summary#0"], "TimeoutError: model did not answer", traceback=trace)
     return run_id
 
 
