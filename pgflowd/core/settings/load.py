@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from pgflowd.core.redact import one_line
@@ -19,6 +18,7 @@ from pgflowd.core.settings.keys import Key, KeyPath, keys_of
 from pgflowd.core.settings.rules import contradictions
 from pgflowd.core.settings.sections import SECTIONS, FlowSettings, Origin, Overrides, Settings
 from pgflowd.core.settings.values import Ref
+from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
 MAX_HINTS = 100  # "did you mean": each costs time, so only the first mistakes get one
@@ -184,11 +184,11 @@ def _unknown_variable(given: GivenValue) -> InvalidValue:
     flow = given.path[1] if given.path[0] == "flows" and len(given.path) > 2 else "<SLUG>"
     known = [variable(section, key) for section, keys in SECTIONS.items() for key in keys_of(keys)]
     known += [variable("flows", flow, key) for key in keys_of(FlowSettings)]
-    close = get_close_matches((given.origin.place or "")[:120].upper(), known, n=1)
-    remedy = f"did you mean {one_line(close[0], 120)}?" if close else "see pgflowd config env"
+    close = nearest(given.origin.place or "", known)
+    remedy = f"did you mean {one_line(close, 120)}?" if close else "see pgflowd config env"
     return InvalidValue("E102", "this variable belongs to no key", remedy)
 
 
 def _did_you_mean(name: str, known: list[str], form: str) -> str | None:
-    close = get_close_matches(name[:60].lower(), known, n=1)
-    return f"did you mean {form.format(close[0])}?" if close else None
+    close = nearest(name, known)
+    return f"did you mean {form.format(close)}?" if close else None
