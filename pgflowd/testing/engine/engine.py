@@ -8,7 +8,7 @@ from typing import Any
 from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import MapInput
-from pgflowd.testing.engine.reports import TaskReports, json_type
+from pgflowd.testing.engine.progress import RunProgress, json_type
 from pgflowd.testing.engine.state import (
     ClaimedRecord,
     EngineRun,
@@ -43,7 +43,7 @@ class Engine:
         states = {step.slug: _new_state(step, input) for step in self.plan.steps.values()}
         run = EngineRun(run_id, input, remaining_steps=len(states), states=states)
         run.events.append(Event(run_id, "run:started"))
-        TaskReports(self.plan, run, self.now).advance()
+        RunProgress(self.plan, run, self.now).advance()
         self.runs[run_id] = run
         return run
 
@@ -82,7 +82,7 @@ class Engine:
         """Report a task completed. Returns its row as it is afterwards, None if unknown."""
         run, state, task = self._find(key)
         if task is not None:
-            TaskReports(self.plan, run, self.now).complete(state, task, output)
+            RunProgress(self.plan, run, self.now).complete(state, task, output)
         return task
 
     def fail(
@@ -91,7 +91,7 @@ class Engine:
         """Report a task failed; `retry` and `delay_s` are arguments of `pgflowd.fail`."""
         run, state, task = self._find(key)
         if task is not None:
-            reports = TaskReports(self.plan, run, self.now)
+            reports = RunProgress(self.plan, run, self.now)
             reports.fail(state, task, message, retry=retry, delay_s=delay_s)
         return task
 

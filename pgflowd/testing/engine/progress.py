@@ -1,5 +1,5 @@
 """
-Computes what follows in a run when something in it has started, ended or been skipped.
+Applies a report to a task, as the SQL's complete_task and fail_task do, and all that follows.
 
 After each change, conditions are tested and empty maps completed until neither changes anything;
 then ready steps start, and a run with no steps left completes (in SQL: `_advance`). A method that
@@ -8,8 +8,13 @@ returns False has failed the run, and nothing follows.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from pgflowd.core.definition.conditions import contains
 from pgflowd.core.definition.plan import FlowPlan, StepPlan
+from pgflowd.core.failure import MAX_DELAY_S
+from pgflowd.core.json import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
 from pgflowd.errors import RunError
 from pgflowd.testing.engine.state import (
@@ -19,6 +24,7 @@ from pgflowd.testing.engine.state import (
     QueueMessage,
     TaskRow,
     completed_outputs,
+    json_null,
 )
 
 MAX_ROUNDS = 50  # as in SQL, whose loop over empty maps ends there
@@ -36,7 +42,90 @@ class RunProgress:
             self._start_ready_steps()
             self._maybe_complete_run()
 
-    def complete_step(self, state: EngineStep) -> None:
+    def complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
+        """A task completed, perhaps too late, perhaps with an output of the wrong type."""
+        if self.run.status is RunStatus.FAILED:
+            return
+        if state.status is not StepStatus.STARTED:
+            task.message.is_archived = True
+        elif not isinstance(output, list) and (waiting := self._waiting_map(state)) is not None:
+            self._violate_type(state, task, output, waiting)
+        elif task.status is TaskStatus.STARTED:
+            self._complete(state, task, output)
+
+    def fail(
+        self,
+        state: EngineStep,
+        task: TaskRow,
+        message: str,
+        *,
+        retry: bool = True,
+        delay_s: float | None = None,
+    ) -> None:
+        """An attempt failed, perhaps too late; with attempts left there will be another."""
+        is_over = self.run.status is RunStatus.FAILED
+        if is_over and task.status is TaskStatus.STARTED:
+            task.become(TaskStatus.FAILED)
+            task.error = message
+        if is_over or state.status is not StepStatus.STARTED:
+            task.message.is_archived = True
+        elif task.status is TaskStatus.STARTED:
+            if not retry:
+                most = self.plan.steps[state.slug].options["max_attempts"]
+                task.attempts = max(task.attempts, most)
+            self._fail(state, task, message, delay_s)
+
+    # -- reports -------------------------------------------------------------------------
+
+    def _complete(self, state: EngineStep, task: TaskRow, output: Any) -> None:
+        task.become(TaskStatus.COMPLETED)
+        task.output = output
+        task.message.is_archived = True
+        state.remaining_tasks = (state.remaining_tasks or 0) - 1
+        if state.remaining_tasks > 0:
+            return
+        is_map = self.plan.steps[state.slug].is_map
+        state.output = [json_null(task.output) for task in state.tasks] if is_map else output
+        self._complete_step(state)
+
+    def _fail(self, state: EngineStep, task: TaskRow, message: str, delay_s: float | None) -> None:
+        options = self.plan.steps[state.slug].options
+        task.error = message
+        if task.attempts < options["max_attempts"]:
+            task.become(TaskStatus.QUEUED)
+            if delay_s is None:
+                delay_s = retry_delay_s(options["base_delay"], task.attempts)
+            task.message.visible_at = self.now + delay_s
+            return
+        task.become(TaskStatus.FAILED)
+        task.message.is_archived = True
+        self._exhaust_step(state, message)
+
+    def _violate_type(self, state: EngineStep, task: TaskRow, output: Any, map_slug: str) -> None:
+        word = json_type(output)
+        if task.status is TaskStatus.QUEUED:  # SQL fails an unclaimed task, too
+            task.become(TaskStatus.STARTED)
+        task.become(TaskStatus.FAILED)
+        task.message.is_archived = True
+        task.output = output
+        task.error = f"[TYPE_VIOLATION] Produced {word} instead of array"
+        state.error = (
+            f"[TYPE_VIOLATION] Map step {map_slug} expects array input"
+            f" but dependency {state.slug} produced {word}"
+        )
+        state.become(StepStatus.FAILED)
+        self._fail_run(state.error)
+        self._send("step:failed", state.slug, state.error)
+
+    def _waiting_map(self, state: EngineStep) -> str | None:
+        """A dependent map that waits for the list of this single step."""
+        step = self.plan.steps[state.slug]
+        if step.is_map:
+            return None
+        maps = (slug for slug in step.dependents if self.plan.steps[slug].is_map)
+        return next((slug for slug in maps if self.run.states[slug].initial_tasks is None), None)
+
+    def _complete_step(self, state: EngineStep) -> None:
         """End a step whose last task has completed."""
         state.become(StepStatus.COMPLETED)
         self.run.remaining_steps -= 1
@@ -44,7 +133,7 @@ class RunProgress:
         self._release_dependents(state)
         self.advance()
 
-    def exhaust_step(self, state: EngineStep, message: str) -> None:
+    def _exhaust_step(self, state: EngineStep, message: str) -> None:
         """End a step that has a task without attempts left, as its `when_exhausted` asks."""
         mode = self.plan.steps[state.slug].options["when_exhausted"]
         if mode == "fail":
@@ -59,7 +148,7 @@ class RunProgress:
             self._release_dependents(state)
             self.advance()
 
-    def fail_run(self, message: str) -> None:
+    def _fail_run(self, message: str) -> None:
         """Fail the run; its open tasks keep their status and lose their messages."""
         self.run.become(RunStatus.FAILED)
         self._send("run:failed", None, message)
@@ -158,7 +247,7 @@ class RunProgress:
         state.become(StepStatus.FAILED)
         state.error = message
         self._send("step:failed", state.slug, message)
-        self.fail_run(message)
+        self._fail_run(message)
 
     # -- skipping ------------------------------------------------------------------------
 
@@ -194,3 +283,21 @@ class RunProgress:
 
 def _slug(state: EngineStep) -> str:
     return state.slug
+
+
+def retry_delay_s(base_delay_s: float, attempts: int) -> int:
+    """floor(base * 2^attempts), the failed attempt counted, capped where SQL's int ends."""
+    return min(math.floor(base_delay_s * 2.0 ** min(attempts, 64)), MAX_DELAY_S)
+
+
+def json_type(value: Any) -> str:
+    """The word of `jsonb_typeof`, and `null` for SQL null too."""
+    if value is None or isinstance(value, SqlNull):
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, dict):
+        return "object"
+    return "array" if isinstance(value, list) else "number"
