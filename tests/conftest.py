@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from support.proxy import ProxyProcess
+
     from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, for children too
@@ -42,6 +44,15 @@ def empty_database(pgflow_server: ScratchServer) -> Iterator[ScratchDatabase]:
     """A fresh database with nothing in it."""
     with pgflow_server.database(schema=False) as fresh:
         yield fresh
+
+
+@pytest.fixture
+def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
+    """A proxy before the database, which fails on demand."""
+    from support.proxy import ProxyProcess
+
+    with ProxyProcess(database.dsn) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -36,10 +36,10 @@ class Broken(AssertionError):
     """Something did not survive."""
 
 
-def survive(seed: int, seconds: float, daemons: int, *, aloud: bool = False) -> dict[str, object]:
+def survive(seed: int, seconds: float, daemons: int, *, verbose: bool = False) -> dict[str, object]:
     """Let it rage, let it settle, and judge; returns what happened, in numbers."""
     again = f"make chaos SECONDS={seconds:g} DAEMONS={daemons} SEED={seed}"
-    environment = Environment(seed, aloud=aloud)
+    environment = Environment(seed, verbose=verbose)
     fine = False
     try:
         environment.create(daemons)
@@ -93,17 +93,17 @@ def _do_something_bad(environment: Environment) -> None:
     except psycopg.Error as error:
         what = ""
         environment.drop_line()
-        environment.say(f"{name}: {str(error).strip().splitlines()[0]}")
+        environment.note(f"{name}: {str(error).strip().splitlines()[0]}")
     if what:
         environment.done[name] = environment.done.get(name, 0) + 1
-        environment.say(f"{place.name} {name}: {what}")
+        environment.note(f"{place.name} {name}: {what}")
 
 
 def _look(environment: Environment) -> None:
     """Check, during the faults, what must hold at any time."""
     with contextlib.suppress(psycopg.OperationalError, psycopg.InternalError):
         for trouble in chaos_checks.at_any_time(environment.conn()):
-            environment.say(trouble)
+            environment.note(trouble)
             environment.troubles.append(f"while it raged: {trouble}")
         return
     environment.drop_line()
@@ -111,7 +111,7 @@ def _look(environment: Environment) -> None:
 
 def _settle(environment: Environment) -> None:
     """No more faults: all that was begun comes to its end."""
-    environment.say("no more faults")
+    environment.note("no more faults")
     environment.mend(all_of_it=True)
     environment.look_after_daemons()
 
@@ -128,7 +128,7 @@ def _settle(environment: Environment) -> None:
         until(settled, SETTLE_S)
     except AssertionError:
         raise Broken("\n".join(chaos_checks.what_is_open(environment))) from None
-    environment.say("all runs have ended")
+    environment.note("all runs have ended")
 
 
 def _stop(environment: Environment) -> None:
@@ -141,7 +141,7 @@ def _stop(environment: Environment) -> None:
         code = place.daemon.ended(STOP_S)
         if code != 0:
             environment.troubles.append(f"{place.name} ended with {code} when asked to")
-    environment.say("all daemons have ended")
+    environment.note("all daemons have ended")
 
 
 def main() -> None:
@@ -150,16 +150,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0)
     parser.add_argument("--daemons", type=int, default=3)
     parser.add_argument("--seed", type=int)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # which tidies up
         signal.signal(number, signal.default_int_handler)
-    seed = secrets.randbelow(10**6) if asked.seed is None else asked.seed
-    seconds = asked.minutes * 60 + asked.seconds or 60
+    seed = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
+    seconds = arguments.minutes * 60 + arguments.seconds or 60
     try:
-        said = survive(seed, seconds, asked.daemons, aloud=True)
+        results = survive(seed, seconds, arguments.daemons, verbose=True)
     except AssertionError as error:
         sys.exit("\n".join([f"BROKEN: {error}", *getattr(error, "__notes__", [])]))
-    sys.stdout.write("".join(f"{name}: {value}\n" for name, value in said.items()))
+    sys.stdout.write("".join(f"{name}: {value}\n" for name, value in results.items()))
 
 
 if __name__ == "__main__":

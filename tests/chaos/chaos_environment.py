@@ -134,7 +134,7 @@ class Place:
 class Environment:
     """Server, daemons, proxies and runs. `say` writes the story down."""
 
-    def __init__(self, seed: int, *, aloud: bool = False) -> None:
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
         self._seed, self._taken = seed, 0
         self.chance = self.luck_of_runs = random.Random(seed)
         room = MEMORY if has_room(MEMORY) else Path(tempfile.gettempdir())
@@ -148,7 +148,7 @@ class Environment:
         self.in_doubt: dict[str, str] = {}
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
-        self._aloud, self._said = aloud, ""
+        self._verbose, self._last_logged = verbose, ""
         self._story = (self.directory / "story").open("w")
         self._order = itertools.count()
         self._undo: list[tuple[float, int, Callable[[], None]]] = []
@@ -186,17 +186,17 @@ class Environment:
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         line = f"{now() - self.began:7.2f} {text}\n"
         self._story.write(line)
         self._story.flush()
-        if self._aloud:
+        if self._verbose:
             os.write(1, line.encode())
 
-    def _say_once(self, text: str) -> None:
-        if text != self._said:
-            self._said = text
-            self.say(text)
+    def _note_once(self, text: str) -> None:
+        if text != self._last_logged:
+            self._last_logged = text
+            self.note(text)
 
     # the database
 
@@ -260,7 +260,7 @@ class Environment:
     def look_after_server(self) -> None:
         """Start it again when it has given up: it cannot recover from a crash on a full disk."""
         if is_gone(self._postmaster):
-            self.say("the server has ended by itself and is started again")
+            self.note("the server has ended by itself and is started again")
             self.restart_server(signal.SIGQUIT, 0)
 
     def _start_server(self) -> None:
@@ -296,7 +296,7 @@ class Environment:
             for _ in range(wanted):
                 self._start_run()
         except (psycopg.Error, OSError) as error:
-            self._say_once(f"no run was started: {str(error).strip().splitlines()[0][:60]}")
+            self._note_once(f"no run was started: {str(error).strip().splitlines()[0][:60]}")
             self.drop_line()
 
     def _start_run(self) -> None:
@@ -360,7 +360,7 @@ class Environment:
 
     def stood_still(self, since: float) -> None:
         """The whole machine had no time for us, and so not for the daemons."""
-        self.say(f"nothing moved for {now() - since:.1f} s")
+        self.note(f"nothing moved for {now() - since:.1f} s")
         self.windows.append(Window("", since - 1, now() + 1))
 
     def look_after_daemons(self) -> None:
@@ -376,7 +376,7 @@ class Environment:
                 self.troubles.append(f"{place.name} ended by itself with {code}")
             if code == -signal.SIGKILL:
                 self._clear_group()
-            self.say(f"{place.name} has ended with {code} and is started again")
+            self.note(f"{place.name} has ended with {code} and is started again")
             place.start()
 
     def _clear_group(self) -> None:
@@ -384,7 +384,7 @@ class Environment:
         processes above a handler's daemon were killed at once, no other process can."""
         for seen in self.leftovers():
             if seen.parent == 1:
-                self.say(f"{seen.pid} outlived all above it")
+                self.note(f"{seen.pid} outlived all above it")
                 signalled(seen, signal.SIGKILL)
 
     def leftovers(self) -> list[ProcessStat]:

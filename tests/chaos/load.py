@@ -56,7 +56,7 @@ class Measured:
 
 
 @dataclass
-class Said:
+class Results:
     """The results of the load."""
 
     tasks: int
@@ -69,7 +69,7 @@ class Said:
     violations: list[Any]
 
 
-def bear(tasks: int, *, aloud: bool = False) -> Said:
+def bear(tasks: int, *, verbose: bool = False) -> Results:
     """Do so many tasks, and measure."""
     with _setup() as (setup, dsn), psycopg.connect(dsn, autocommit=True) as conn:
         daemon = setup.serve(
@@ -82,7 +82,7 @@ def bear(tasks: int, *, aloud: bool = False) -> Said:
             until(lambda: _count(conn, _OPEN) < OPEN_RUNS, 120)
             started += _start_runs(conn)
             look.once(started > tasks * WARM)
-            if aloud:
+            if verbose:
                 sys.stdout.write(f"{time.monotonic() - began:7.1f} s {started} tasks started\n")
                 sys.stdout.flush()
         until(lambda: _count(conn, _OPEN) == 0, 120)
@@ -91,10 +91,10 @@ def bear(tasks: int, *, aloud: bool = False) -> Said:
         until(lambda: all(times for _, _, times in conn.execute(_QUEUES).fetchall()), SETTLED_S)
         look.once(True)
         done = _count(conn, "pgflow.step_tasks where status = 'completed'")
-        said = _said(conn, look, done, seconds)
+        results = _results(conn, look, done, seconds)
         daemon.process.terminate()
         assert daemon.ended(30) == 0
-        return said
+        return results
 
 
 class Look:
@@ -120,9 +120,9 @@ class Look:
                 measured.descriptors.append(descriptors)
 
 
-def _said(conn: psycopg.Connection[Any], look: Look, tasks: int, seconds: float) -> Said:
+def _results(conn: psycopg.Connection[Any], look: Look, tasks: int, seconds: float) -> Results:
     outcomes = "select coalesce(outcome, 'open'), count(*) from pgflowd.attempts group by 1"
-    return Said(
+    return Results(
         tasks,
         round(seconds, 1),
         dict(conn.execute(outcomes).fetchall()),
@@ -134,16 +134,18 @@ def _said(conn: psycopg.Connection[Any], look: Look, tasks: int, seconds: float)
     )
 
 
-def wrong_in(said: Said) -> list[str]:
+def wrong_in(results: Results) -> list[str]:
     """The results that are out of bounds."""
-    wrong = [f"grew by {kb} kB: {who}" for who, kb in said.growth_kb.items() if kb > MOST_GROWTH_KB]
-    for who, (least, most) in said.descriptors.items():
+    wrong = [
+        f"grew by {kb} kB: {name}" for name, kb in results.growth_kb.items() if kb > MOST_GROWTH_KB
+    ]
+    for name, (least, most) in results.descriptors.items():
         if most > MOST_DESCRIPTORS:
-            wrong.append(f"{who} had {least} to {most} descriptors")
-    for name, (kb, times) in said.queues.items():
+            wrong.append(f"{name} had {least} to {most} descriptors")
+    for name, (kb, times) in results.queues.items():
         if kb > MOST_QUEUE_KB or not times:
             wrong.append(f"{name} has {kb} kB and was vacuumed {times} times")
-    wrong += [f"violated: {row}" for row in said.violations]
+    wrong += [f"violated: {row}" for row in results.violations]
     return wrong
 
 
@@ -219,9 +221,9 @@ def _setup() -> Iterator[tuple[DaemonSetup, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("--tasks", type=int, default=200_000)
-    said = bear(parser.parse_args().tasks, aloud=True)
-    sys.stdout.write("".join(f"{name}: {value}\n" for name, value in vars(said).items()))
-    if wrong := wrong_in(said):
+    results = bear(parser.parse_args().tasks, verbose=True)
+    sys.stdout.write("".join(f"{name}: {value}\n" for name, value in vars(results).items()))
+    if wrong := wrong_in(results):
         sys.exit("\n".join(["WRONG:", *wrong]))
 
 

@@ -16,7 +16,7 @@ from chaos_environment import RUNS, Window
 class Told(SimpleNamespace):
     """A environment in which one run of `chain` was done by hand."""
 
-    def tell(self, *events: tuple[str, int, float, Any]) -> None:
+    def write(self, *events: tuple[str, int, float, Any]) -> None:
         """Write the ledger: event, token, time, output."""
         task = [self.run_id, "chain", "only", 0]
         lines = [
@@ -30,7 +30,7 @@ class Told(SimpleNamespace):
 
 
 @pytest.fixture
-def told(database, tmp_path) -> Told:
+def checked(database, tmp_path) -> Told:
     conn, worker = database.connect(), uuid4()
     for slug in RUNS:
         conn.execute("select pgflow.create_flow(%s, timeout => 5)", (slug,))
@@ -54,59 +54,59 @@ def told(database, tmp_path) -> Told:
     )
 
 
-def test_where_all_is_well_nothing_is_found(told):
-    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
+def test_where_all_is_well_nothing_is_found(checked):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 7))
 
-    assert told.found() == []
-
-
-def test_an_output_that_no_handler_returned_is_found(told):
-    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 8))
-
-    assert told.found() == ["I12"]
+    assert checked.found() == []
 
 
-def test_an_execution_without_an_attempt_is_found_and_so_is_one_that_overlaps(told):
-    stranger = told.token + 1
-    told.tell(
-        ("start", told.token, 1.0, None),
+def test_an_output_that_no_handler_returned_is_found(checked):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 8))
+
+    assert checked.found() == ["I12"]
+
+
+def test_an_execution_without_an_attempt_is_found_and_so_is_one_that_overlaps(checked):
+    stranger = checked.token + 1
+    checked.write(
+        ("start", checked.token, 1.0, None),
         ("start", stranger, 1.5, None),
-        ("end", told.token, 2.0, 7),
+        ("end", checked.token, 2.0, 7),
     )
 
-    assert told.found() == ["I11", "I13"]
+    assert checked.found() == ["I11", "I13"]
 
 
-def test_an_overlap_after_a_standstill_is_counted_and_no_more(told):
-    told.windows.append(Window("d0", 0.0, 1.2))
-    told.tell(
-        ("start", told.token, 1.0, None),
-        ("start", told.token + 1, 1.5, None),
-        ("end", told.token, 2.0, 7),
+def test_an_overlap_after_a_standstill_is_counted_and_no_more(checked):
+    checked.windows.append(Window("d0", 0.0, 1.2))
+    checked.write(
+        ("start", checked.token, 1.0, None),
+        ("start", checked.token + 1, 1.5, None),
+        ("end", checked.token, 2.0, 7),
     )
 
-    assert told.found() == ["I11"]
-    assert chaos_checks.counts(told)["overlaps after a freeze"] == 1
+    assert checked.found() == ["I11"]
+    assert chaos_checks.counts(checked)["overlaps after a freeze"] == 1
 
 
-def test_an_execution_that_was_too_long_is_found(told):
-    told.tell(("start", told.token, 1.0, None), ("end", told.token, 60.0, 7))
+def test_an_execution_that_was_too_long_is_found(checked):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 60.0, 7))
 
-    assert told.found() == ["I14"]
-
-
-def test_a_run_that_was_acknowledged_and_is_lost_or_ended_otherwise_is_found(told):
-    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
-    told.acknowledged = {str(uuid4()): "chain", told.run_id: "doomed"}
-
-    assert told.found() == ["G1:", "run"]
+    assert checked.found() == ["I14"]
 
 
-def test_a_bug_that_a_daemon_logged_is_found(told, tmp_path):
-    told.tell(("start", told.token, 1.0, None), ("end", told.token, 2.0, 7))
+def test_a_run_that_was_acknowledged_and_is_lost_or_ended_otherwise_is_found(checked):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 7))
+    checked.acknowledged = {str(uuid4()): "chain", checked.run_id: "doomed"}
+
+    assert checked.found() == ["G1:", "run"]
+
+
+def test_a_bug_that_a_daemon_logged_is_found(checked, tmp_path):
+    checked.write(("start", checked.token, 1.0, None), ("end", checked.token, 2.0, 7))
     (tmp_path / "d0").mkdir()
     (tmp_path / "d0" / "d0-0.log").write_text(
         '{"event": "worker.error", "code": "E901"}\nTraceback (most recent call last):\n'
     )
 
-    assert told.found() == ["a", "a"]
+    assert checked.found() == ["a", "a"]

@@ -24,7 +24,7 @@ def test_daemons_database_and_lines_are_broken_at_random_and_every_guarantee_hol
 @covers("D7")
 def test_memory_and_descriptors_of_every_process_stay_flat_and_queues_are_vacuumed():
     """A small one of `make load`."""
-    said = load.bear(4000)
+    results = load.bear(4000)
 
-    assert load.wrong_in(said) == []
-    assert said.attempts["completed"] == said.tasks >= 4000
+    assert load.wrong_in(results) == []
+    assert results.attempts["completed"] == results.tasks >= 4000

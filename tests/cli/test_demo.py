@@ -34,28 +34,28 @@ def here() -> Iterator[Path]:
 
 
 def test_three_flows_run_through_a_failure_and_a_timeout_and_nothing_is_left(here: Path):
-    said = demo(here, "--once")
+    output = demo(here, "--once")
 
     assert re.match(
         rf"pgflowd {re.escape(__version__)} demo   PostgreSQL 18\.\d+ "
         r"\(embedded, \.pgflowd/demo\)   schema installed in [\d.]+m?s   3 example flows\n",
-        said,
+        output,
     )
     for flow in ("analyze_website", "resize_images", "flaky_payment"):
-        assert re.search(rf"{flow} +completed in [\d.]+m?s", said)
-    assert "3 runs, 109 tasks, 2 retries." in said
-    assert "pgflowd new shop" in said
+        assert re.search(rf"{flow} +completed in [\d.]+m?s", output)
+    assert "3 runs, 109 tasks, 2 retries." in output
+    assert "pgflowd new shop" in output
     assert list(here.iterdir()) == []
 
 
 def test_json_has_the_results_of_the_runs(here: Path):
-    told = json.loads(demo(here, "--once", "--json"))
+    shown = json.loads(demo(here, "--once", "--json"))
 
-    assert [run["status"] for run in told["runs"]] == ["completed"] * 3
-    assert told["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
-    assert (told["tasks"], told["retries"], told["schema_version"]) == (109, 2, 1)
+    assert [run["status"] for run in shown["runs"]] == ["completed"] * 3
+    assert shown["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
+    assert (shown["tasks"], shown["retries"], shown["schema_version"]) == (109, 2, 1)
     section = PAGE.partition("### demo")[2].partition("###")[0]
-    named = {*told, *told["runs"][0]} - {"schema_version"}
+    named = {*shown, *shown["runs"][0]} - {"schema_version"}
     assert [key for key in named if f"`{key}`" not in section] == []
 
 
@@ -71,8 +71,8 @@ def test_its_data_may_be_kept(here: Path):
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_runs_until_a_signal(here: Path, ending: signal.Signals):
-    with running(here, "--json") as (process, told):
-        with psycopg.connect(told["dsn"]) as connection:
+    with running(here, "--json") as (process, shown):
+        with psycopg.connect(shown["dsn"]) as connection:
             assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
 
         process.send_signal(ending)
@@ -120,9 +120,9 @@ def test_a_second_one_in_the_same_directory_is_refused_and_the_first_one_continu
 
 
 def test_a_directory_that_cannot_be_written_is_replaced_by_a_temporary_one():
-    said = demo(Path("/proc"), "--once")
+    output = demo(Path("/proc"), "--once")
 
-    place = re.search(r"\(embedded, (.*?)\)", said)
+    place = re.search(r"\(embedded, (.*?)\)", output)
     assert place is not None
     assert place[1].startswith(tempfile.gettempdir())
     assert not Path(place[1]).parent.exists()

@@ -53,12 +53,12 @@ class Dev:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self._log.read_text()
 
-    def says(self, text: str) -> None:
-        until(lambda: text in self.said or self.process.poll() is not None, within_s=60)
-        assert text in self.said, self.said
+    def prints(self, text: str) -> None:
+        until(lambda: text in self.output or self.process.poll() is not None, within_s=60)
+        assert text in self.output, self.output
 
     def command(self, *arguments: str) -> str:
         """Run a command in another terminal of the project."""
@@ -97,22 +97,22 @@ def project() -> Iterator[Path]:
 def test_another_terminal_finds_it_and_a_changed_shape_is_recreated(project: Path):
     dev = Dev(project)
     try:
-        dev.says("ready in")
-        assert "double   1 step" in dev.said
+        dev.prints("ready in")
+        assert "double   1 step" in dev.output
         assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
 
         with (project / "double.py").open("a") as file:
             file.write(MORE)
 
-        dev.says("double: shape changed")
-        assert "(+ step again, after twice); recreated, its run is deleted" in dev.said
-        assert "double started" in dev.said and "double completed in" in dev.said
-        assert "child.started" not in dev.said
+        dev.prints("double: shape changed")
+        assert "(+ step again, after twice); recreated, its run is deleted" in dev.output
+        assert "double started" in dev.output and "double completed in" in dev.output
+        assert "child.started" not in dev.output
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()
     assert code == 0
-    assert "stopped" in dev.said
+    assert "stopped" in dev.output
     assert development_url(str(project / "pgflowd.toml")) == ""
 
 
@@ -120,17 +120,17 @@ def test_an_error_at_the_start_is_printed_and_the_next_save_tries_again(project:
     (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
     dev = Dev(project)
     try:
-        dev.says("no flow can be served; waiting for a change")
-        assert "double.py:5" in dev.said and "E201" in dev.said
+        dev.prints("no flow can be served; waiting for a change")
+        assert "double.py:5" in dev.output and "E201" in dev.output
         with (project / "pgflowd.toml").open("a") as file:
             file.write("nonsense = 1\n")
-        dev.says("E102")
+        dev.prints("E102")
 
         config = '[pgflowd]\nname = "devtest"\nflows = ["double"]\npython_path = ["."]\n'
         (project / "pgflowd.toml").write_text(config)
         (project / "double.py").write_text(FLOW)
 
-        dev.says("ready in")
+        dev.prints("ready in")
         assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()
@@ -141,11 +141,11 @@ def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_variables_are_set(
     elsewhere = {"PGHOST": "127.0.0.1", "PGHOSTADDR": "127.0.0.1", "PGPORT": "1", "PGUSER": "no"}
     dev = Dev(project, PGSERVICE="nowhere", PGOPTIONS="-c nonsense=1", **elsewhere)
     try:
-        until(lambda: "ready in" in dev.said or dev.process.poll() is not None, within_s=60)
+        until(lambda: "ready in" in dev.output or dev.process.poll() is not None, within_s=60)
         with (project / "double.py").open("a") as file:
             file.write(MORE)
 
-        dev.says("double: shape changed")
+        dev.prints("double: shape changed")
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()
@@ -155,20 +155,20 @@ def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_variables_are_set(
 def test_it_continues_when_the_database_crashed_and_when_the_config_is_wrong(project: Path):
     dev = Dev(project)
     try:
-        dev.says("ready in")
+        dev.prints("ready in")
         pid = (project / ".pgflowd/pg/server/data/postmaster.pid").read_text().split()[0]
         backends = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         os.kill(int(backends[-1]), signal.SIGKILL)  # takes all connections with it
-        dev.says("the database is back")
+        dev.prints("the database is back")
         with (project / "double.py").open("a") as file:
             file.write(MORE)
-        dev.says("double.py changed")
+        dev.prints("double.py changed")
 
         with (project / "pgflowd.toml").open("a") as file:
             file.write("nonsense = 1\n")
 
-        dev.says("pgflowd.toml changed: not reloaded, refused")
-        dev.says("E102")
+        dev.prints("pgflowd.toml changed: not reloaded, refused")
+        dev.prints("E102")
     finally:
         code = dev.stop()
     assert code == 0
@@ -177,39 +177,39 @@ def test_it_continues_when_the_database_crashed_and_when_the_config_is_wrong(pro
 def test_an_error_is_printed_once_and_also_its_end(project: Path):
     dev = Dev(project)
     try:
-        dev.says("ready in")
+        dev.prints("ready in")
         (project / "double.py").write_text(FLOW.replace("(run)", "(rum)"))
-        dev.says("double.py changed: double is broken")
+        dev.prints("double.py changed: double is broken")
         (project / "double.py").write_text(FLOW)
-        dev.says("double.py changed: double is no longer broken")
+        dev.prints("double.py changed: double is no longer broken")
         (project / "double.py").write_text(FLOW.replace("step\n", "step(timeout=7)\n"))
-        dev.says("double.py changed: double reloaded")
+        dev.prints("double.py changed: double reloaded")
     finally:
         code = dev.stop()
     assert code == 0
-    assert dev.said.count("E201") == 1
-    assert dev.said.count("W310") == 1 and "timeout is 7 in the code" in dev.said
+    assert dev.output.count("E201") == 1
+    assert dev.output.count("W310") == 1 and "timeout is 7 in the code" in dev.output
 
 
 def test_a_closed_terminal_ends_it_like_ctrl_c(project: Path):
     dev = Dev(project, "--ephemeral")
-    dev.says("ready in")
+    dev.prints("ready in")
 
     dev.process.send_signal(signal.SIGHUP)
 
     assert dev.process.wait(timeout=60) == 0
-    assert "stopped" in dev.said
+    assert "stopped" in dev.output
     assert list((project / ".pgflowd").glob("pg-*")) == []
 
 
 def test_it_ends_well_when_its_daemon_is_stopped_as_asked(project: Path):
     dev = Dev(project)
-    dev.says("ready in")
+    dev.prints("ready in")
 
     dev.command("stop", "--wait")
 
     assert dev.process.wait(timeout=60) == 0
-    assert "stopped" in dev.said
+    assert "stopped" in dev.output
 
 
 def test_a_second_one_in_the_same_project_is_refused(project: Path):

@@ -92,23 +92,23 @@ def test_a_line_that_is_not_a_log_record_is_shown_unchanged(line):
 
 
 def test_lines_are_printed_until_the_pipe_is_closed():
-    told: list[str] = []
+    printed: list[str] = []
 
-    with log_pipe(told.append) as log:
+    with log_pipe(printed.append) as log:
         log.write(b"first\nsecond \xff\n")
 
-    assert told == ["first", "second \N{REPLACEMENT CHARACTER}"]
+    assert printed == ["first", "second \N{REPLACEMENT CHARACTER}"]
 
 
 def test_a_process_that_keeps_the_pipe_open_does_not_block(monkeypatch):
     monkeypatch.setattr("pgflowd.cli.local.dev_log.READ_TIMEOUT_S", 0.1)
-    told: list[str] = []
+    printed: list[str] = []
 
-    with log_pipe(told.append) as log:
+    with log_pipe(printed.append) as log:
         kept = os.dup(log.fileno())
         log.write(b"first\n")
 
-    until(lambda: told == ["first"])
+    until(lambda: printed == ["first"])
     os.close(kept)
 
 

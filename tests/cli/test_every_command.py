@@ -76,7 +76,7 @@ class Forms:
     """A command line that works, its output, its keys as JSON; one that is wrong, and its error."""
 
     good: str
-    says: str
+    shows: str
     keys: str
     wrong: str
     why: str
@@ -145,7 +145,7 @@ FORMS = {
 
 
 @pytest.fixture
-def world(request, project, monkeypatch) -> Callable[[str], None]:
+def project_on(request, project, monkeypatch) -> Callable[[str], None]:
     """A project with its database, in which the newest run is as a test wants it."""
 
     def made(on: str) -> None:
@@ -186,20 +186,20 @@ def test_every_command_has_its_good_wrong_and_json_forms_in_a_test():
 
 
 @pytest.mark.parametrize("words", FORMS)
-def test_the_good_form(words, world, pgflowd):
+def test_the_good_form(words, project_on, pgflowd):
     forms = FORMS[words]
-    world(forms.on)
+    project_on(forms.on)
 
     ended = pgflowd(*shlex.split(forms.good))
 
     assert ended.code == forms.exits, ended
-    assert forms.says in ended.out
+    assert forms.shows in ended.out
 
 
 @pytest.mark.parametrize("words", FORMS)
-def test_the_form_for_programs(words, world, pgflowd):
+def test_the_form_for_programs(words, project_on, pgflowd):
     forms = FORMS[words]
-    world(forms.on)
+    project_on(forms.on)
 
     ended = pgflowd(*shlex.split(forms.good), "--json")
 
@@ -213,15 +213,15 @@ def test_the_form_for_programs(words, world, pgflowd):
 
 
 @pytest.mark.parametrize("words", FORMS)
-def test_the_wrong_form(words, world, pgflowd):
+def test_the_wrong_form(words, project_on, pgflowd):
     forms = FORMS[words]
-    world(forms.on)
+    project_on(forms.on)
 
-    told = pgflowd(*shlex.split(forms.wrong))
+    for_people = pgflowd(*shlex.split(forms.wrong))
     for_programs = pgflowd(*shlex.split(forms.wrong), "--json")
 
-    assert (told.code, told.out) == (forms.code, "")
-    assert forms.why in told.err
+    assert (for_people.code, for_people.out) == (forms.code, "")
+    assert forms.why in for_people.err
     assert for_programs.code == forms.code
     assert all(set(one) == {"code", "place", "text", "next"} for one in for_programs.problems)
 
@@ -231,10 +231,10 @@ def test_the_wrong_form_of_those_that_need_a_daemon(words, project, pgflowd):
     flag = (FLAGS[words].split() or ["--verbose"])[0]
     typo = f"{flag[:-2]}{flag[-1]}{flag[-2]}"
 
-    told, extra = pgflowd(words, typo), pgflowd(words, "extra", "--json")
+    for_people, extra = pgflowd(words, typo), pgflowd(words, "extra", "--json")
 
-    assert (told.code, told.out) == (2, "")
-    assert f"there is no option '{typo}'; did you mean '{flag}'?" in told.err
+    assert (for_people.code, for_people.out) == (2, "")
+    assert f"there is no option '{typo}'; did you mean '{flag}'?" in for_people.err
     assert (extra.code, extra.out) == (2, "")
     assert "extra" in extra.problems[0]["text"]
 
@@ -245,10 +245,10 @@ def test_without_a_daemon_the_error_names_the_command_that_starts_one(
 ):
     monkeypatch.setenv("PGFLOWD__SUPERVISOR__CONTROL", str(project / "nobody.sock"))
 
-    told, for_programs = pgflowd(*line.split()), pgflowd(*line.split(), "--json")
+    for_people, for_programs = pgflowd(*line.split()), pgflowd(*line.split(), "--json")
 
-    assert (told.code, told.out) == (3, "")
-    assert told.err == (
+    assert (for_people.code, for_people.out) == (3, "")
+    assert for_people.err == (
         f"pgflowd: no daemon is running at {project / 'nobody.sock'}; `pgflowd serve` starts one\n"
     )
     assert (for_programs.code, for_programs.out) == (3, "")
@@ -262,8 +262,8 @@ LISTINGS = [
 
 
 @pytest.mark.parametrize("line", LISTINGS)
-def test_colour_may_be_forced_into_a_pipe_and_changes_nothing_else(line, world, pgflowd):
-    world("completed")
+def test_colour_may_be_forced_into_a_pipe_and_changes_nothing_else(line, project_on, pgflowd):
+    project_on("completed")
 
     plain, painted = (pgflowd(*shlex.split(line), "--color", each) for each in ("never", "always"))
 
@@ -276,8 +276,8 @@ def _still(text: str) -> str:
     return re.sub(r"[+-]?\d+(\.\d+)?", "0", text)
 
 
-def test_verbose_shows_whole_ids_and_quiet_no_notes(world, pgflowd):
-    world("completed")
+def test_verbose_shows_whole_ids_and_quiet_no_notes(project_on, pgflowd):
+    project_on("completed")
     whole = pgflowd("runs", "list", "-v").out.splitlines()[1].split()[0]
 
     assert len(whole) == 36
@@ -312,12 +312,12 @@ def test_the_page_of_commands_documents_what_json_prints(words):
     without = {"serve", "dev"}  # these log
     *group, name = words.split()
     sections = re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    heads = [head for head, text in sections if _tells(head, text, group, name)]
+    heads = [head for head, text in sections if _documents(head, text, group, name)]
 
     assert heads or words in without, words
 
 
-def _tells(head: str, text: str, group: list[str], name: str) -> bool:
+def _documents(head: str, text: str, group: list[str], name: str) -> bool:
     """Whether a section is about a command: by its head, or in a list below it."""
     names = re.split(r"[, ]+", head)
     if group and group[0] not in names and f"`{group[0]} {name}`" not in text:
@@ -327,8 +327,10 @@ def _tells(head: str, text: str, group: list[str], name: str) -> bool:
 
 
 @pytest.mark.parametrize("words", [words for words in FORMS if words != "runs cancel"])
-def test_a_reader_that_went_away_is_141_for_every_command(words, world, monkeypatch, elsewhere):
-    world(FORMS[words].on)
+def test_a_reader_that_went_away_is_141_for_every_command(
+    words, project_on, monkeypatch, elsewhere
+):
+    project_on(FORMS[words].on)
     reader, writer = os.pipe()
     os.close(reader)
 

@@ -19,7 +19,7 @@ class Following:
     """A follower in a thread, and its entries so far."""
 
     def __init__(self, shop, run_id, *, listening: bool) -> None:
-        self.told: list[str] = []
+        self.entries: list[str] = []
         self.follower = Follower(shop.database.connect(), [run_id], shop.database.connect)
         if listening:
             self.follower.listen()
@@ -27,11 +27,11 @@ class Following:
         self.thread.start()
 
     def _follow(self) -> None:
-        for happening in self.follower.follow(timeout_s=60):
-            self.told.append(f"{happening.event} {happening.step or ''}".strip())
+        for entry in self.follower.follow(timeout_s=60):
+            self.entries.append(f"{entry.event} {entry.step or ''}".strip())
 
-    def until_told(self, event: str) -> None:
-        until(lambda: event in self.told, within_s=20)
+    def until_event(self, event: str) -> None:
+        until(lambda: event in self.entries, within_s=20)
 
 
 def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
@@ -40,30 +40,30 @@ def test_a_notification_ends_the_longest_pause(shop, monkeypatch):
     run_id = shop.start()
     key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=True)
-    following.until_told("run:started")
+    following.until_event("run:started")
 
     shop.complete(key, 1)
 
-    following.until_told("step:completed website")
+    following.until_event("step:completed website")
     shop.database.client.cancel(run_id)
     following.thread.join(timeout=20)
-    assert following.told[-1] == "run:cancelled"
+    assert following.entries[-1] == "run:cancelled"
 
 
 def test_without_notifications_it_reads_by_itself(shop):
     run_id = shop.start()
     key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=False)
-    following.until_told("run:started")
+    following.until_event("run:started")
 
     shop.complete(key, 1)
-    following.until_told("step:completed website")
+    following.until_event("step:completed website")
 
     for task in shop.claim_all().values():
         shop.complete(task, 2)
     shop.complete(shop.claim_all()["save_to_db#0"], 3)
     following.thread.join(timeout=20)
-    assert following.told[-1] == "run:completed"
+    assert following.entries[-1] == "run:completed"
 
 
 def test_each_entry_comes_once_and_in_order(shop):
@@ -74,12 +74,12 @@ def test_each_entry_comes_once_and_in_order(shop):
             shop.complete(key, 1)
     following.thread.join(timeout=20)
 
-    assert len(set(following.told)) == len(following.told) == 10
-    assert following.told[0] == "run:started"
-    assert following.told.index("step:completed website") < following.told.index(
+    assert len(set(following.entries)) == len(following.entries) == 10
+    assert following.entries[0] == "run:started"
+    assert following.entries.index("step:completed website") < following.entries.index(
         "step:started sentiment"
     )
-    assert following.told[-1] == "run:completed"
+    assert following.entries[-1] == "run:completed"
 
 
 def test_the_time_limit_is_kept_and_no_entry_comes_twice(shop):
@@ -96,7 +96,7 @@ def test_a_lost_connection_is_opened_again_and_no_entry_comes_twice(shop):
     run_id = shop.start()
     key = shop.claim_all()["website#0"]
     following = Following(shop, run_id, listening=True)
-    following.until_told("run:started")
+    following.until_event("run:started")
     for _ in range(3):
         lost = following.follower.connection.info.backend_pid
         shop.conn.execute("select pg_terminate_backend(%s)", (lost,))
@@ -104,11 +104,11 @@ def test_a_lost_connection_is_opened_again_and_no_entry_comes_twice(shop):
 
     shop.complete(key, 1)
 
-    following.until_told("step:completed website")
+    following.until_event("step:completed website")
     shop.database.client.cancel(run_id)
     following.thread.join(timeout=20)
-    assert following.told[-1] == "run:cancelled"
-    assert len(set(following.told)) == len(following.told)
+    assert following.entries[-1] == "run:cancelled"
+    assert len(set(following.entries)) == len(following.entries)
 
 
 def test_lines_on_the_channel_of_a_run_are_shown_and_foreign_payloads_are_harmless(shop):
@@ -124,28 +124,28 @@ def test_lines_on_the_channel_of_a_run_are_shown_and_foreign_payloads_are_harmle
         {**line, "task_index": 10**300, "attempt": -1, "time": "0001-01-01T00:00:00+14:00"},
         "nonsense",
     ]
-    for said in [*strange, line]:
-        text = said if isinstance(said, str) else json.dumps(said)
+    for sent in [*strange, line]:
+        text = sent if isinstance(sent, str) else json.dumps(sent)
         shop.conn.execute("select pg_notify(%s, %s)", (f"pgflow:run:{run_id}", text))
     shop.database.client.cancel(run_id)
 
-    told = list(follower.follow(timeout_s=20))
+    entries = list(follower.follow(timeout_s=20))
 
-    lines = [(one.step, one.task, one.attempt, one.text) for one in told if one.text is not None]
+    lines = [(one.step, one.task, one.attempt, one.text) for one in entries if one.text is not None]
     assert lines == [
         (None, 0, None, "hello"),
         ("website", None, None, "hello"),
         ("website", 0, None, "hello"),
     ]
-    assert [one.event for one in told].count("run:started") == 1
-    assert told[-1].event == "run:cancelled"
+    assert [one.event for one in entries].count("run:started") == 1
+    assert entries[-1].event == "run:cancelled"
 
 
 def test_a_follower_requests_output_at_once_and_again_in_time(shop, monkeypatch):
     monkeypatch.setattr(follower_module, "RENEW_S", 0.2)
     run_id = shop.start()
     shop.conn.execute("listen pgflowd")
-    asked = request_output(run_id)
+    request = request_output(run_id)
 
     with pytest.raises(WaitTimeout):
         follower = Follower(shop.database.connect(), [run_id])
@@ -153,7 +153,7 @@ def test_a_follower_requests_output_at_once_and_again_in_time(shop, monkeypatch)
         list(follower.follow(timeout_s=1))
 
     payloads = [notice.payload for notice in shop.conn.notifies(timeout=0.5)]
-    assert payloads.count(asked) >= 3
+    assert payloads.count(request) >= 3
 
 
 def test_a_role_that_may_not_request_output_follows_without_it(shop):
@@ -165,7 +165,7 @@ def test_a_role_that_may_not_request_output_follows_without_it(shop):
     follower.listen()
     follower.request_output()
 
-    assert [happening.event for happening in follower.follow(timeout_s=20)][-1] == "run:completed"
+    assert [entry.event for entry in follower.follow(timeout_s=20)][-1] == "run:completed"
 
 
 def _pid(following: Following) -> int | None:

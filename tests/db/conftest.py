@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from support.postgres_versions import binaries_of
 from support.schema import As, Connection
+from support.upstream import install_upstream
 
 from pgflowd.db import schema
 from pgflowd.db.schema.migrate import shipped_pgmq
@@ -22,7 +23,6 @@ from pgflowd.testing.plugin import embedded_server, given_server
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 PGMQ_OFFERED = ("1.4.0", "1.5.1", "1.10.0", "1.9.0", "latest")
-UPSTREAM = Path(__file__).parents[1] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
 
 
 @pytest.fixture
@@ -91,16 +91,5 @@ def as_role(database: ScratchDatabase) -> As:
 @pytest.fixture
 def upstream(empty: Connection) -> Connection:
     """A database with the core that npm's @pgflow/core 0.8.1 carries, and no schema pgflowd."""
-    files = sorted(UPSTREAM.glob("*.sql"))
-    if not files:
-        raise AssertionError("this test needs the npm packages; run `npm ci --prefix tests/npm`")
-    empty.execute(shipped_pgmq()[1].encode())
-    empty.execute("create schema realtime")
-    empty.execute(
-        "create function realtime.send(payload jsonb, event text, topic text, private boolean)"
-        " returns void language sql as ''"
-    )
-    for file in files:
-        text = file.read_text().replace('CREATE EXTENSION IF NOT EXISTS "pgmq"', "--")
-        empty.execute(text.encode())
+    install_upstream(empty)
     return empty

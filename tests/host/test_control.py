@@ -41,8 +41,8 @@ def desk(tmp_path):
                     continue
                 request = desk.read(client)
                 if request:
-                    said = {"asked": request.command, **request.arguments}
-                    desk.answer(client, said)
+                    response = {"asked": request.command, **request.arguments}
+                    desk.answer(client, response)
             for client in list(desk.overdue(time.monotonic())):
                 desk.drop(client)
 
@@ -208,9 +208,9 @@ def test_another_user_is_refused_by_uid(desk):
         os._exit(0)
     os.waitpid(pid, 0)
 
-    told = os.read(reads, 100)
+    sent = os.read(reads, 100)
 
-    assert told != b"answered"
+    assert sent != b"answered"
 
 
 @pytest.mark.parametrize("name", ["control", "control.lock"])

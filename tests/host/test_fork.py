@@ -26,9 +26,9 @@ def forked(main, **options):
 def collected(child, within_s=5):
     assert select.select([child.pidfd], [], [], within_s)[0], "it lives on"
     status = child.collect()
-    said = child.channel.receive_all()
+    answer = child.channel.receive_all()
     child.close()
-    return status, said
+    return status, answer
 
 
 def waiting(channel):
@@ -70,7 +70,7 @@ def test_the_end_of_its_pipe_ends_it():
     assert child.collect() == 3
 
 
-def tells(channel):
+def reports_state(channel):
     """Report the state of the process after the prologue of the fork."""
     handlers = {
         "int": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
@@ -92,21 +92,21 @@ def test_first_acts_leave_nothing_of_the_parent():
     before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
     old = signal.signal(signal.SIGUSR2, lambda *_: None)
     try:
-        _, said = collected(forked(tells))
+        _, answer = collected(forked(reports_state))
     finally:
         signal.signal(signal.SIGUSR2, old)
         signal.set_wakeup_fd(before)
         os.close(writes)
         os.close(reads)
 
-    told = json.loads(said[0].text)
-    own = {0, 1, 2, told["channel"]}
-    assert (told["int"], told["term"], told["usr2"]) == (True, True, True)
-    assert told["blocked"] == []
-    assert told["wakeup"] == -1
-    assert told["session"]
-    assert told["parent"]
-    assert len(set(told["descriptors"]) - own) <= 1  # the listing itself
+    state = json.loads(answer[0].text)
+    own = {0, 1, 2, state["channel"]}
+    assert (state["int"], state["term"], state["usr2"]) == (True, True, True)
+    assert state["blocked"] == []
+    assert state["wakeup"] == -1
+    assert state["session"]
+    assert state["parent"]
+    assert len(set(state["descriptors"]) - own) <= 1  # the listing itself
 
 
 def test_a_signal_to_the_child_does_not_show_up_in_the_parents_pipe():

@@ -45,9 +45,13 @@ def test_levels_below_the_wanted_one_are_left_out():
 def test_fields_are_bound_and_secrets_hidden():
     code = "log.hide(['canary']); log.bind(flow='shop').info('a', error='is canary', token='t')"
 
-    said = json.loads(written("json", code))
+    written_record = json.loads(written("json", code))
 
-    assert (said["flow"], said["error"], said["token"]) == ("shop", "is ***", "***")
+    assert (written_record["flow"], written_record["error"], written_record["token"]) == (
+        "shop",
+        "is ***",
+        "***",
+    )
 
 
 def test_a_full_pipe_delays_no_writer_and_lost_records_are_counted():

@@ -18,12 +18,12 @@ def test_a_long_message_comes_whole_whatever_it_holds(text):
     theirs.setblocking(False)
 
     zygote.send_long(message)
-    told = worker.receive()
-    while told is None and not worker.at_end:
+    received = worker.receive()
+    while received is None and not worker.at_end:
         zygote.flush()
-        told = worker.receive()
+        received = worker.receive()
 
-    assert told is not None
-    assert told.message == message
+    assert received is not None
+    assert received.message == message
     worker.close()
     zygote.close()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from support.daemon import DaemonSetup
 from support.invariants import broken
-from support.proxy import ProxyProcess
 
 from pgflowd.testing.scratch import ScratchDatabase
 
@@ -23,9 +22,3 @@ def setup(tmp_path: Path, database: ScratchDatabase) -> Iterator[DaemonSetup]:
     setup.close()
     if not setup.breaks_invariants:
         assert broken(database.connect(), setup.oracle, was_frozen=setup.was_frozen) == []
-
-
-@pytest.fixture
-def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
-    with ProxyProcess(database.dsn) as running:
-        yield running

@@ -82,15 +82,15 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
     (tmp_path / "gate").touch()
 
     assert follower.ended() == 0
-    heard = [one for one in follower.events if one["event"] == "task:output"]
-    assert {(one["stream"], one["level"], one["text"]) for one in heard[:3]} == {
+    received = [one for one in follower.events if one["event"] == "task:output"]
+    assert {(one["stream"], one["level"], one["text"]) for one in received[:3]} == {
         ("stdout", "info", "one \x1b[31mred\x1b[0m"),
         ("stderr", "info", "said aloud"),
         ("log", "warning", "mind the gap, password=***"),
     }
-    assert [one["text"] for one in heard[3:]] == ["the same"] * 3 + ["last words"]
-    assert {(one["step"], one["task"], one["attempt"]) for one in heard} == {("speak", 0, 1)}
-    assert "hunter2" not in str(heard)
+    assert [one["text"] for one in received[3:]] == ["the same"] * 3 + ["last words"]
+    assert {(one["step"], one["task"], one["attempt"]) for one in received} == {("speak", 0, 1)}
+    assert "hunter2" not in str(received)
     assert follower.events[-1]["event"] == "run:completed"
 
 
@@ -122,9 +122,9 @@ def test_a_flood_is_bounded_and_what_was_left_out_is_counted(setup, tmp_path, fo
     (tmp_path / "gate").touch()
 
     assert follower.ended() == 0
-    heard = follower.texts()
-    dropped = sum(int(text.split()[0]) for text in heard if text.endswith("to be shown"))
-    assert len(heard) > 100 and (dropped or heard[-1] == "last words")
+    received = follower.texts()
+    dropped = sum(int(text.split()[0]) for text in received if text.endswith("to be shown"))
+    assert len(received) > 100 and (dropped or received[-1] == "last words")
 
 
 def test_nothing_is_sent_that_is_not_captured(setup, tmp_path, following):

@@ -114,7 +114,7 @@ def test_each_metric_counts_what_happened(setup, database):
     database.client.cancel(victim.run_id)
     assert daemon.command("reload").returncode == 1  # one module is broken
 
-    until(lambda: is_told(metrics(daemon)), 15)
+    until(lambda: is_counted(metrics(daemon)), 15)
     daemon.kill("good")
     daemon.until("child.ready", child="worker good", count=2)
     values = metrics(daemon)
@@ -209,7 +209,7 @@ def resident_mib(daemon: Any) -> int:
     return largest
 
 
-def is_told(values: dict[str, dict[Labels, float]]) -> bool:
+def is_counted(values: dict[str, dict[Labels, float]]) -> bool:
     """Whether the workers' numbers have arrived: seven runs, and the end of the killed task."""
     tasks = named(values["pgflowd_tasks_total"])
     killed = tasks.get(("bad", "work", "failed")) == 2

@@ -43,11 +43,11 @@ def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(setup, tmp_pa
         daemon = setup.serve()
         before = daemon.pids()
 
-        for change, said, url in (
+        for change, answer, url in (
             ("password 'second'", "password authentication failed", f"humble:second@{where}"),
             ("rename to gone", "humble", f"new:third@{where}"),
         ):
-            gate = tmp_path / said
+            gate = tmp_path / answer
             run_id = start_marked(setup, database, gate=str(gate))
             conn.execute(f"alter role humble {change}")
             terminate_all(database)
@@ -55,7 +55,7 @@ def test_a_changed_password_and_a_role_that_is_gone_are_waited_for(setup, tmp_pa
             daemon.until("listener.lost", level="error")
             daemon.until("sweeper.lost", level="error")
             daemon.until("worker.error", level="error")
-            until(lambda said=said: any(said in text for text in problems(daemon)), 5)
+            until(lambda answer=answer: any(answer in text for text in problems(daemon)), 5)
             assert not is_completed(database, run_id)
 
             secret.write_text(f"postgresql://{url}")

@@ -33,11 +33,11 @@ class Manager:
         while True:
             self.received += self.socket.recv(65536).decode().splitlines()
 
-    def hear(self) -> list[str]:
+    def receive(self) -> list[str]:
         return list(self.received)
 
     def count(self, line: str) -> int:
-        return sum(each.startswith(line) for each in self.hear())
+        return sum(each.startswith(line) for each in self.receive())
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_ready_is_announced_after_the_last_child_and_stopping_at_the_stop(setup,
     daemon.until("supervisor.ready")
     until(lambda: manager.count("READY=1") == 1)
     assert manager.count("EXTEND_TIMEOUT_USEC=") >= 1
-    assert "STATUS=healthy: 1 of 1 workers up" in manager.hear()
+    assert "STATUS=healthy: 1 of 1 workers up" in manager.receive()
 
     daemon.send(signal.SIGTERM)
 
@@ -73,7 +73,7 @@ def test_a_reload_is_logged_from_its_beginning_to_its_end(setup, manager):
 
     daemon.until("supervisor.reloaded")
     until(lambda: manager.count("READY=1") == 2)
-    received = manager.hear()
+    received = manager.receive()
     assert received.index("RELOADING=1") < len(received) - 1 - received[::-1].index("READY=1")
     assert manager.count("MONOTONIC_USEC=") == 1
 
@@ -83,7 +83,7 @@ def test_while_it_waits_for_the_database_it_reports_it_and_extends_its_time(setu
     setup.flow("alpha")
     setup.start(database={"url": url})
 
-    until(lambda: "STATUS=starting: waiting for the database" in manager.hear())
+    until(lambda: "STATUS=starting: waiting for the database" in manager.receive())
     until(lambda: manager.count("EXTEND_TIMEOUT_USEC=") >= 2, 8)
     assert manager.count("READY=1") == 0
     line.close()
@@ -93,7 +93,7 @@ def test_a_long_drain_extends_its_time(setup, manager, database):
     setup.flow("alpha")
     daemon = setup.serve(supervisor={"drain_timeout": "1m"})
     start_marked(setup, database, s=7)
-    manager.hear()
+    manager.receive()
     before = manager.count("EXTEND_TIMEOUT_USEC=")
 
     daemon.send(signal.SIGTERM)
@@ -111,7 +111,7 @@ def test_the_watchdog_is_fed_by_the_loop_alone(setup, manager):
     until(lambda: manager.count("WATCHDOG=1") >= before + 3, 2)
 
     daemon.send(signal.SIGSTOP)
-    manager.hear()
+    manager.receive()
     fed = manager.count("WATCHDOG=1")
     resumes = time.monotonic() + 1
     until(lambda: time.monotonic() > resumes)

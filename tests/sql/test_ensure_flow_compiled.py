@@ -35,7 +35,7 @@ def ensure(suite, shape, slug="f", **more):
     )
 
 
-def told(result):
+def answer(result):
     return {key: result[key] for key in ("status", "differences")}
 
 
@@ -44,7 +44,7 @@ def be_local(suite):
 
 
 def test_an_unknown_flow_is_compiled(suite):
-    assert told(ensure(suite, AB)) == {"status": "compiled", "differences": []}
+    assert answer(ensure(suite, AB)) == {"status": "compiled", "differences": []}
     assert suite.value("select pgflow._get_flow_shape('f')") == AB
 
 
@@ -52,7 +52,7 @@ def test_an_equal_flow_is_verified(suite):
     ensure(suite, AB)
     before = suite.snapshot()
 
-    assert told(ensure(suite, AB)) == {"status": "verified", "differences": []}
+    assert answer(ensure(suite, AB)) == {"status": "verified", "differences": []}
     assert suite.snapshot() == before
 
 
@@ -60,7 +60,7 @@ def test_options_tuned_in_the_database_stay(suite):
     ensure(suite, AB)
     suite.do("update pgflow.flows set opt_timeout = 99")
 
-    assert told(ensure(suite, {**AB, "options": {"timeout": 5}}))["status"] == "verified"
+    assert answer(ensure(suite, {**AB, "options": {"timeout": 5}}))["status"] == "verified"
     assert suite.value("select opt_timeout from pgflow.flows") == 99
 
 
@@ -69,7 +69,7 @@ def test_a_difference_is_a_mismatch_and_changes_nothing(suite):
     suite.start("f")
     before = suite.snapshot()
 
-    assert told(ensure(suite, AC)) == {"status": "mismatch", "differences": DIFFERENCE}
+    assert answer(ensure(suite, AC)) == {"status": "mismatch", "differences": DIFFERENCE}
     assert suite.snapshot() == before
 
 
@@ -78,7 +78,7 @@ def test_on_a_local_database_it_is_recompiled_and_its_runs_are_gone(suite):
     suite.start("f")
     be_local(suite)
 
-    assert told(ensure(suite, AC)) == {"status": "recompiled", "differences": DIFFERENCE}
+    assert answer(ensure(suite, AC)) == {"status": "recompiled", "differences": DIFFERENCE}
     assert suite.value("select pgflow._get_flow_shape('f')") == AC
     assert suite.value("select count(*) from pgflow.runs") == 0
     assert suite.queue("f") == []
@@ -90,7 +90,7 @@ def test_allowed_data_loss_recompiles(suite):
 
     result = ensure(suite, AC, allow_data_loss=True)
 
-    assert told(result) == {"status": "recompiled", "differences": DIFFERENCE}
+    assert answer(result) == {"status": "recompiled", "differences": DIFFERENCE}
     assert suite.value("select count(*) from pgflow.runs") == 0
     assert suite.queue("f") == []
 
@@ -98,9 +98,9 @@ def test_allowed_data_loss_recompiles(suite):
 def test_data_loss_forbidden_is_a_mismatch_unless_local(suite):
     ensure(suite, AB)
 
-    assert told(ensure(suite, AC, allow_data_loss=False))["status"] == "mismatch"
+    assert answer(ensure(suite, AC, allow_data_loss=False))["status"] == "mismatch"
     be_local(suite)
-    assert told(ensure(suite, AC, allow_data_loss=False))["status"] == "recompiled"
+    assert answer(ensure(suite, AC, allow_data_loss=False))["status"] == "recompiled"
 
 
 def test_the_boolean_form_answers_with_exactly_two_keys(suite):
@@ -112,7 +112,7 @@ def test_another_secret_is_not_local(suite):
     ensure(suite, AB)
     suite.do("select set_config('app.settings.jwt_secret', 'another', true)")
 
-    assert told(ensure(suite, AC))["status"] == "mismatch"
+    assert answer(ensure(suite, AC))["status"] == "mismatch"
 
 
 SHAPE_TEXT = '{"steps": [{"slug": "a", "stepType": "single", "dependencies": []}]}'
@@ -138,7 +138,7 @@ SHAPE_TEXT = '{"steps": [{"slug": "a", "stepType": "single", "dependencies": []}
 def test_every_way_of_calling_it_is_unambiguous(suite, arguments):
     result = suite.value(f"select pgflow.ensure_flow_compiled({arguments})")
 
-    assert told(result) == {"status": "compiled", "differences": []}
+    assert answer(result) == {"status": "compiled", "differences": []}
 
 
 def test_the_later_form_names_the_kind_of_mismatch(suite):
@@ -167,23 +167,23 @@ def test_it_takes_the_locks_that_siblings_take(shared, slug, key):
     two.conn.rollback()
     one.conn.rollback()
 
-    assert told(ensure(two, AB, slug))["status"] == "compiled"
-    held = two.value(
+    assert answer(ensure(two, AB, slug))["status"] == "compiled"
+    locked = two.value(
         "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
         " and classid = 1 and objid = (hashtext(%s)::bigint & 4294967295)::oid and granted",
         key,
     )
-    assert held == 1
+    assert locked == 1
     two.conn.rollback()
 
 
 def test_parallel_starts_of_one_flow_wait_and_verify(shared):
     one = shared.session()
-    assert told(ensure(one, AB))["status"] == "compiled"
+    assert answer(ensure(one, AB))["status"] == "compiled"
     two = shared.session(autocommit=True)
     two.do("set lock_timeout = '200ms'")
     with pytest.raises(psycopg.errors.LockNotAvailable):
         ensure(two, AB)
     one.conn.commit()
 
-    assert told(ensure(two, AB))["status"] == "verified"
+    assert answer(ensure(two, AB))["status"] == "verified"

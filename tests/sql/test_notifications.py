@@ -15,12 +15,12 @@ def follow(shared):
         run = uuid.uuid4()
         listener.do(f'listen "pgflow:run:{run}"')
 
-        def heard(count):
+        def received(count):
             """So many events, and those that came with them; commits arrive in order."""
             found = listener.conn.notifies(timeout=5, stop_after=count)
             return [json.loads(one.payload) for one in found]
 
-        return run, heard
+        return run, received
 
     return begin
 
@@ -34,25 +34,25 @@ def kinds(payloads):
 
 def test_a_run_is_followed_from_its_start_to_its_end(shared, follow):
     shared.flow("f", "a", "m*: a")
-    run, heard = follow()
+    run, received = follow()
 
     shared.start("f", {"x": 1}, run)
-    assert kinds(heard(2)) == ["run:started", "step:a:started"]
+    assert kinds(received(2)) == ["run:started", "step:a:started"]
     shared.claim("f")
     shared.complete(run, "a", [1])
-    assert kinds(heard(2)) == ["step:a:completed", "step:m:started"]
+    assert kinds(received(2)) == ["step:a:completed", "step:m:started"]
     shared.claim("f")
     shared.complete(run, "m", 2)
-    assert kinds(heard(2)) == ["step:m:completed", "run:completed"]
+    assert kinds(received(2)) == ["step:m:completed", "run:completed"]
 
 
 def test_the_payload_is_the_event_s(shared, follow):
     shared.flow("f", "a")
-    run, heard = follow()
+    run, received = follow()
 
     shared.start("f", {"x": 1}, run)
 
-    payload = heard(2)[0]
+    payload = received(2)[0]
     assert payload["run_id"] == str(run) and payload["input"] == {"x": 1}
     assert payload["flow_slug"] == "f" and payload["remaining_steps"] == 1
     assert "truncated" not in payload
@@ -61,13 +61,13 @@ def test_the_payload_is_the_event_s(shared, follow):
 @pytest.mark.parametrize("size", [7000, 8000, 9000, 100_000])
 def test_large_inputs_and_outputs_leave_the_rest(shared, follow, size):
     shared.flow("f", "a")
-    run, heard = follow()
+    run, received = follow()
 
     shared.start("f", {"x": "ä" * (size // 2)}, run)
     shared.claim("f")
     shared.complete(run, "a", "b" * size)
 
-    started, _step, completed, ended = heard(4)
+    started, _step, completed, ended = received(4)
     for payload, key in ((started, "input"), (completed, "output"), (ended, "output")):
         assert payload.get("truncated", False) is (key not in payload)
         assert (key in payload) == (size < 7500)
@@ -77,7 +77,7 @@ def test_large_inputs_and_outputs_leave_the_rest(shared, follow, size):
 @pytest.mark.parametrize("size", [3999, 7700, 7950, 8200, 200_000])
 def test_a_long_error_message_does_not_lose_the_failure(shared, follow, size):
     shared.flow("f", "a", max_attempts=1)
-    run, heard = follow()
+    run, received = follow()
     shared.start("f", {}, run)
     shared.claim("f")
 
@@ -85,30 +85,30 @@ def test_a_long_error_message_does_not_lose_the_failure(shared, follow, size):
 
     assert shared.run(run)["status"] == "failed"
     assert shared.task(run, "a")["error_message"] == "é" * (size // 2)
-    assert kinds(heard(4))[-2:] == ["step:a:failed", "run:failed"]
+    assert kinds(received(4))[-2:] == ["step:a:failed", "run:failed"]
 
 
 def test_a_long_slug_and_a_long_message_at_once(shared, follow):
     slug = "s" * 128
     shared.flow("f", (slug, {"when_exhausted": "skip"}), max_attempts=1)
-    run, heard = follow()
+    run, received = follow()
     shared.start("f", {}, run)
     shared.claim("f")
 
     shared.fail(run, slug, '\\"\n' * 3000)
 
     assert shared.statuses(run) == {slug: "skipped"}
-    assert kinds(heard(4))[-2:] == [f"step:{slug}:skipped", "run:completed"]
+    assert kinds(received(4))[-2:] == [f"step:{slug}:skipped", "run:completed"]
 
 
 def test_a_long_reason_does_not_lose_the_skip(shared, follow):
     shared.flow("f", "a", "b")
-    run, heard = follow()
+    run, received = follow()
     shared.start("f", {}, run)
 
     shared.do("select pgflow._cascade_force_skip_steps(%s, 'a', %s)", run, "\x01" * 9000)
 
-    skipped = heard(4)[-1]
+    skipped = received(4)[-1]
     assert skipped["event_type"] == "step:skipped"
     assert skipped["skip_reason"] == "\x01" * 100
     assert skipped["truncated"] is True
@@ -116,28 +116,28 @@ def test_a_long_reason_does_not_lose_the_skip(shared, follow):
 
 def test_each_transition_is_notified_once(shared, follow):
     shared.flow("f", ("a", {"when_exhausted": "skip"}), "b: a", "m*: a", max_attempts=1)
-    run, heard = follow()
+    run, received = follow()
     shared.start("f", {}, run)
     shared.claim("f")
     shared.fail(run, "a", "why")
     shared.fail(run, "a", "why")
 
-    assert sorted(kinds(heard(5))) == sorted(
+    assert sorted(kinds(received(5))) == sorted(
         ["run:started", "step:a:started", "step:a:skipped", "step:m:completed", "step:b:started"]
     )
 
 
 def test_what_is_rolled_back_is_not_notified(shared, follow):
     shared.flow("f", "a")
-    run, _heard = follow()
+    run, _received = follow()
     other = shared.session()
     other.start("f", {}, run)
     other.conn.rollback()
-    again, heard_again = follow()
+    again, received_again = follow()
 
     shared.start("f", {}, again)
 
-    assert {payload["run_id"] for payload in heard_again(2)} == {str(again)}
+    assert {payload["run_id"] for payload in received_again(2)} == {str(again)}
     assert run != again
 
 
@@ -150,8 +150,8 @@ def test_a_new_message_wakes_with_the_queue_s_name(shared):
     shared.claim("MyFlow")
     shared.complete(run, "a")
 
-    heard = [one.payload for one in listener.conn.notifies(timeout=2, stop_after=2)]
-    assert heard == ["myflow", "myflow"]
+    received = [one.payload for one in listener.conn.notifies(timeout=2, stop_after=2)]
+    assert received == ["myflow", "myflow"]
 
 
 def test_a_wake_comes_with_each_queue_however_it_was_filled(shared):

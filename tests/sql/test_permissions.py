@@ -12,23 +12,23 @@ grant select on pgflow.flows, pgflow.steps to {role};
 
 
 @pytest.fixture
-def stranger(suite):
+def public_role(suite):
     """A role that has nothing."""
     suite.do("create role d_stranger")
     return "d_stranger"
 
 
 @pytest.fixture
-def client(suite, stranger):
+def client(suite, public_role):
     """A role with what lets clients start and follow runs."""
     suite.flow("f", "a", "b: a")
-    for grant in GRANTS.format(role=stranger).strip().split("\n"):
+    for grant in GRANTS.format(role=public_role).strip().split("\n"):
         suite.do(grant)
     suite.do("set local role d_stranger")
     return suite
 
 
-def test_a_role_without_rights_cannot_use_the_schema(suite, stranger):
+def test_a_role_without_rights_cannot_use_the_schema(suite, public_role):
     suite.flow("f", "a")
     suite.do("set local role d_stranger")
 

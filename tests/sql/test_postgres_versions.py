@@ -96,8 +96,8 @@ def test_a_run_is_followed_by_notifications(shared):
     shared.start("f", {}, run)
     shared.finish("f")
 
-    heard = [json.loads(one.payload) for one in listener.conn.notifies(timeout=5, stop_after=4)]
-    assert [payload["event_type"] for payload in heard] == [
+    received = [json.loads(one.payload) for one in listener.conn.notifies(timeout=5, stop_after=4)]
+    assert [payload["event_type"] for payload in received] == [
         "run:started", "step:started", "step:completed", "run:completed",
     ]  # fmt: skip
 

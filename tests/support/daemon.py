@@ -44,7 +44,7 @@ PROFILE_T: dict[str, dict[str, Any]] = {
 }
 FLOW = """
 import os, time
-from oracle import tell
+from oracle import note
 from pgflowd import Flow
 flow = Flow("{slug}", max_attempts={attempts}, base_delay=0, timeout=60)
 
@@ -55,15 +55,15 @@ def mark(run, what):
 
 @flow.step
 def work(run, ctx):
-    tell(ctx, "start")
+    note(ctx, "start")
     mark(run, "start")
     until = time.monotonic() + run.get("s", 0)
     gate = run.get("gate")
     while time.monotonic() < until or gate and not os.path.exists(gate):
         time.sleep(0.02)
-        tell(ctx, "tick")
+        note(ctx, "tick")
         mark(run, "tick")
-    tell(ctx, "end", os.getpid())
+    note(ctx, "end", os.getpid())
     mark(run, "end")
     return os.getpid()
 """

@@ -109,10 +109,10 @@ class Play(Engine):
         self.now = 100.0
         self.actions: list[actions.WorkerAction] = []
         self._call: actions.WorkerAction | None = None  # under way on the main connection
-        self.tell(events.Tick())
-        self.tell(events.LeasesRenewed(()))
+        self.feed(events.Tick())
+        self.feed(events.LeasesRenewed(()))
 
-    def tell(
+    def feed(
         self, *arrived: events.WorkerEvent, after_s: float = 0.0
     ) -> list[actions.WorkerAction]:
         self.now += after_s
@@ -132,7 +132,7 @@ class Play(Engine):
         """Let the call under way end with these tasks, its reports recorded."""
         tasks = tuple(task(token, timeout_s=timeout_s) for token in tokens)
         answers = tuple(events.ReportAnswer(events.Verdict.COMPLETED) for _ in self.sending())
-        self.tell(events.ReportAndClaimDone(answers, tasks))
+        self.feed(events.ReportAndClaimDone(answers, tasks))
 
     def answer(
         self,
@@ -145,13 +145,13 @@ class Play(Engine):
         """Let the call under way end: this verdict on each of its reports, and no task."""
         answer = events.ReportAnswer(verdict, sqlstate, message, run_status)
         answers = tuple(answer for _ in self.sending())
-        return self.tell(events.ReportAndClaimDone(answers, (), changes))
+        return self.feed(events.ReportAndClaimDone(answers, (), changes))
 
     def ready(self) -> None:
         """Let every runner that was asked for be ready."""
         for fork in self.did(actions.ForkRunner):
-            self.tell(events.Forked(fork.id, 1000 + fork.id))
-            self.tell(events.RunnerReady(fork.id))
+            self.feed(events.Forked(fork.id, 1000 + fork.id))
+            self.feed(events.RunnerReady(fork.id))
 
     def busy(self, *tokens: int, timeout_s: float = 60.0) -> None:
         """Have runners that work on these."""
@@ -163,16 +163,16 @@ class Play(Engine):
     ) -> list[actions.WorkerAction]:
         runner, given = self.runner_of(token)
         report = TaskReport(given, Outcome.COMPLETED, b"1")
-        return self.tell(events.Done(runner, report, events.LeftBehind(children)), after_s=after_s)
+        return self.feed(events.Done(runner, report, events.LeftBehind(children)), after_s=after_s)
 
     def failed(self, token: int) -> list[actions.WorkerAction]:
         runner, given = self.runner_of(token)
         report = TaskReport(given, Outcome.FAILED, error_message="no such page")
-        return self.tell(events.Done(runner, report))
+        return self.feed(events.Done(runner, report))
 
     def wait(self) -> list[actions.WorkerAction]:
         """Let time pass until the next deadline."""
-        return self.tell(events.Tick(), after_s=self.waits_s())
+        return self.feed(events.Tick(), after_s=self.waits_s())
 
     # what was decided
 

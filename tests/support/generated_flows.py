@@ -86,8 +86,8 @@ def _handler(
     """A function with these parameters, some with defaults, that answers by seed and arguments."""
 
     def handler(ctx: Any, **arguments: Any) -> Any:
-        told = json.dumps([seed, slug, ctx.task_index, ctx.attempt, arguments], sort_keys=True)
-        return _answer(random.Random(zlib.crc32(told.encode())), told)
+        given = json.dumps([seed, slug, ctx.task_index, ctx.attempt, arguments], sort_keys=True)
+        return _answer(random.Random(zlib.crc32(given.encode())), given)
 
     optional = chance is not None and chance.random() < 0.7
     parameters = [P("ctx", P.KEYWORD_ONLY)]
@@ -98,7 +98,7 @@ def _handler(
     return handler
 
 
-def _answer(chance: random.Random, told: str) -> Any:
+def _answer(chance: random.Random, given: str) -> Any:
     luck = chance.random()
     if luck < 0.12:
         raise ValueError(f"bad luck {luck:.3f}")
@@ -106,8 +106,8 @@ def _answer(chance: random.Random, told: str) -> Any:
         raise Fail("for good")
     if luck < 0.6:
         return [
-            {"v": n % 2, "told": zlib.crc32(told.encode())} for n in range(chance.randint(0, 3))
+            {"v": n % 2, "given": zlib.crc32(given.encode())} for n in range(chance.randint(0, 3))
         ]
     return chance.choice(
-        [{"v": 0}, {"v": 1, "told": zlib.crc32(told.encode())}, None, 0, False, ""]
+        [{"v": 0}, {"v": 1, "given": zlib.crc32(given.encode())}, None, 0, False, ""]
     )

@@ -46,7 +46,7 @@ class Stress:
         self.completed: Counter[tuple[Any, ...]] = Counter()
         self.outputs: dict[tuple[Any, ...], str] = {}
         self.seen: Counter[str] = Counter()
-        self.dead: list[uuid.UUID] = []
+        self.crashed_workers: list[uuid.UUID] = []
         self.errors: list[BaseException] = []
         self._lock = threading.Lock()
 
@@ -107,11 +107,11 @@ class Stress:
                 zombies += held
                 held = []
                 if chance.random() < 0.5:
-                    self.dead.append(worker)
+                    self.crashed_workers.append(worker)
                 conn = self._cut(conn, chance)
                 flow, worker = self._new_worker(chance)
             if wild and held and chance.random() < 0.3:
-                self.db.beat(worker, *held, lease=LEASE, conn=conn)
+                self.db.heartbeat(worker, *held, lease=LEASE, conn=conn)
             reports = [task for task in held if not wild or chance.random() < 0.8]
             if zombies and chance.random() < 0.2:
                 reports.append(zombies.pop())
@@ -181,8 +181,8 @@ class Stress:
     def sweeper(self, conn: Connection, chance: random.Random) -> None:
         while not self.is_over():
             self.db.recover("0 s", conn)
-            if self.dead and chance.random() < 0.5:
-                self.db.crashed(self.dead.pop(), conn=conn)
+            if self.crashed_workers and chance.random() < 0.5:
+                self.db.crashed(self.crashed_workers.pop(), conn=conn)
 
     def starter(self, conn: Connection, chance: random.Random) -> None:
         while self.in_full_swing and not self.errors:

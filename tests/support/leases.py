@@ -125,7 +125,7 @@ class LeaseDatabase(Database):
         query = "select * from pgflowd.report(%s::jsonb, %s::text[])"
         return self.rows(query, json.dumps(reports), outputs, conn=conn)
 
-    def beat(
+    def heartbeat(
         self, worker: uuid.UUID, *tasks: Row, lease: str = "30 s", conn: Connection | None = None
     ) -> list[str]:
         tokens = [task.token for task in tasks]

@@ -1,8 +1,8 @@
 """
 Oracle: handlers write down what they do, where no fault of daemon or database can touch it.
 
-    from oracle import tell
-    tell(ctx, "start"); tell(ctx, "tick"); tell(ctx, "end", output)
+    from oracle import note
+    note(ctx, "start"); note(ctx, "tick"); note(ctx, "end", output)
 
 Each event is a line of the file that the variable ORACLE names, written by one append.
 `invariants.broken` compares all lines with what the database has kept.
@@ -18,7 +18,7 @@ from typing import Any
 VARIABLE = "ORACLE"
 
 
-def tell(ctx: Any, event: str, output: Any = None) -> None:
+def note(ctx: Any, event: str, output: Any = None) -> None:
     """Write down what the task does now."""
     task = [ctx.run_id, ctx.step_slug, ctx.task_index, ctx.token]
     line = json.dumps([*task, event, output, time.time()]) + "\n"

@@ -1,17 +1,13 @@
-"""
-Help for tests of the schema: looking at a database's catalog.
-"""
+"""Reads the catalog of a database, for tests of the schema."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
-
-import psycopg
+from typing import TypeAlias
 
 from pgflowd.db.schema.files import read
+from support.database import Connection
 
-Connection: TypeAlias = psycopg.Connection[Any]
 As: TypeAlias = Callable[[str], Connection]
 
 

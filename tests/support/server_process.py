@@ -30,7 +30,7 @@ def main(directory: str, options: dict[str, str], port: int, copy_of: str | None
         return
     with EmbeddedPostgres(place, options=options, port=port) as server:
         password = (place.resolve() / "password").read_text().strip()
-        tell(server.pid, server.port, password, server.dsn)
+        report(server.pid, server.port, password, server.dsn)
 
 
 def standby(place: Path, options: dict[str, str], port: int, copy_of: str) -> None:
@@ -59,7 +59,7 @@ def standby(place: Path, options: dict[str, str], port: int, copy_of: str) -> No
     )
     try:
         dsn = f"postgresql://postgres@/postgres?host={quote(str(home / 'server'), safe='')}"
-        tell(postmaster(data) or 0, port, "", f"{dsn}&port={port}")
+        report(postmaster(data) or 0, port, "", f"{dsn}&port={port}")
     finally:
         if postmaster(data):
             done(account, programs, "pg_ctl", "stop", "-m", "immediate", "-D", data)
@@ -77,7 +77,7 @@ def done(account: Account | None, programs: Path, program: str, *arguments: Any)
         sys.exit(f"{program}: {ended.stdout}")
 
 
-def tell(pid: int, port: int, password: str, dsn: str) -> None:
+def report(pid: int, port: int, password: str, dsn: str) -> None:
     """Print where the server is, and wait for the end."""
     print(json.dumps({"pid": pid, "port": port, "password": password, "dsn": dsn}), flush=True)  # noqa: T201
     sys.stdin.read()

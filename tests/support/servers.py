@@ -49,7 +49,7 @@ class Server:
         self.address = machine.address if machine else "127.0.0.1"
         spec = {
             "directory": str(directory),
-            "options": {**QUICK, "hba_file": str(directory.parent / "who")},
+            "options": {**QUICK, "hba_file": str(directory.parent / "login")},
             "port": 5432 if machine else free_port(),
             "copy_of": f"{copy_of.url('')} application_name=standby" if copy_of else None,
         }
@@ -59,9 +59,9 @@ class Server:
             stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
-        said = json.loads(self._process.stdout.readline())
-        self.pid, self.port, self.dsn = said["pid"], said["port"], said["dsn"]
-        self.password = copy_of.password if copy_of else said["password"]
+        facts = json.loads(self._process.stdout.readline())
+        self.pid, self.port, self.dsn = facts["pid"], facts["port"], facts["dsn"]
+        self.password = copy_of.password if copy_of else facts["password"]
 
     def url(self, database: str = "postgres") -> str:
         """Where machines find it."""
@@ -86,7 +86,7 @@ class Servers:
         above = plugin.MEMORY if plugin.has_room(plugin.MEMORY) else None
         self._directory = Path(tempfile.mkdtemp(prefix="pgflowd-machines-", dir=above))
         self._directory.chmod(0o711)
-        (self._directory / "who").write_text(WHO)
+        (self._directory / "login").write_text(WHO)
         self._running: list[Server] = []
 
     def start(self, machine: Machine | None = None, copy_of: Server | None = None) -> Server:
@@ -133,8 +133,8 @@ def near_url_of(*servers: Server) -> str:
 
 def _one_of(hosts: Sequence[str], servers: Sequence[Server]) -> str:
     ports = ",".join(str(server.port) for server in servers)
-    who = f"user=postgres password={servers[0].password} dbname=postgres"
-    return f"host={','.join(hosts)} port={ports} {who} target_session_attrs=read-write"
+    login = f"user=postgres password={servers[0].password} dbname=postgres"
+    return f"host={','.join(hosts)} port={ports} {login} target_session_attrs=read-write"
 
 
 class Starter:

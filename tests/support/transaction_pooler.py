@@ -64,8 +64,8 @@ class TransactionPooler:
             line.connect(f"{host}/.s.PGSQL.{port}")
         else:
             line = socket.create_connection((host, port))
-        who = f"user\0postgres\0database\0{self._parts['dbname']}\0application_name\0pooler\0\0"
-        line.sendall(struct.pack("!ii", len(who) + 8, 3 << 16) + who.encode())
+        user = f"user\0postgres\0database\0{self._parts['dbname']}\0application_name\0pooler\0\0"
+        line.sendall(struct.pack("!ii", len(user) + 8, 3 << 16) + user.encode())
         server, greeting = Messages(line), b""
         while True:
             kind, message = server.next()

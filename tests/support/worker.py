@@ -30,10 +30,11 @@ from pgflowd.core.settings.sections import (
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.fork import ForkedChild, fork
 from pgflowd.host.logs import open_log
-from pgflowd.host.process_tree import in_session, kill_session, read_stat
+from pgflowd.host.process_tree import command_line, in_session, kill_session, read_stat
 from pgflowd.processes.worker import main as worker
 from pgflowd.testing.scratch import ScratchDatabase
 from pgflowd.testing.until import until
+from support.daemon import whole_lines
 from support.database import NO_INPUT, Database
 
 PROFILE_T = Settings(
@@ -57,31 +58,31 @@ class RunningWorker(Database):
         self.child, self.flow = child, flow
         super().__init__(database.connect())
         self._log = log
-        self.heard: list[Any] = []
+        self.all_received: list[Any] = []
         self.was_frozen = False  # beyond its lease: then its executions may overlap with others
 
     @property
     def pid(self) -> int:
         return self.child.pid
 
-    def hear(self) -> list[Any]:
-        self.heard += self.child.channel.receive()
-        return self.heard
+    def receive(self) -> list[Any]:
+        self.all_received += self.child.channel.receive()
+        return self.all_received
 
-    def heard_of(self, kind: type[Message]) -> Any:
-        return next((each for each in self.hear() if isinstance(each, kind)), None)
+    def received(self, kind: type[Message]) -> Any:
+        return next((each for each in self.receive() if isinstance(each, kind)), None)
 
     def send(self, message: Message) -> None:
         self.child.channel.send(message)
 
     @property
     def worker_id(self) -> str:
-        return str(self.heard_of(Ready).worker_id)
+        return str(self.received(Ready).worker_id)
 
     def ended(self, within_s: float = 10.0) -> int:
         """Wait for its end; return the exit code, or minus the signal."""
         until(self.child.has_ended, within_s)
-        self.hear()
+        self.receive()
         return self.child.collect()
 
     def drain(self, within_s: float | None = 10.0) -> int:
@@ -98,13 +99,13 @@ class RunningWorker(Database):
         """The pids of the worker's session whose title has this word."""
         found = []
         for seen in in_session(self.pid):
-            title = title_of(seen.pid)
+            title = command_line(seen.pid)
             if kind in title and seen.pid != self.pid:
                 found.append(seen.pid)
         return found
 
     def title(self) -> str:
-        return title_of(self.pid)
+        return command_line(self.pid)
 
     @property
     def zygote(self) -> int:
@@ -133,16 +134,8 @@ class RunningWorker(Database):
     # the log
 
     def records(self, event: str = "") -> list[dict[str, Any]]:
-        lines = self._log.read_text().rpartition("\n")[0].splitlines()  # all that are whole
-        said = [json.loads(line) for line in lines if line.startswith("{")]
-        return [record for record in said if record["event"].startswith(event)]
-
-
-def title_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-    except OSError:
-        return ""
+        found = [json.loads(line) for line in whole_lines(self._log) if line.startswith("{")]
+        return [record for record in found if record["event"].startswith(event)]
 
 
 def is_gone(pid: int) -> bool:

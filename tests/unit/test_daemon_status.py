@@ -103,20 +103,20 @@ def test_a_flow_that_is_up():
 def test_a_clock_that_is_set_changes_no_duration():
     known = facts(worker__a=ChildFacts(820, 30.0))
 
-    said = document(running("a"), replace(known, now=known.now + 1e9))
+    status = document(running("a"), replace(known, now=known.now + 1e9))
 
-    assert (said["up_s"], said["flows"][0]["up_s"]) == (60.0, 30.0)
+    assert (status["up_s"], status["flows"][0]["up_s"]) == (60.0, 30.0)
 
 
 def test_a_parked_flow_is_a_problem_with_the_next_step():
     tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 1.0)
 
-    said = document(tree, facts())
+    status = document(tree, facts())
 
-    assert said["flows"][0]["state"] == "failed"
-    assert said["flows"][0]["error"] == {"code": "E306", "text": "no step 'refund'"}
-    assert said["flows"][0]["parked_s"] == 59.0
-    assert said["problems"] == [
+    assert status["flows"][0]["state"] == "failed"
+    assert status["flows"][0]["error"] == {"code": "E306", "text": "no step 'refund'"}
+    assert status["flows"][0]["parked_s"] == 59.0
+    assert status["problems"] == [
         {"code": "E306", "flow": "a", "text": "no step 'refund'", "next": "pgflowd reload"}
     ]
 
@@ -148,30 +148,31 @@ def test_runners_that_cannot_be_killed_are_a_problem(count, text):
 def test_waiting_for_the_database_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
 
-    said = document(tree, facts())
+    status = document(tree, facts())
 
-    assert said["database"]["state"] == "down"
-    assert said["problems"][0]["code"] == "E301"
+    assert status["database"]["state"] == "down"
+    assert status["problems"][0]["code"] == "E301"
 
 
 def test_the_reason_for_waiting_for_the_database_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
-    told = {"state": "down", "at": 5, "error": "password authentication failed", "next": "mend it"}
+    error = "password authentication failed"
+    database = {"state": "down", "at": 5, "error": error, "next": "mend it"}
 
-    said = document(tree, facts(listener=ChildFacts(1, 1.0, numbers={"database": told})))
+    status = document(tree, facts(listener=ChildFacts(1, 1.0, numbers={"database": database})))
 
     text = "listener waits for the database: password authentication failed"
-    assert (said["problems"][0]["text"], said["problems"][0]["next"]) == (text, "mend it")
-    assert not {"error", "next"} & said["database"].keys()
+    assert (status["problems"][0]["text"], status["problems"][0]["next"]) == (text, "mend it")
+    assert not {"error", "next"} & status["database"].keys()
 
 
 def test_the_newest_report_about_the_database_counts():
     listener = ChildFacts(1, 1.0, numbers={"database": {"state": "up", "server": "18.4", "at": 5}})
     sweeper = ChildFacts(2, 1.0, numbers={"database": {"state": "down", "at": 9}})
 
-    said = document(running("a"), facts(listener=listener, sweeper=sweeper))["database"]
+    status = document(running("a"), facts(listener=listener, sweeper=sweeper))["database"]
 
-    assert (said["state"], said["server"]) == ("down", "18.4")
+    assert (status["state"], status["server"]) == ("down", "18.4")
 
 
 def test_rubbish_among_the_numbers_does_no_harm():
@@ -187,10 +188,10 @@ def test_a_child_without_a_process_has_no_pid():
     tree, _ = on_exit(running("a"), "listener", CRASH, 1.0)
     tree, _ = ended(tree, "sweeper")
 
-    said = document(tree, facts(sweeper=ChildFacts(5, 1.0)))
+    status = document(tree, facts(sweeper=ChildFacts(5, 1.0)))
 
-    assert said["listener"]["state"] == "restarting"
-    assert said["sweeper"]["pid"] is None
+    assert status["listener"]["state"] == "restarting"
+    assert status["sweeper"]["pid"] is None
 
 
 def test_observations_fall_into_buckets():
@@ -274,9 +275,9 @@ def test_metrics_are_openmetrics_text():
 
 
 def test_labels_are_escaped():
-    said = document(running("a"), replace(facts(), name='x"\n\\'))
+    status = document(running("a"), replace(facts(), name='x"\n\\'))
 
-    assert 'name="x\\"\\n\\\\"' in exposition(said, {}, {})
+    assert 'name="x\\"\\n\\\\"' in exposition(status, {}, {})
 
 
 def test_ready_children_are_listed_in_start_order():

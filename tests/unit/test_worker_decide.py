@@ -21,7 +21,7 @@ def test_a_claim_asks_for_as_many_tasks_as_there_are_free_runners():
 
     assert play.claiming() == 4
     play.busy(1)
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
 
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 3)]
 
@@ -56,12 +56,12 @@ def test_a_claim_ahead_waits_for_the_next_reports_while_runners_have_enough_to_d
     play = Play(max_concurrency=1, batch_size=100, pace_s=0.001)
     play.busy(*range(1, 10))
     play.claim()
-    play.tell(events.NextDueRead(None))
+    play.feed(events.NextDueRead(None))
 
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
     assert not play.did(actions.ReportAndClaim)
     play.done(1)
-    play.tell(events.Tick(), after_s=0.002)
+    play.feed(events.Tick(), after_s=0.002)
 
     [turn] = play.did(actions.ReportAndClaim)
     assert len(turn.reports) == 1 and turn.claim > 1
@@ -71,11 +71,11 @@ def test_reports_wait_for_others_only_while_more_tasks_wait_for_a_runner():
     play = Play(max_concurrency=1, batch_size=100, pace_s=0.001)
     play.busy(1, 2, 3)
     play.claim()
-    play.tell(events.NextDueRead(None))
+    play.feed(events.NextDueRead(None))
 
     assert not [a for a in play.done(1) if isinstance(a, actions.ReportAndClaim)]
     assert play.waits_s() == pytest.approx(0.002)
-    play.tell(events.Tick(), after_s=0.002)
+    play.feed(events.Tick(), after_s=0.002)
 
     assert len(play.did(actions.ReportAndClaim)) == 1
 
@@ -98,24 +98,24 @@ def test_an_outcome_in_the_socket_wins_over_the_deadline():
     play = Play()
     play.busy(1, timeout_s=1.0)
 
-    play.tell(events.Tick(), after_s=1.0)
+    play.feed(events.Tick(), after_s=1.0)
     assert play.actions == [actions.ReadResult(1, 1)]
     play.done(1)
 
     assert play.did(actions.ReportAndClaim)[0].reports[0].outcome == "completed"
-    assert not play.tell(events.NoResultYet(1, 1))
+    assert not play.feed(events.NoResultYet(1, 1))
 
 
 @covers("rule 37")
 def test_term_grace_kill_reap_and_only_then_the_report():
     play = Play()
     play.busy(1, timeout_s=1.0)
-    play.tell(events.Tick(), after_s=1.0)
+    play.feed(events.Tick(), after_s=1.0)
 
-    assert play.tell(events.NoResultYet(1, 1)) == [actions.TerminateRunner(1)]
-    assert play.tell(events.Tick(), after_s=2.0) == [actions.KillRunner(1)]
-    assert play.tell(events.RunnerEnded(1)) == [actions.ReapRunner(1)]
-    play.tell(
+    assert play.feed(events.NoResultYet(1, 1)) == [actions.TerminateRunner(1)]
+    assert play.feed(events.Tick(), after_s=2.0) == [actions.KillRunner(1)]
+    assert play.feed(events.RunnerEnded(1)) == [actions.ReapRunner(1)]
+    play.feed(
         events.Reaped(1, 9, 0.5, 4096, 'Current thread 0x1:\n  File "flows/a.py", line 7 in a')
     )
 
@@ -127,8 +127,8 @@ def test_term_grace_kill_reap_and_only_then_the_report():
 def test_after_sigterm_an_outcome_only_shortens_the_wait():
     play = Play()
     play.busy(1, timeout_s=1.0)
-    play.tell(events.Tick(), after_s=1.0)
-    play.tell(events.NoResultYet(1, 1))
+    play.feed(events.Tick(), after_s=1.0)
+    play.feed(events.NoResultYet(1, 1))
 
     play.done(1)
 
@@ -142,8 +142,8 @@ def test_an_outcome_with_children_is_reported_when_they_are_dead():
 
     play.done(1, children=("sleep",))
     assert play.did(actions.KillRunner) and not play.sending()
-    play.tell(events.RunnerEnded(1))
-    play.tell(events.Reaped(1, 9))
+    play.feed(events.RunnerEnded(1))
+    play.feed(events.Reaped(1, 9))
 
     assert play.waiting_reports()[0].outcome == "completed"
 
@@ -152,11 +152,11 @@ def test_an_outcome_with_children_is_reported_when_they_are_dead():
 def test_a_runner_that_cannot_be_killed_is_reported_and_its_place_is_lost():
     play = Play(max_concurrency=1)
     play.busy(1, timeout_s=1.0)
-    play.tell(events.Tick(), after_s=1.0)
-    play.tell(events.NoResultYet(1, 1))
-    play.tell(events.Tick(), after_s=2.0)
+    play.feed(events.Tick(), after_s=1.0)
+    play.feed(events.NoResultYet(1, 1))
+    play.feed(events.Tick(), after_s=2.0)
 
-    play.tell(events.Tick(), after_s=10.0)
+    play.feed(events.Tick(), after_s=10.0)
 
     assert play.did(actions.WriteLog)[0].level == "error"
     assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(
@@ -170,9 +170,9 @@ def test_a_zygote_that_does_not_answer_is_killed_after_five_seconds():
     play = Play()
     play.claim(1)
 
-    play.tell(events.Tick(), after_s=4.9)
+    play.feed(events.Tick(), after_s=4.9)
     assert not play.did(actions.KillZygote)
-    play.tell(events.Tick(), after_s=0.1)
+    play.feed(events.Tick(), after_s=0.1)
 
     assert play.did(actions.KillZygote)
 
@@ -183,12 +183,12 @@ def test_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
     pauses = []
     for token in range(1, 5):
         play.claim(token)
-        play.tell(events.ForkRefused(play.did(actions.ForkRunner)[0].id, "no memory"))
+        play.feed(events.ForkRefused(play.did(actions.ForkRunner)[0].id, "no memory"))
         assert play.did(actions.ReportAndClaim)[0] == actions.ReportAndClaim(play.sending(), 0)
         assert play.sending()[0].outcome == "released"
         pauses.append(play.did(actions.WriteLog)[0].fields["wait_s"])
-        play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.QUEUED),), ()))
-        play.tell(events.Tick(), after_s=pauses[-1])
+        play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.QUEUED),), ()))
+        play.feed(events.Tick(), after_s=pauses[-1])
         assert play.claiming() == 1
 
     assert pauses == [0.1, 0.2, 0.4, 0.8]
@@ -200,8 +200,8 @@ def test_three_unready_deaths_in_a_row_are_a_bug():
     for token in (1, 2, 3):
         play.claim(token)
         [fork] = play.did(actions.ForkRunner)
-        play.tell(events.RunnerEnded(fork.id))
-        play.tell(events.Reaped(fork.id, 256))
+        play.feed(events.RunnerEnded(fork.id))
+        play.feed(events.Reaped(fork.id, 256))
         assert {report.outcome for report in play.sending()} == {"released"}
 
     assert play.exit_code() == 70
@@ -213,13 +213,13 @@ def test_outcomes_stay_in_order_while_the_database_is_away():
     play = Play(reconnect_min_s=0.1, reconnect_max_s=1.0)
     play.busy(1, 2, 3)
     play.done(2)
-    play.tell(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", 1.0))
+    play.feed(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", 1.0))
     play.done(1)
     play.done(3)
 
     assert [report.task.token for report in play.waiting_reports()] == [2, 1, 3]
-    assert play.tell(events.Tick(), after_s=0.1)[-1] == actions.Connect(MAIN)
-    play.tell(events.Connected(MAIN))
+    assert play.feed(events.Tick(), after_s=0.1)[-1] == actions.Connect(MAIN)
+    play.feed(events.Connected(MAIN))
 
     assert [report.task.token for report in play.sending()] == [2, 1, 3]
 
@@ -228,7 +228,7 @@ def test_waits_for_the_database_grow_and_are_jittered():
     play = Play(reconnect_min_s=0.25, reconnect_max_s=1.0)
     naps = []
     for chance in (0.0, 1.0, 0.0, 1.0):
-        play.tell(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", chance))
+        play.feed(events.ConnectionLost(MAIN, DatabaseFailure.RETRY, "gone", chance))
         naps.append(round(play.waits_s(), 3))
         play.wait()
 
@@ -238,7 +238,7 @@ def test_waits_for_the_database_grow_and_are_jittered():
 def test_a_call_over_its_limit_has_its_socket_shut_down():
     play = Play(call_limit_s=8.0)
 
-    play.tell(events.Tick(), after_s=8.0)
+    play.feed(events.Tick(), after_s=8.0)
 
     assert actions.CutConnection(MAIN) in play.actions
 
@@ -249,11 +249,11 @@ def test_a_report_whose_run_is_locked_is_sent_again():
     play.busy(1)
     play.done(1)
 
-    play.tell(
+    play.feed(
         events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "55P03", "locked"),), ())
     )
     assert not play.did(actions.ReportAndClaim)
-    play.tell(events.Tick(), after_s=0.1)
+    play.feed(events.Tick(), after_s=0.1)
 
     assert play.did(actions.ReportAndClaim)[0].reports[0].outcome == "completed"
 
@@ -262,9 +262,9 @@ def test_a_report_whose_run_is_locked_is_sent_again():
 def test_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
     play = Play()
     play.busy(1)
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
 
-    play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
+    play.feed(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
     assert play.phases() == [RunnerPhase.CHECKED] and play.runner_of(1)
     (turn,) = play.did(actions.ReportAndClaim)
@@ -278,7 +278,7 @@ def test_a_task_that_still_waits_here_waits_once():
     play = Play()
     play.claim(1)
 
-    play.tell(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
+    play.feed(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
     assert play.unassigned() == [2]
 
@@ -289,7 +289,7 @@ def test_an_outcome_whose_lease_is_lost_is_dropped_with_e407():
     play.busy(1)
     play.done(1)
 
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.LOST, "PF001"),), ()))
+    play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.LOST, "PF001"),), ()))
 
     assert play.did(actions.WriteLog)[0].fields["code"] == "E407"
     assert not play.waiting_reports()
@@ -300,7 +300,7 @@ def test_a_renewal_names_running_unassigned_and_unreported_tasks():
     play.busy(1, 2, 3)
     play.done(1)
 
-    play.tell(events.Tick(), after_s=5.0)
+    play.feed(events.Tick(), after_s=5.0)
 
     assert set(play.did(actions.RenewLeases)[0].tokens) == {1, 2, 3}
 
@@ -311,21 +311,21 @@ def test_a_renewal_names_running_unassigned_and_unreported_tasks():
 def test_without_a_lease_renewals_are_rare(interval_s, pause_s):
     play = Play(heartbeat_interval_s=interval_s)
     play.claim()
-    play.tell(events.NextDueRead(None))
+    play.feed(events.NextDueRead(None))
 
     assert not [
         a
-        for a in play.tell(events.Tick(), after_s=pause_s - 0.1)
+        for a in play.feed(events.Tick(), after_s=pause_s - 0.1)
         if isinstance(a, actions.RenewLeases)
     ]
-    assert play.tell(events.Tick(), after_s=0.11) == [actions.RenewLeases(())]
+    assert play.feed(events.Tick(), after_s=0.11) == [actions.RenewLeases(())]
 
 
 def test_a_cancelled_run_is_asked_about_soon_after_a_wake():
     play = Play()
     play.busy(1)
 
-    play.tell(events.WokenUp(), after_s=1.0)
+    play.feed(events.WokenUp(), after_s=1.0)
 
     assert play.did(actions.RenewLeases) == [actions.RenewLeases((1,))]
 
@@ -346,28 +346,28 @@ def test_an_idle_worker_claims_again_when_the_next_message_is_due():
     play.claim()
     assert play.did(actions.ReadNextDue)
 
-    play.tell(events.NextDueRead(1.5))
+    play.feed(events.NextDueRead(1.5))
 
     assert play.waits_s() == 1.5
-    play.tell(events.Tick(), after_s=1.5)
+    play.feed(events.Tick(), after_s=1.5)
     assert play.did(actions.ReportAndClaim) and play.counted(WAKES) == [("due", 1)]
 
 
 def test_an_idle_worker_asks_at_most_once_in_ten_seconds():
     play = Play()
     play.claim()
-    play.tell(events.NextDueRead(None))
+    play.feed(events.NextDueRead(None))
     began, asked = play.now, 0
 
     while play.now < began + 300:
         play.now += play.waits_s() or 0.001
-        wanted = play.tell(events.Tick())
+        wanted = play.feed(events.Tick())
         asked += len(wanted) - len(play.did(actions.Count))
         if play.did(actions.ReportAndClaim):
             play.claim()
             asked += len(play.actions)
         if play.did(actions.RenewLeases):
-            play.tell(events.LeasesRenewed(()))
+            play.feed(events.LeasesRenewed(()))
 
     assert asked <= 30
 
@@ -376,9 +376,9 @@ def test_an_unassigned_task_waits_a_second_at_most():
     play = Play(max_concurrency=1, pace_s=0.001)
     play.busy(1, 2)
     play.claim()
-    play.tell(events.NextDueRead(None))
+    play.feed(events.NextDueRead(None))
 
-    play.tell(events.Tick(), after_s=1.0)
+    play.feed(events.Tick(), after_s=1.0)
 
     assert [(r.task.token, r.outcome) for r in play.sending()] == [(2, "released")]
 
@@ -388,18 +388,18 @@ def test_a_drain_claims_nothing_and_waits_for_what_runs():
     play = Play()
     play.busy(1, 2)
 
-    assert play.tell(events.DrainAsked(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
+    assert play.feed(events.DrainAsked(10.0)) == [actions.AnnounceStop(1), actions.AnnounceStop(2)]
     play.done(1)
     assert play.did(actions.ReportAndClaim)[0].claim == 0
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
+    play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
     play.done(2)
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
+    play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
     for runner in (1, 2):
-        play.tell(events.RunnerEnded(runner))
-        play.tell(events.Reaped(runner, 0))
+        play.feed(events.RunnerEnded(runner))
+        play.feed(events.Reaped(runner, 0))
 
     assert play.did(actions.SignOff)
-    assert play.tell(events.SignedOff()) == [actions.Leave(0)]
+    assert play.feed(events.SignedOff()) == [actions.Leave(0)]
     assert play.waits_s() == NEVER
 
 
@@ -407,9 +407,9 @@ def test_a_drain_claims_nothing_and_waits_for_what_runs():
 def test_a_drain_becomes_a_quick_stop_when_its_time_is_over():
     play = Play()
     play.busy(1)
-    play.tell(events.DrainAsked(3.0))
+    play.feed(events.DrainAsked(3.0))
 
-    play.tell(events.Tick(), after_s=3.0)
+    play.feed(events.Tick(), after_s=3.0)
 
     assert actions.ReadResult(1, 1) in play.actions
 
@@ -417,11 +417,11 @@ def test_a_drain_becomes_a_quick_stop_when_its_time_is_over():
 def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
     play = Play()
     play.busy(1, 2)
-    play.tell(events.StopAsked())
+    play.feed(events.StopAsked())
     play.done(1)
-    play.tell(events.NoResultYet(2, 2))
-    play.tell(events.RunnerEnded(2))
-    play.tell(events.Reaped(2, 15))
+    play.feed(events.NoResultYet(2, 2))
+    play.feed(events.RunnerEnded(2))
+    play.feed(events.Reaped(2, 15))
 
     told = [*play.sending(), *play.waiting_reports()]
     assert [(r.task.token, r.outcome) for r in told] == [(1, "completed"), (2, "released")]
@@ -431,9 +431,9 @@ def test_a_quick_stop_reports_what_was_done_and_releases_the_rest():
 def test_a_quick_stop_ends_even_if_no_runner_answers():
     play = Play(kill_grace_s=0.5)
     play.busy(1)
-    play.tell(events.StopAsked())
+    play.feed(events.StopAsked())
 
-    play.tell(events.Tick(), after_s=3.5)
+    play.feed(events.Tick(), after_s=3.5)
 
     [told], [leave] = play.did(actions.WriteLog), play.did(actions.Leave)
     assert told.fields["count"] == 1
@@ -447,16 +447,16 @@ def test_a_deprecated_worker_drains_and_exits_10(row):
     play = Play()
     play.claim()
 
-    play.tell(events.LeasesRenewed((), Standing(row)))
-    play.tell(events.NextDueRead(None))
-    play.tell(events.SignedOff())
+    play.feed(events.LeasesRenewed((), Standing(row)))
+    play.feed(events.NextDueRead(None))
+    play.feed(events.SignedOff())
 
     assert play.did(actions.Leave)[0].code == 10
 
 
 def test_tasks_that_come_after_a_drain_began_are_given_back():
     play = Play()
-    play.tell(events.DrainAsked())
+    play.feed(events.DrainAsked())
 
     play.claim(1, 2)
 
@@ -470,16 +470,16 @@ def test_while_outcomes_are_refused_as_a_fault_nothing_more_is_claimed():
     play.done(1)
     (report,) = play.sending()
 
-    play.tell(
+    play.feed(
         events.ReportAndClaimDone(
             (events.ReportAnswer(Verdict.ERROR, "42501", "permission denied"),), ()
         )
     )
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
     assert play.did(actions.ReportAndClaim) == []
-    play.tell(events.Tick(), after_s=30.0)
+    play.feed(events.Tick(), after_s=30.0)
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((report,), 0)]
-    play.tell(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
+    play.feed(events.ReportAndClaimDone((events.ReportAnswer(Verdict.COMPLETED),), ()))
 
     assert play.did(actions.ReportAndClaim) == [actions.ReportAndClaim((), 4)]
 
@@ -488,13 +488,13 @@ def test_a_report_that_the_server_refuses_becomes_a_failure_once():
     play = Play()
     play.busy(1)
     play.done(1)
-    play.tell(
+    play.feed(
         events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "54000", "too large"),), ())
     )
 
     [report] = play.sending()
     assert report.outcome == "failed" and "too large (54000)" in report.error_message
-    play.tell(
+    play.feed(
         events.ReportAndClaimDone((events.ReportAnswer(Verdict.ERROR, "54000", "too large"),), ())
     )
 
@@ -503,19 +503,19 @@ def test_a_report_that_the_server_refuses_becomes_a_failure_once():
 
 def test_output_waits_for_a_free_connection_and_lets_renewals_go_first():
     play = Play()
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
     play.busy(1)
     while not play.did(actions.RenewLeases):  # the line is busy now
-        play.tell(events.Tick(), after_s=0.5)
+        play.feed(events.Tick(), after_s=0.5)
 
-    assert play.tell(events.OutputWaiting()) == []
-    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
-    play.tell(events.OutputWaiting(), after_s=OPTIONS.heartbeat_interval_s)
+    assert play.feed(events.OutputWaiting()) == []
+    assert actions.PublishOutput() in play.feed(events.LeasesRenewed(()))
+    play.feed(events.OutputWaiting(), after_s=OPTIONS.heartbeat_interval_s)
     assert play.did(actions.PublishOutput) == []
     assert play.did(actions.RenewLeases) == [] and isinstance(
-        play.tell(events.OutputPublished())[0], actions.RenewLeases
+        play.feed(events.OutputPublished())[0], actions.RenewLeases
     )
-    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
+    assert actions.PublishOutput() in play.feed(events.LeasesRenewed(()))
 
 
 def test_what_a_handler_asks_for_is_fetched_again_after_a_lost_connection():
@@ -523,45 +523,45 @@ def test_what_a_handler_asks_for_is_fetched_again_after_a_lost_connection():
     play.busy(1)
     fetch = actions.Fetch(INPUT)
 
-    assert play.tell(events.HandlerAsked(INPUT)) == [fetch]
-    play.tell(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
-    play.tell(events.Tick(), after_s=1.0)
+    assert play.feed(events.HandlerAsked(INPUT)) == [fetch]
+    play.feed(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
+    play.feed(events.Tick(), after_s=1.0)
 
-    assert fetch in play.tell(events.Connected(LEASES))
-    play.tell(events.Fetched())
-    play.tell(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
+    assert fetch in play.feed(events.Connected(LEASES))
+    play.feed(events.Fetched())
+    play.feed(events.ConnectionLost(LEASES, DatabaseFailure.RETRY, "gone"))
     play.wait()
-    assert not [a for a in play.tell(events.Connected(LEASES)) if isinstance(a, actions.Fetch)]
+    assert not [a for a in play.feed(events.Connected(LEASES)) if isinstance(a, actions.Fetch)]
 
 
 def test_a_renewal_that_is_due_goes_before_what_handlers_ask_for():
     play = Play()
     play.busy(1)
-    play.tell(events.HandlerAsked(INPUT))
-    play.tell(events.HandlerAsked(OUTPUT), after_s=OPTIONS.heartbeat_interval_s)
+    play.feed(events.HandlerAsked(INPUT))
+    play.feed(events.HandlerAsked(OUTPUT), after_s=OPTIONS.heartbeat_interval_s)
 
-    assert isinstance(play.tell(events.Fetched())[0], actions.RenewLeases)
-    assert play.tell(events.LeasesRenewed(())) == [actions.Fetch(OUTPUT)]
+    assert isinstance(play.feed(events.Fetched())[0], actions.RenewLeases)
+    assert play.feed(events.LeasesRenewed(())) == [actions.Fetch(OUTPUT)]
 
 
 def test_output_is_published_before_the_sign_off():
     play = Play()
     while not play.did(actions.RenewLeases):
-        play.tell(events.Tick(), after_s=0.5)
+        play.feed(events.Tick(), after_s=0.5)
     play.claim()
-    play.tell(events.NextDueRead(None))
-    play.tell(events.OutputWaiting())
-    play.tell(events.StopAsked())
+    play.feed(events.NextDueRead(None))
+    play.feed(events.OutputWaiting())
+    play.feed(events.StopAsked())
 
-    assert actions.PublishOutput() in play.tell(events.LeasesRenewed(()))
-    assert actions.SignOff() in play.tell(events.OutputPublished())
+    assert actions.PublishOutput() in play.feed(events.LeasesRenewed(()))
+    assert actions.SignOff() in play.feed(events.OutputPublished())
 
 
 def test_foreign_messages_are_logged_once_a_minute_with_their_number():
     play, told = Play(), []
 
     for count, pause_s in ((2, 0.0), (3, 30.0), (4, 31.0)):
-        play.tell(events.ForeignMessagesArchived(count), after_s=pause_s)
+        play.feed(events.ForeignMessagesArchived(count), after_s=pause_s)
         told += [said for said in play.did(actions.WriteLog) if said.event == "worker.strangers"]
 
     assert [said.level for said in told] == ["warning", "warning"]

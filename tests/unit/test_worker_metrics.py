@@ -61,15 +61,15 @@ def test_a_result_after_the_timeout_counts_once_and_as_timed_out_even_in_the_sam
     play = Play()
     play.busy(1, timeout_s=60.0)
     runner, given = play.runner_of(1)
-    play.tell(events.Tick(), after_s=60.0)
+    play.feed(events.Tick(), after_s=60.0)
     done = events.Done(runner, TaskReport(given, Outcome.COMPLETED, b"1"))
 
-    play.tell(events.NoResultYet(runner, 1), done)
+    play.feed(events.NoResultYet(runner, 1), done)
 
     assert play.did(actions.KillRunner) and not play.did(actions.Count)
     assert not [each for each in play.did(actions.Observe) if each.metric is TASK_SECONDS]
-    play.tell(events.RunnerEnded(runner))
-    play.tell(events.Reaped(runner, 9))
+    play.feed(events.RunnerEnded(runner))
+    play.feed(events.Reaped(runner, 9))
     play.answer()  # to the claim that was due meanwhile; it takes the report along
     play.answer()
     assert play.counted(TASKS) == [("a", "timed_out", 1)]

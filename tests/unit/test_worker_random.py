@@ -71,7 +71,7 @@ class World:
         self.soon: list[object] = []  # what follows at once
         self.mailbox: list[object] = []  # what the worker was not told yet
 
-    def tell(self, event: object, waits: bool = False) -> None:
+    def feed(self, event: object, waits: bool = False) -> None:
         """Tell the worker what happened, at once or along with what happens next."""
         self.mailbox.append(event)
         if not waits:
@@ -318,7 +318,7 @@ def happen(world: World, event: object, waits: bool = False) -> None:
     while pending:
         told = into_world(world, pending.pop(0))
         if told is not None:
-            world.tell(told, waits)
+            world.feed(told, waits)
         pending += world.soon
         world.soon = []
 

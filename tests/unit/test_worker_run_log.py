@@ -33,7 +33,7 @@ def test_changes_by_success_are_not_read():
 def test_changes_by_a_failure_are_read_once_for_each_run():
     play = Play()
     play.busy(1, 2, 3)
-    play.tell(events.WokenUp())  # whose claim keeps the connection busy
+    play.feed(events.WokenUp())  # whose claim keeps the connection busy
     play.failed(1)
     play.done(2)
     play.failed(3)
@@ -108,7 +108,7 @@ def test_a_run_and_its_first_steps_have_started_when_their_first_task_is_claimed
 
     play.claim(1, 2)
     first = told(play)
-    play.tell(events.ReportAndClaimDone((), (task(1), task(3, "b"))))
+    play.feed(events.ReportAndClaimDone((), (task(1), task(3, "b"))))
 
     assert first == [("debug", "run.started"), ("debug", "step.started")] * 2
     assert told(play) == []
@@ -117,7 +117,7 @@ def test_a_run_and_its_first_steps_have_started_when_their_first_task_is_claimed
 def test_a_later_attempt_starts_no_run_and_is_called_a_retry():
     play = Play(is_debug=True, roots=A)
 
-    play.tell(events.ReportAndClaimDone((), (task(1)._replace(attempt=2),)))
+    play.feed(events.ReportAndClaimDone((), (task(1)._replace(attempt=2),)))
     play.ready()
 
     assert told(play) == []
@@ -132,9 +132,9 @@ def test_a_cancelled_run_is_logged_once_with_the_person():
         RunCancelled("run2", None, None),
     )
 
-    play.tell(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
+    play.feed(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
     texts = [each.fields["error"] for each in play.did(actions.WriteLog)]
-    play.tell(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
+    play.feed(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
 
     assert texts == ["cancelled by anna: enough", "cancelled by an unknown user"]
     assert told(play) == []
@@ -144,7 +144,7 @@ def test_what_was_logged_is_not_remembered_for_ever():
     play = Play(is_debug=True, roots=A)
 
     for token in range(MAX_REMEMBERED):
-        play.tell(events.ReportAndClaimDone((), (task(token),)))
+        play.feed(events.ReportAndClaimDone((), (task(token),)))
 
     assert play.remembered() == MAX_REMEMBERED
 
@@ -152,13 +152,13 @@ def test_what_was_logged_is_not_remembered_for_ever():
 def test_a_run_is_counted_once_when_a_report_has_ended_it():
     play = Play()
     play.busy(1, 2)
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
     play.done(1)
     play.done(2)
     play.claim()  # from here on both reports are under way
     same_run = events.ReportAnswer(Verdict.COMPLETED, run_status=RunStatus.COMPLETED)
 
-    play.tell(events.ReportAndClaimDone((same_run, same_run), ()))
+    play.feed(events.ReportAndClaimDone((same_run, same_run), ()))
 
     assert play.counted(RUNS) == [("completed", 2)]
 
@@ -180,7 +180,7 @@ def test_failed_and_cancelled_runs_are_counted_as_well():
 
     play.answer(Verdict.FAILED, run_status=RunStatus.FAILED)
     failed = play.counted(RUNS)
-    play.tell(events.LeasesRenewed((), cancelled=(RunCancelled("run3", "anna", None),)))
+    play.feed(events.LeasesRenewed((), cancelled=(RunCancelled("run3", "anna", None),)))
 
     assert failed == [("failed", 1)]
     assert play.counted(RUNS) == [("cancelled", 1)]

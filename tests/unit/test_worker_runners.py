@@ -29,7 +29,7 @@ def test_the_next_deadline_of_a_pool_is_its_soonest():
 def test_an_idle_runner_takes_the_task_of_one_that_still_starts():
     play = Play(max_concurrency=2)
     play.busy(1)
-    play.tell(events.WokenUp())
+    play.feed(events.WokenUp())
     play.claim(2)
     (fork,) = play.did(actions.ForkRunner)
 
@@ -37,7 +37,7 @@ def test_an_idle_runner_takes_the_task_of_one_that_still_starts():
 
     (sent,) = play.did(actions.SendTask)
     assert (sent.id, sent.task.token) == (1, 2)
-    play.tell(events.RunnerReady(fork.id))
+    play.feed(events.RunnerReady(fork.id))
     assert play.phases() == [RunnerPhase.BUSY, RunnerPhase.IDLE]
 
 
@@ -46,8 +46,8 @@ def test_a_task_whose_lease_is_lost_is_not_begun_though_its_runner_starts():
     play.claim(1)
     (fork,) = play.did(actions.ForkRunner)
 
-    play.tell(events.LeasesRenewed(((1, events.LeaseVerdict.LOST),)))
-    play.tell(events.RunnerReady(fork.id))
+    play.feed(events.LeasesRenewed(((1, events.LeaseVerdict.LOST),)))
+    play.feed(events.RunnerReady(fork.id))
 
     assert not play.did(actions.SendTask) and play.leases() == []
 
@@ -56,6 +56,6 @@ def test_a_task_whose_runner_starts_is_given_back_when_the_worker_drains():
     play = Play()
     play.claim(1)
 
-    play.tell(events.DrainAsked())
+    play.feed(events.DrainAsked())
 
     assert [(each.task.token, each.outcome) for each in play.sending()] == [(1, "released")]

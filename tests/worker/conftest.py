@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 from support import oracle
 from support.invariants import broken
-from support.proxy import ProxyProcess
 from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
@@ -68,8 +67,8 @@ def start_worker(
         running = RunningWorker(child, database, log, flow)
         started.append(running)
         if ready:
-            until(lambda: running.heard_of(Ready) or child.has_ended(), 15)
-            assert running.heard_of(Ready), f"it ended: {running.heard} {log.read_text()}"
+            until(lambda: running.received(Ready) or child.has_ended(), 15)
+            assert running.received(Ready), f"it ended: {running.all_received} {log.read_text()}"
         return running
 
     yield start
@@ -79,9 +78,3 @@ def start_worker(
     if started and started[0].value("select to_regclass('pgmq.q_flow') is not null"):
         was_frozen = any(running.was_frozen for running in started)
         assert broken(started[0].conn, written, was_frozen=was_frozen) == []
-
-
-@pytest.fixture
-def proxy(database: ScratchDatabase) -> Iterator[ProxyProcess]:
-    with ProxyProcess(database.dsn) as running:
-        yield running

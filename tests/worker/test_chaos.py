@@ -14,7 +14,7 @@ from pgflowd.testing.until import until
 
 MAP = """
     import os, subprocess, time
-    from support.oracle import tell
+    from support.oracle import note
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
@@ -24,9 +24,9 @@ MAP = """
 
     @flow.map
     def work(item, ctx):
-        tell(ctx, "start")
+        note(ctx, "start")
         output = act(item, ctx)
-        tell(ctx, "end", output)
+        note(ctx, "end", output)
         return output
 """
 R_S = 3.5  # the bound after a machine's death

@@ -16,19 +16,19 @@ from pgflowd.testing.until import until
 
 MODULE = """
     import os, time, pathlib
-    from support.oracle import tell
+    from support.oracle import note
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=3, base_delay=0, timeout={timeout})
 
     @flow.step
     def work(run, ctx):
-        tell(ctx, "start")
+        note(ctx, "start")
         if "begun" in run:
             with open(run["begun"], "a") as file: file.write(f"{{ctx.token}}\\n")
         while "until" in run and not os.path.exists(run["until"]):
             time.sleep(0.005)
-        tell(ctx, "end", ctx.token)
+        note(ctx, "end", ctx.token)
         return ctx.token
 
     @flow.step
@@ -55,8 +55,8 @@ def test_outcomes_wait_in_order_while_the_database_is_away(start_worker, proxy, 
     for run in runs:
         worker.completed(run, 3 * 2)
         assert worker.outcomes(run) == ["completed"] * 2
-    told = [each["run"] for each in worker.records("task.completed") if each["step"] == "work"]
-    assert told == [runs[1], runs[2], runs[0]]
+    logged = [each["run"] for each in worker.records("task.completed") if each["step"] == "work"]
+    assert logged == [runs[1], runs[2], runs[0]]
 
 
 @covers("row 68")
@@ -129,7 +129,7 @@ def test_a_locked_table_delays_reports_but_not_heartbeats(start_worker, tmp_path
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "until": str(gate)})
     until(begun.exists)
-    beaten = worker.value("select last_heartbeat_at from pgflow.workers")
+    renewed_at = worker.value("select last_heartbeat_at from pgflow.workers")
 
     with worker.conn.transaction():
         worker.conn.execute("lock pgflow.runs in exclusive mode")
@@ -137,7 +137,7 @@ def test_a_locked_table_delays_reports_but_not_heartbeats(start_worker, tmp_path
         until(worker.waits_for_a_lock)
         query = "select last_heartbeat_at > %s from pgflow.workers"
         other = psycopg.connect(worker.conn.info.dsn, autocommit=True)
-        until(lambda: other.execute(query, (beaten,)).fetchone() == (True,), 3)
+        until(lambda: other.execute(query, (renewed_at,)).fetchone() == (True,), 3)
         other.close()
 
     worker.completed(run, 8)
@@ -194,19 +194,19 @@ def test_an_empty_database_is_reported_with_the_command(start_worker, empty_data
     worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)
 
     assert worker.ended() == 78
-    assert worker.heard_of(Failed).code == "E302"
-    assert "pgflowd db migrate" in worker.heard_of(Failed).text
+    assert worker.received(Failed).code == "E302"
+    assert "pgflowd db migrate" in worker.received(Failed).text
 
 
 @covers("row 65")
 def test_a_database_that_is_not_up_yet_is_waited_for(start_worker, proxy):
     proxy.do("refuse")
     worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
-    until(lambda: worker.heard_of(Waiting))
+    until(lambda: worker.received(Waiting))
 
     proxy.do("pass")
 
-    until(lambda: worker.heard_of(Ready), 5)
+    until(lambda: worker.received(Ready), 5)
     worker.completed(worker.start_run(), 3)
 
 
@@ -216,7 +216,7 @@ def test_a_stop_is_obeyed_while_the_database_cannot_be_reached(start_worker, pro
     proxy.do(mode)
     worker = start_worker(FLOW, dsn=proxy.dsn, ready=False)
     if mode == "refuse":
-        until(lambda: worker.heard_of(Waiting))
+        until(lambda: worker.received(Waiting))
     else:
         until(lambda: worker.processes("zygote"))
 
@@ -236,9 +236,9 @@ def test_a_quick_stop_is_in_time_while_the_database_hangs(start_worker, proxy, t
     worker.send(QuickStop())
 
     assert worker.ended(within_s=0.5 + 5) == 1
-    [told] = worker.records("worker.error")
-    assert told["count"] == 1
-    assert "run again" in told["error"]
+    [logged] = worker.records("worker.error")
+    assert logged["count"] == 1
+    assert "run again" in logged["error"]
 
 
 @covers("row 85")
@@ -324,9 +324,9 @@ def test_foreign_messages_are_reported_once_in_a_while(start_worker):
         assert worker.completed(worker.start_run())
     until(lambda: worker.value("select count(*) from pgmq.q_flow") == 0, 5)
 
-    [told] = worker.records("worker.strangers")
-    assert told["level"] == "warning"
-    assert told["error"] == "1 messages that belong to no open task were archived"
+    [logged] = worker.records("worker.strangers")
+    assert logged["level"] == "warning"
+    assert logged["error"] == "1 messages that belong to no open task were archived"
 
 
 @covers("row 97")
@@ -337,8 +337,8 @@ def test_another_shape_in_the_database_is_reported_and_nothing_is_deleted(start_
     second = start_worker(FLOW + "\n    @flow.step\n    def more(work): pass\n", ready=False)
 
     assert second.ended() == 78
-    assert second.heard_of(Failed).code == "E306"
-    assert "Step count differs" in second.heard_of(Failed).text
+    assert second.received(Failed).code == "E306"
+    assert "Step count differs" in second.received(Failed).text
     assert first.value("select count(*) from pgflow.runs") == 1
 
 
@@ -357,7 +357,7 @@ def test_verify_creates_nothing(start_worker):
     worker = start_worker(FLOW, definitions="verify", ready=False)
 
     assert worker.ended() == 78
-    assert worker.heard_of(Failed).code == "E308"
+    assert worker.received(Failed).code == "E308"
 
 
 def test_recreate_deletes_a_changed_flow_with_its_runs(start_worker):
@@ -454,8 +454,8 @@ def test_w311_without_a_trigger_and_with_verify_a_worker_polls(start_worker):
 
     assert worker.completed(run, 8)
     assert [record["code"] for record in worker.records("worker.warning")] == ["W311"]
-    until(lambda: worker.heard_of(Heartbeat))
-    assert worker.heard_of(Heartbeat).numbers["problems"][0]["code"] == "W311"
+    until(lambda: worker.received(Heartbeat))
+    assert worker.received(Heartbeat).numbers["problems"][0]["code"] == "W311"
 
 
 def test_polling_needs_no_wake(start_worker):

@@ -88,9 +88,9 @@ def test_a_daemon_left_behind_is_killed_before_the_outcome_is_reported(start_wor
 
     assert is_gone(pid)
     assert worker.outcomes(run) == ["completed"] * 2
-    [said] = [record["error"] for record in worker.records("worker.error")]
-    told = "the task left child processes (sh) behind; they are killed with its runner"
-    assert said.replace("setsid", "sh") == told  # which becomes a shell
+    [reported] = [record["error"] for record in worker.records("worker.error")]
+    expected = "the task left child processes (sh) behind; they are killed with its runner"
+    assert reported.replace("setsid", "sh") == expected  # which becomes a shell
 
 
 STACK_OVERFLOW = """
@@ -141,9 +141,9 @@ def test_a_crash_is_retried_and_worker_and_zygote_keep_their_pids(start_worker):
     assert worker.completed(run)
     assert worker.outcomes(run) == ["crashed", "completed", "completed"]
     assert worker.zygote == zygote
-    [told] = worker.records("task.crashed")
-    assert told["code"] == "E402"
-    assert "SIGKILL" in told["error"]
+    [crashed] = worker.records("task.crashed")
+    assert crashed["code"] == "E402"
+    assert "SIGKILL" in crashed["error"]
 
 
 RUDE_ERRORS = """
@@ -395,8 +395,8 @@ def test_output_goes_where_the_config_says(start_worker, handler_output):
 
     worker.completed(worker.start_run())
 
-    said = [record["text"] for record in worker.records("task.output")]
-    assert said == (["hello"] if handler_output == "capture" else [])
+    reported = [record["text"] for record in worker.records("task.output")]
+    assert reported == (["hello"] if handler_output == "capture" else [])
 
 
 def test_a_line_without_an_end_is_its_tasks_as_well(start_worker):
@@ -405,8 +405,8 @@ def test_a_line_without_an_end_is_its_tasks_as_well(start_worker):
     run = worker.start_run()
     worker.completed(run)
 
-    said = [(one["text"], one["run"], one["task"]) for one in worker.records("task.output")]
-    assert said == [("first", run, "work#0"), ("last", run, "work#0")]
+    reported = [(one["text"], one["run"], one["task"]) for one in worker.records("task.output")]
+    assert reported == [("first", run, "work#0"), ("last", run, "work#0")]
 
 
 def test_the_limit_of_an_output_is_the_configs(start_worker):
@@ -429,9 +429,9 @@ def test_the_context_knows_its_attempt(start_worker):
 
     run = worker.start_run()
 
-    said = worker.output(run)["after"]
+    reported = worker.output(run)["after"]
     token = worker.value("select max(token) from pgflowd.attempts where step_slug = 'work'")
-    assert said == [run, "flow", "work", 0, 2, 2, True, token, False, False]
+    assert reported == [run, "flow", "work", 0, 2, 2, True, token, False, False]
 
 
 def test_sigterm_sets_cancelled_and_ends_an_async_handler(start_worker, tmp_path):

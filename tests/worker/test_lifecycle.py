@@ -343,12 +343,12 @@ def test_a_deprecated_worker_drains_with_heartbeats_and_exits_10(start_worker, t
 
     worker.conn.execute("update pgflow.workers set deprecated_at = now()")
     until(lambda: worker.records("worker.deprecated"), 3)
-    beaten = worker.value("select last_heartbeat_at from pgflow.workers")
-    until(lambda: worker.value("select last_heartbeat_at from pgflow.workers") > beaten)
+    renewed_at = worker.value("select last_heartbeat_at from pgflow.workers")
+    until(lambda: worker.value("select last_heartbeat_at from pgflow.workers") > renewed_at)
     gate.touch()
 
     assert worker.ended() == 10
-    assert isinstance(worker.heard[-1], Leaving)
+    assert isinstance(worker.all_received[-1], Leaving)
     assert worker.status(run) == "completed"
 
 
@@ -359,7 +359,7 @@ def test_a_worker_whose_row_is_gone_exits_10(start_worker):
     worker.conn.execute("delete from pgflow.workers")
 
     assert worker.ended() == 10
-    assert isinstance(worker.heard[-1], Leaving)
+    assert isinstance(worker.all_received[-1], Leaving)
 
 
 @covers("rule 39")
@@ -384,7 +384,7 @@ def test_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worker):
         Path(gate).unlink()
 
     assert set(worker.outcomes(run)) == {"released"}
-    assert isinstance(worker.heard[-1], Failed)
+    assert isinstance(worker.all_received[-1], Failed)
 
 
 @covers("row 61")
@@ -438,8 +438,8 @@ def test_a_module_that_cannot_be_imported_is_reported_and_exits_78(start_worker,
     worker = start_worker(line, ready=False)
 
     assert worker.ended() == 78
-    assert worker.heard_of(Failed).code in ("E210", "E212")
-    assert text in worker.heard_of(Failed).text
+    assert worker.received(Failed).code in ("E210", "E212")
+    assert text in worker.received(Failed).text
 
 
 @covers("rule 2")
@@ -449,7 +449,7 @@ def test_a_stop_during_a_long_import_is_obeyed_at_once(start_worker):
     worker.send(QuickStop())
 
     assert worker.ended(2) == 0
-    assert worker.heard_of(Ready) is None
+    assert worker.received(Ready) is None
 
 
 @covers("row 49")
@@ -471,10 +471,10 @@ def test_a_flood_of_output_is_logged_in_part_and_the_rest_counted(start_worker):
 
     assert worker.output(worker.start_run(), 30) == {"work": "done"}
     assert peak_kb(worker.pid) - before_kb < 20 * 1024
-    said = worker.records("task.output")
-    assert said[0]["text"] == "first line" and said[0]["task"] == "work#0"
-    assert 9_000 < len(said) < 12_000
-    assert any("bytes of output more" in record["text"] for record in said[-2:])
+    message = worker.records("task.output")
+    assert message[0]["text"] == "first line" and message[0]["task"] == "work#0"
+    assert 9_000 < len(message) < 12_000
+    assert any("bytes of output more" in record["text"] for record in message[-2:])
 
 
 def memory_kb(pid: int, field: str) -> int:

@@ -16,7 +16,7 @@ from pgflowd.testing.until import until
 
 MODULE = """
     import resource, signal
-    from support.oracle import tell
+    from support.oracle import note
     from pgflowd import Flow
 
     def toggle(number, frame):
@@ -28,8 +28,8 @@ MODULE = """
 
     @flow.map
     def work(item, ctx):
-        tell(ctx, "start")
-        tell(ctx, "end", item)
+        note(ctx, "start")
+        note(ctx, "end", item)
         return item
 """
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 21, 24

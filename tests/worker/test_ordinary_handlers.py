@@ -104,12 +104,12 @@ def test_what_a_forked_child_logs_is_output_of_its_task(start_worker):
     run = worker.start_run()
     worker.completed(run)
 
-    told = [(one["text"], one["run"]) for one in worker.records("task.output")]
-    assert told == [("WARNING part: 3 of 4", run)]
+    logged = [(one["text"], one["run"]) for one in worker.records("task.output")]
+    assert logged == [("WARNING part: 3 of 4", run)]
 
 
 @pytest.mark.parametrize(
-    ("ends", "code", "said"),
+    ("ends", "code", "message"),
     [
         ("raise ValueError('no such page')", 1, "ValueError: no such page"),
         ("sys.exit(3)", 3, None),
@@ -117,7 +117,7 @@ def test_what_a_forked_child_logs_is_output_of_its_task(start_worker):
         ("sys.exit()", 0, None),
     ],
 )
-def test_a_forked_copy_ends_as_any_process_of_python(start_worker, ends, code, said):
+def test_a_forked_copy_ends_as_any_process_of_python(start_worker, ends, code, message):
     body = f"""
         pid = os.fork()
         if not pid: {ends}
@@ -126,7 +126,7 @@ def test_a_forked_copy_ends_as_any_process_of_python(start_worker, ends, code, s
     worker = start_worker(one_step(body))
 
     assert worker.output(worker.start_run()) == {"after": code}
-    assert said_by(worker, "task.output")[-1:] == ([said] if said else [])
+    assert said_by(worker, "task.output")[-1:] == ([message] if message else [])
 
 
 def test_a_task_that_configures_logging_leaves_the_logs_of_the_next_ones_alone(start_worker):
@@ -165,8 +165,8 @@ def test_threads_of_a_module_may_log_between_tasks(start_worker):
     worker = start_worker(module, max_concurrency=1, runner_idle_s=60.0)
 
     first = worker.output(worker.start_run())
-    said = len(worker.records("task.log"))
-    until(lambda: len(worker.records("task.log")) > said + 10)
+    message = len(worker.records("task.log"))
+    until(lambda: len(worker.records("task.log")) > message + 10)
 
     assert worker.output(worker.start_run()) == first
     assert not [one for one in worker.records() if "E903" in str(one)]
@@ -294,5 +294,5 @@ def test_a_very_deep_recursion_is_reported_as_fast_as_any_error(start_worker):
     worker = start_worker(one_step(body))
 
     assert failure(worker, worker.start_run())[1].startswith("RecursionError: maximum recursion")
-    said = worker.value("select traceback from pgflowd.attempts")
-    assert "[Previous line repeated 997 more times]" in said
+    message = worker.value("select traceback from pgflowd.attempts")
+    assert "[Previous line repeated 997 more times]" in message

@@ -96,5 +96,5 @@ def test_how_long_tasks_waited_for_their_claim_is_counted_by_step(start_worker):
 
 def waits(worker):
     """The newest histograms that the worker sent."""
-    beats = [each.numbers for each in worker.hear() if isinstance(each, Heartbeat)]
+    beats = [each.numbers for each in worker.receive() if isinstance(each, Heartbeat)]
     return next((n["task_wait_seconds"] for n in beats[::-1] if "task_wait_seconds" in n), {})

@@ -91,8 +91,8 @@ def test_a_missing_right_is_reported_with_the_grant(start_worker, humble, right,
     refused = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
 
     assert refused.ended() == 78
-    assert refused.heard_of(Failed).code == "E305"
-    assert re.search(rf"; grant .* {named} to humble_", refused.heard_of(Failed).text)
+    assert refused.received(Failed).code == "E305"
+    assert re.search(rf"; grant .* {named} to humble_", refused.received(Failed).text)
 
 
 @covers("row 109")
@@ -153,9 +153,9 @@ def test_a_start_that_gets_one_connection_of_two_is_tried_again(start_worker, hu
     conn = database.connect()
     conn.execute(f"alter role {role} connection limit 1")
     worker = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
-    until(lambda: len([each for each in worker.hear() if isinstance(each, Heartbeat)]) >= 3, 10)
+    until(lambda: len([each for each in worker.receive() if isinstance(each, Heartbeat)]) >= 3, 10)
 
     conn.execute(f"alter role {role} connection limit -1")
 
-    until(lambda: worker.heard_of(Ready) or worker.child.has_ended(), 10)
+    until(lambda: worker.received(Ready) or worker.child.has_ended(), 10)
     assert worker.output(worker.start_run([1])) == {"third": [1]}

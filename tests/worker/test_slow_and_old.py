@@ -14,19 +14,19 @@ from pgflowd.testing.until import until
 
 FLOW = """
     import os, time
-    from support.oracle import tell
+    from support.oracle import note
     from pgflowd import Flow
 
     flow = Flow("flow", max_attempts=1, timeout=20)
 
     @flow.step
     def work(run, ctx):
-        tell(ctx, "start")
+        note(ctx, "start")
         if "begun" in run:
             open(run["begun"], "w").close()
         while "gate" in run and not os.path.exists(run["gate"]):
             time.sleep(0.01)
-        tell(ctx, "end", "x" * run.get("size", 0))
+        note(ctx, "end", "x" * run.get("size", 0))
         return "x" * run.get("size", 0)
 
     @flow.step
@@ -99,7 +99,7 @@ def test_a_clock_that_jumps_by_an_hour_changes_nothing(start_worker, tmp_path):
         looks, real = count(), time.time
         time.time = lambda: real() + (jumped.exists() and (-1) ** next(looks) * 3600)
 
-    without_oracle = "\n".join(line for line in FLOW.splitlines() if "tell" not in line)
+    without_oracle = "\n".join(line for line in FLOW.splitlines() if "note" not in line)
     worker = start_worker(without_oracle, before=wind)
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     run = worker.start_run({"begun": str(begun), "gate": str(gate)})

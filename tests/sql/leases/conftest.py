@@ -9,25 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 from support.leases import LeaseDatabase
+from support.upstream import install_upstream
 
 from pgflowd.db import schema
-from pgflowd.db.schema.migrate import shipped_pgmq
 from pgflowd.resources import shipped
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
-UPSTREAM = Path(__file__).parents[2] / "npm/node_modules/@pgflow/core/dist/supabase/migrations"
 CORES = [("own", "all"), ("own", "failures"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
-NO_REALTIME = """
-    create schema realtime;
-    create function realtime.send(payload jsonb, event text, topic text, private boolean)
-    returns void language sql as ''
-"""
 
 
 class Copies:
@@ -56,7 +49,7 @@ def upstream_copies(pgflow_server: ScratchServer) -> Iterator[Copies]:
     """Databases with upstream's core, and ours beside it."""
     with pgflow_server.database(schema=False) as scratch:
         with psycopg.connect(scratch.dsn, autocommit=True) as conn:
-            _install_upstream(conn)
+            install_upstream(conn)
             schema.install(conn)
         yield Copies(pgflow_server, scratch.name)
 
@@ -114,14 +107,3 @@ def _closing(db: LeaseDatabase) -> Iterator[LeaseDatabase]:
         db.clean()
     finally:
         db.close()
-
-
-def _install_upstream(conn: psycopg.Connection[tuple[object, ...]]) -> None:
-    files = sorted(UPSTREAM.glob("*.sql"))
-    if not files:
-        raise AssertionError("this test needs the npm packages; run `npm ci --prefix tests/npm`")
-    conn.execute(shipped_pgmq()[1].encode())
-    conn.execute(NO_REALTIME)
-    for file in files:
-        text = file.read_text().replace('CREATE EXTENSION IF NOT EXISTS "pgmq"', "--")
-        conn.execute(text.encode())

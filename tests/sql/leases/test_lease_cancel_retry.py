@@ -50,8 +50,8 @@ def test_a_cancel_wakes_the_worker_so_that_it_sends_a_heartbeat(any_core: LeaseD
 
     db.cancel(run)
 
-    (heard,) = listener.notifies(timeout=5, stop_after=1)
-    assert heard.payload == flow
+    (received,) = listener.notifies(timeout=5, stop_after=1)
+    assert received.payload == flow
 
 
 def test_a_cancel_stores_its_author_and_reason(any_core: LeaseDatabase) -> None:
@@ -77,9 +77,9 @@ def test_a_cancel_sends_the_events_of_a_failure(own: LeaseDatabase) -> None:
 
     import json
 
-    heard = [json.loads(event.payload) for event in listener.notifies(timeout=5, stop_after=2)]
-    assert [event["event_type"] for event in heard] == ["step:failed", "run:failed"]
-    assert {event["error_message"] for event in heard} == {"cancelled by me: enough"}
+    received = [json.loads(event.payload) for event in listener.notifies(timeout=5, stop_after=2)]
+    assert [event["event_type"] for event in received] == ["step:failed", "run:failed"]
+    assert {event["error_message"] for event in received} == {"cancelled by me: enough"}
 
 
 def test_a_second_cancel_is_repeated(any_core: LeaseDatabase) -> None:
@@ -140,7 +140,7 @@ def test_a_retry_runs_what_failed_and_nothing_that_completed(db: LeaseDatabase) 
     assert last.input == {"m": ["first", "again", "again"]}
     db.complete(last, "end")
     assert db.status(run) == "completed"
-    assert db.beat(worker, tasks[2]) == ["lost"]
+    assert db.heartbeat(worker, tasks[2]) == ["lost"]
 
 
 def test_a_retry_after_a_type_violation_asks_the_step_again(db: LeaseDatabase) -> None:
@@ -188,7 +188,7 @@ def test_a_cancelled_run_is_retried_only_on_request(db: LeaseDatabase) -> None:
     assert refused.value.sqlstate == "PF004"
 
     assert db.retry(run, cancelled=True) == 1
-    assert db.beat(worker, held) == ["lost"]
+    assert db.heartbeat(worker, held) == ["lost"]
     assert db.complete(db.claim_one(flow, worker)) == "completed"
     assert db.cancel(db.start(flow)) == "cancelled"
 

@@ -26,7 +26,7 @@ def test_a_core_that_knows_cancelled_tasks_gets_them(foreign: LeaseDatabase) -> 
     foreign.cancel(run)
 
     assert {foreign.task(run, step).status for step in "ab"} == {"cancelled"}
-    assert foreign.beat(worker, one) == ["cancel"]
+    assert foreign.heartbeat(worker, one) == ["cancel"]
     assert foreign.complete(one, "kept") == "late"
     assert foreign.report(element(other))[0].verdict == "late"
     assert foreign.retry(run, cancelled=True) == 2

@@ -61,7 +61,7 @@ def test_after_a_takeover_the_old_token_is_refused_with_all_the_caller_wrote(
     assert refused.value.sqlstate == "PF001"
     assert (db.task(run), db.rows("select * from pgflowd.attempts order by token")) == before
     assert not db.rows("select * from notes")
-    assert db.beat(old, lost) == ["lost"]
+    assert db.heartbeat(old, lost) == ["lost"]
     assert db.complete(taken) == "completed"
 
 
@@ -96,7 +96,7 @@ def test_a_lapsed_lease_that_nobody_took_revives_by_a_beat(db: LeaseDatabase) ->
     worker = db.worker(flow)
     task = db.claim_one(flow, worker, lease="0 s")
 
-    assert db.beat(worker, task) == ["ok"]
+    assert db.heartbeat(worker, task) == ["ok"]
 
     assert db.claim(flow, db.worker(flow)) == []
     assert db.complete(task) == "completed"

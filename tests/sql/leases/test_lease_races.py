@@ -169,9 +169,9 @@ def test_a_heartbeat_does_not_wait_for_a_report(db: LeaseDatabase) -> None:
     second.execute("set lock_timeout = '100ms'")
     with first.transaction():
         db.complete(task, conn=first)
-        assert db.beat(worker, task, conn=second) == ["ok"]
+        assert db.heartbeat(worker, task, conn=second) == ["ok"]
 
-    assert db.beat(worker, task) == ["lost"]
+    assert db.heartbeat(worker, task) == ["lost"]
 
 
 def test_a_report_whose_connection_dies_before_the_commit_is_sent_again(db: LeaseDatabase) -> None:

@@ -54,8 +54,8 @@ def test_what_is_made_visible_is_made_known(any_core: LeaseDatabase) -> None:
         lambda task: db.lapse(task) or db.recover(),
     ):
         give_back(db.claim_one(flow, worker))
-        (heard,) = listener.notifies(timeout=5, stop_after=1)
-        assert heard.payload == flow
+        (received,) = listener.notifies(timeout=5, stop_after=1)
+        assert received.payload == flow
 
 
 def test_a_dead_workers_tasks_are_visible_at_once_and_unspent(db: LeaseDatabase) -> None:
@@ -357,7 +357,7 @@ def test_upstreams_recovery_takes_no_task_with_heartbeats(any_core: LeaseDatabas
     task = db.claim_one(flow, worker)
     db.age(task, "1 hour")
 
-    db.beat(worker, task)
+    db.heartbeat(worker, task)
 
     assert db.value("select pgflow.requeue_stalled_tasks()") == 0
     assert db.complete(task) == "completed"
@@ -373,7 +373,7 @@ def test_a_heartbeat_takes_back_what_upstreams_recovery_put_back(any_core: Lease
         "update pgflow.step_tasks set status = 'queued', started_at = null, last_worker_id = null"
     )
 
-    assert db.beat(worker, task) == ["ok"]
+    assert db.heartbeat(worker, task) == ["ok"]
 
     assert (db.task(run).status, db.task(run).last_worker_id) == ("started", worker)
     assert db.complete(task) == "completed"

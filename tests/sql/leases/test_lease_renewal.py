@@ -16,7 +16,7 @@ def test_a_heartbeat_has_a_verdict_for_each_token(db: LeaseDatabase) -> None:
     db.lapse(stolen)
     assert len(db.claim(flow, thief)) == 1
 
-    verdicts = db.beat(worker, done, stolen, living, foreign._replace(token=12345))
+    verdicts = db.heartbeat(worker, done, stolen, living, foreign._replace(token=12345))
 
     assert verdicts == ["lost", "lost", "ok", "lost"]
 
@@ -29,7 +29,7 @@ def test_a_heartbeat_of_another_worker_finds_the_token_lost_and_changes_nothing(
     run = db.start(flow)
     task = db.claim_one(flow, db.worker(flow))
 
-    assert db.beat(db.worker(flow), task) == ["lost"]
+    assert db.heartbeat(db.worker(flow), task) == ["lost"]
 
     assert db.outcomes(run) == [None]
     assert db.complete(task) == "completed"
@@ -45,8 +45,8 @@ def test_a_heartbeat_returns_cancel_when_run_or_step_has_ended(db: LeaseDatabase
 
     held = [tasks[cancelled, "a"], tasks[cancelled, "b"], tasks[failed, "b"]]
 
-    assert db.beat(worker, *held) == ["cancel", "cancel", "cancel"]
-    assert db.beat(worker, *held) == ["cancel", "cancel", "cancel"]
+    assert db.heartbeat(worker, *held) == ["cancel", "cancel", "cancel"]
+    assert db.heartbeat(worker, *held) == ["cancel", "cancel", "cancel"]
 
 
 def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(any_core: LeaseDatabase) -> None:
@@ -58,7 +58,7 @@ def test_a_heartbeat_after_a_run_was_deleted_finds_its_task_lost(any_core: Lease
     for table in ("step_tasks", "step_states", "runs"):
         db.do(f"delete from pgflow.{table} where run_id = %s", run)
 
-    assert db.beat(worker, task) == ["lost"]
+    assert db.heartbeat(worker, task) == ["lost"]
     assert db.value("select count(*) from pgflowd.attempts") == 0
 
 
@@ -71,7 +71,7 @@ def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(any_core: LeaseD
     db.age(old, "30 s")
     before = db.task(run, "a").started_at
 
-    db.beat(worker, young, old)
+    db.heartbeat(worker, young, old)
 
     assert db.task(run, "a").started_at == before
     assert db.task(run, "b").started_at > before
@@ -79,4 +79,4 @@ def test_young_tasks_keep_their_time_and_old_ones_get_a_new_one(any_core: LeaseD
 
 def test_a_heartbeat_without_tokens_returns_no_rows(any_core: LeaseDatabase) -> None:
     flow = any_core.flow()
-    assert any_core.beat(any_core.worker(flow)) == []
+    assert any_core.heartbeat(any_core.worker(flow)) == []

@@ -51,7 +51,7 @@ def test_a_completion_older_than_a_heartbeat_passes(db: LeaseDatabase) -> None:
 
     with older.transaction():
         older.execute("select now()")
-        assert db.beat(worker, task) == ["ok"]
+        assert db.heartbeat(worker, task) == ["ok"]
         assert db.complete(task, conn=older) == "completed"
 
     assert db.status(run) == "completed"
@@ -67,7 +67,7 @@ def test_a_completion_shows_when_the_attempt_began_and_not_its_last_heartbeat(
     db.age(task, "1 hour")
     began = db.task(run).started_at
 
-    db.beat(worker, task)
+    db.heartbeat(worker, task)
     assert db.task(run).started_at > began
     db.complete(task)
 
@@ -84,7 +84,7 @@ def test_a_heartbeat_never_shortens(db: LeaseDatabase) -> None:
         db.queue(flow)[task.msg_id].vt,
     )
 
-    assert db.beat(worker, task, lease="1 s") == ["ok"]
+    assert db.heartbeat(worker, task, lease="1 s") == ["ok"]
 
     after = (
         db.value("select lease_until from pgflowd.attempts"),
@@ -99,7 +99,7 @@ def test_a_heartbeat_extends_lease_and_visibility(db: LeaseDatabase) -> None:
     worker = db.worker(flow)
     task = db.claim_one(flow, worker, lease="1 s")
 
-    db.beat(worker, task, lease="1 hour")
+    db.heartbeat(worker, task, lease="1 hour")
 
     later = "lease_until > now() + interval '59 minutes'"
     assert db.value(f"select {later} from pgflowd.attempts")
