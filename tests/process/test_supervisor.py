@@ -430,7 +430,7 @@ def test_a_stopped_worker_is_replaced(setup, database):
 
     killed = daemon.until("child.killed", child="worker alpha", within_s=14)
 
-    assert killed[0]["reason"] == "was silent for 7 s"
+    assert killed[0]["reason"] == "said nothing for 7 s"
     daemon.until("child.ready", child="worker alpha", count=2)
     assert in_session(worker) == []
     assert len(daemon.events("child.restarted", child="worker alpha")) == 1

@@ -236,7 +236,7 @@ def test_the_text_of_a_crash_names_signal_or_exit_code():
     assert classify_exit(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
     assert classify_exit(3, None).reason == "exit code 3"
     assert (
-        classify_exit(-9, None, kill_reason="was silent for 60 s").reason == "was silent for 60 s"
+        classify_exit(-9, None, kill_reason="said nothing for 60 s").reason == "was silent for 60 s"
     )
 
 
@@ -588,7 +588,7 @@ def test_a_silent_child_is_killed():
 
     tree, actions = on_tick(tree, 60.0)
 
-    assert actions == [KillChild("worker a", "was silent for 60 s")]
+    assert actions == [KillChild("worker a", "said nothing for 60 s")]
 
 
 # The table of moves

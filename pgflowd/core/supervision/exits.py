@@ -44,7 +44,7 @@ class ChildExit:
     def label(self) -> str:
         """The reason as a label of metrics: one of few values, never free text."""
         head = self.reason.split(",")[0].split(":")[0]
-        known = ("killed by SIG", "exit code ", "E903", "was silent", "was not ready")
+        known = ("killed by SIG", "exit code ", "E903", "said nothing", "was not ready")
         return head if head.startswith(known) else "failed"
 
     def document(self) -> dict[str, str | None]:

@@ -38,7 +38,7 @@ def deadline_of(tree: Tree, child: ChildEntry) -> tuple[float | None, str]:
         return None, ""
     hang_timeout_s, end_at = tree.policy.hang_timeout_s, child.deadline_at
     silent_at = child.last_message_at + hang_timeout_s
-    silent = silent_at, f"was silent for {hang_timeout_s:g} s"
+    silent = silent_at, f"said nothing for {hang_timeout_s:g} s"
     if child.state is ChildState.UP or child.waiting_for:
         return silent
     if child.state is ChildState.STARTING:
