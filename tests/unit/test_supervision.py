@@ -236,7 +236,8 @@ def test_the_text_of_a_crash_names_signal_or_exit_code():
     assert classify_exit(-9, None).reason == "killed by SIGKILL, perhaps out of memory"
     assert classify_exit(3, None).reason == "exit code 3"
     assert (
-        classify_exit(-9, None, kill_reason="said nothing for 60 s").reason == "was silent for 60 s"
+        classify_exit(-9, None, kill_reason="said nothing for 60 s").reason
+        == "said nothing for 60 s"
     )
 
 
