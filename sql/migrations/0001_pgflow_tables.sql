@@ -1,7 +1,7 @@
--- Migration 0001: the first tables of schema pgflow. A released migration never changes.
+-- Migration 0001: the first tables of schema pgflow. A migration never changes.
 
 -- flows: a flow and its default options, which may be changed by a plain UPDATE at any time.
--- flow_type is `job` (one step) or `flow`. Two slugs that differ in case only would
+-- flow_type tells a job (one step) from a flow. Two slugs that differ in case only would
 -- share one queue, hence the second index.
 create table if not exists pgflow.flows (
   flow_slug text not null,
@@ -76,8 +76,7 @@ create table if not exists pgflow.deps (
 );
 create index if not exists idx_deps_by_flow_step on pgflow.deps (flow_slug, step_slug);
 
--- runs: executions of flows. run_id stays the first column: workers of other runtimes read it by
--- position.
+-- runs: executions of flows. run_id stays the first column: a sibling reads it by position.
 -- No index mentions a column that a report changes, so that every update of a run is HOT.
 -- error_message says why a run failed.
 create table if not exists pgflow.runs (
@@ -106,7 +105,7 @@ create index if not exists idx_runs_flow_slug on pgflow.runs (flow_slug, started
 create index if not exists idx_runs_started_at on pgflow.runs (started_at desc);
 
 -- step_states: one row per run and step, made with the run. Counts down to readiness
--- (remaining_deps) and to completion (remaining_tasks). The key serves every look-up of the
+-- (remaining_deps) and to completion (remaining_tasks). The key serves every lookup of the
 -- engine; the index serves the deletion of a flow. Neither has a column that changes, so
 -- that every update is HOT.
 create table if not exists pgflow.step_states (
@@ -157,8 +156,8 @@ create table if not exists pgflow.step_states (
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 create index if not exists idx_step_states_flow_slug on pgflow.step_states (flow_slug, step_slug);
 
--- workers: the workers that poll a queue. Each writes its row itself: it inserts the row, renews
--- last_heartbeat_at, and reads deprecated_at, which an operator sets to replace the worker.
+-- workers: who polls a queue. Workers write it themselves: they insert their row, renew
+-- last_heartbeat_at, and read deprecated_at, which an operator sets to replace them.
 create table if not exists pgflow.workers (
   worker_id uuid not null,
   queue_name text not null,
@@ -173,9 +172,9 @@ create index if not exists idx_workers_queue_name on pgflow.workers (queue_name)
 
 -- step_tasks: units of work; one for a single step, one per element for a map. Each has a
 -- message in the flow's queue. A task of a skipped step is skipped.
--- No index mentions a column that a claim or a report changes, so that both are HOT. Started
--- tasks are found through their messages. The few without one, and those whose message was
--- archived when recovery gave them up, are found through the last index.
+-- No index mentions a column that a claim or a report changes, so that both are HOT: started
+-- tasks are found through their messages, and those few without one, or whose message went as
+-- recovery gave them up, through the last index.
 create table if not exists pgflow.step_tasks (
   flow_slug text not null,
   run_id uuid not null,
@@ -226,7 +225,7 @@ create index if not exists idx_step_tasks_without_message
   on pgflow.step_tasks (flow_slug)
   where message_id is null or permanently_stalled_at is not null;
 
--- worker_functions: HTTP functions that ensure_workers calls on the hosted platform.
+-- worker_functions: HTTP functions that ensure_workers wakes on the hosted platform.
 create table if not exists pgflow.worker_functions (
   function_name text not null,
   enabled boolean not null default true,

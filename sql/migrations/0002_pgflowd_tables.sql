@@ -1,11 +1,11 @@
--- Migration 0002: the first tables of schema pgflowd. A released migration never changes.
+-- Migration 0002: the first tables of schema pgflowd. A migration never changes.
 
 -- attempts: one row per claim of a task. Open (ended_at is null) it is a lease, the right to
 -- report the task; closed it is history.
--- An attempt is written only by a transaction that holds the lock of its task row. No index keeps a
--- second open row out; this rule does. No index mentions a column that a report changes, so that
+-- An attempt is written only by who holds the lock of its task row: no index keeps a second
+-- open row out, this rule does. No index mentions a column that a report changes, so that
 -- each report is one HOT update; fillfactor leaves room for it, even where a whole page is at
--- work at once. The token never changes, and heartbeats find attempts by its index.
+-- work at once. The token never changes, and its index is what a heartbeat finds tokens by.
 create table if not exists pgflowd.attempts (
   run_id uuid not null,
   step_slug text not null,
@@ -37,7 +37,7 @@ create table if not exists pgflowd.attempts (
         autovacuum_vacuum_insert_scale_factor = 0.1);
 create unique index if not exists attempts_token_key on pgflowd.attempts (token);
 
--- runs: values for which pgflow.runs has no column; only runs that need one have a row.
+-- runs: what pgflow.runs has no column for; only runs that need it have a row.
 create table if not exists pgflowd.runs (
   run_id uuid not null,
   cancelled_at timestamptz,
@@ -48,8 +48,8 @@ create table if not exists pgflowd.runs (
     references pgflow.runs (run_id) on delete cascade
 );
 
--- settings: what all daemons on this database share. No row means the default. Functions setting
--- and set_setting define which names and values there are.
+-- settings: what all daemons on this database share. No row means the default; which names
+-- and values there are, functions setting and set_setting know.
 create table if not exists pgflowd.settings (
   name text not null,
   value jsonb not null,

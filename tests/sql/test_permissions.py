@@ -110,3 +110,18 @@ def test_a_definer_function_does_not_trust_the_caller_s_search_path(client):
     document = client.value("select pgflow.start_flow_with_states('f', '{}')")
 
     assert len(document["steps"]) == 2
+
+
+def test_a_role_that_may_read_the_history_of_attempts_needs_no_right_on_tables(suite, public_role):
+    suite.flow("f", "a", "b", max_attempts=1)
+    run = suite.start("f")
+    worker = suite.worker("f")
+    suite.do("select pgflowd.claim('f', %s, 10)", worker)
+    suite.fail(run, "a")  # past the lease of its attempt, which stays open
+    suite.do(f"grant usage on schema pgflowd to {public_role}")
+    suite.do(f"grant select on pgflowd.attempt_history to {public_role}")
+    suite.do("set local role d_stranger")
+
+    found = suite.rows("select step_slug, outcome, live from pgflowd.attempt_history order by 1")
+
+    assert [row["step_slug"] for row in found] == ["a", "b"]

@@ -25,7 +25,8 @@ begin
                         when attempt.ended_at is not null
                              and pgflowd._is_repeat(attempt.*, element.outcome) then 'repeated'
                         else pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*,
-                                                     run.status, state.status)
+                                                     run.status, state.status,
+                                                     pgflowd._is_cancelled(run.run_id))
                    end as standing
               from unnest(_with_standings.elements) as element
               left join lateral (

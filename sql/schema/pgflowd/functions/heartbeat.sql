@@ -39,7 +39,8 @@ begin
     into live, ended, lost
     from (select attempt.token,
                  pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
-                                         state.status) as standing
+                                         state.status,
+                                         pgflowd._is_cancelled(run.run_id)) as standing
             from pgflowd.attempts as attempt
            cross join lateral (
              select one.* from pgflow.step_tasks as one
