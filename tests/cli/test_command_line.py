@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.shop import on_a_terminal
 
 from pgflowd.cli import main
 from pgflowd.cli.app import App
@@ -537,36 +537,11 @@ def test_a_locale_without_utf_8_shows_escapes_instead_of_failing(process: Callab
     assert "\\xfcnknown" in ended.err
 
 
-def on_a_terminal(args: list[str], columns: int, env: dict[str, str] | None = None) -> str:
-    """Run a command on a terminal of so many columns and return what it shows."""
-    leader, follower = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "pgflowd.cli.main", *args],
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **(env or {})},
-    )
-    os.close(follower)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(leader, 4096)
-        except OSError:
-            break
-        if not piece:
-            break
-        shown += piece
-    child.wait(timeout=30)
-    os.close(leader)
-    return shown.decode().replace("\r\n", "\n")
-
-
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_problems_fit_a_narrow_terminal(columns: int, elsewhere: Path) -> None:
     (elsewhere / "pgflowd.toml").write_text("[worker]\nmax_concurency = 5\nkill_grace = 2\n")
 
-    shown = on_a_terminal(["config", "show", "--color", "never"], columns)
+    shown = on_a_terminal("config", "show", "--color", "never", columns=columns)
 
     assert "max_concurrency" in shown
     assert max(len(line) for line in shown.splitlines()) <= columns
@@ -574,18 +549,18 @@ def test_problems_fit_a_narrow_terminal(columns: int, elsewhere: Path) -> None:
 
 @pytest.mark.parametrize("columns", [40, 80])
 def test_help_and_tables_fit_a_narrow_terminal(columns: int, elsewhere: Path) -> None:
-    helped = on_a_terminal(["--help"], columns)
-    table = on_a_terminal(["config", "env", "--color", "never"], columns + 20)
+    helped = on_a_terminal("--help", columns=columns)
+    table = on_a_terminal("config", "env", "--color", "never", columns=columns + 20)
 
     assert max(map(len, helped.splitlines())) <= columns
     assert max(map(len, table.splitlines())) <= columns + 20
 
 
 def test_colour_is_for_terminals_unless_a_setting_forbids_it(elsewhere: Path) -> None:
-    assert "\x1b[" in on_a_terminal(["config", "env"], 120)
-    assert "\x1b[" not in on_a_terminal(["config", "env"], 120, {"NO_COLOR": "1"})
-    assert "\x1b[" not in on_a_terminal(["config", "env"], 120, {"TERM": "dumb"})
-    assert "\x1b[" not in on_a_terminal(["config", "env", "--color", "never"], 120)
+    assert "\x1b[" in on_a_terminal("config", "env", columns=120)
+    assert "\x1b[" not in on_a_terminal("config", "env", columns=120, NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal("config", "env", columns=120, TERM="dumb")
+    assert "\x1b[" not in on_a_terminal("config", "env", "--color", "never", columns=120)
 
 
 def test_colour_may_be_forced_into_a_pipe(pgflowd: Callable) -> None:
