@@ -51,7 +51,7 @@ def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, co
 def test_hostile_stored_text_is_printed_escaped_on_one_line(here, shop):
     for attack in SOME:
         run_id = shop.start("send_email", {"name": attack})
-        shop.fail(shop.claim_all("send_email")["perform#0"], attack, attack)
+        shop.fail(shop.claim_all("send_email")["perform#0"], attack, traceback=attack)
         plain = here("runs", "show", str(run_id), "--attempts")
         as_json = here("runs", "show", str(run_id), "--input", "--json")
 
