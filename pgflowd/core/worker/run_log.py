@@ -24,7 +24,7 @@ from pgflowd.core.worker.state import Task, TaskReport, WorkerOptions
 from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_SHOWN_BYTES = 4000  # bytes of an input or output; a record has no room for more
-WRONG_TYPE = "the output is no array, and a map waits for one"
+WRONG_TYPE = "the output is not a list, and a map step after it needs one"
 _LEVELS = {
     "run.completed": "debug",
     "run.failed": "warning",
