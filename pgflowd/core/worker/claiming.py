@@ -7,6 +7,7 @@ more tasks than its runners begin at once or, of very short ones, within 20 ms.
 
 from __future__ import annotations
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_WAIT_SECONDS
 from pgflowd.core.worker import events, run_log, runner_ends, runners
 from pgflowd.core.worker.actions import Observe
@@ -152,8 +153,9 @@ def next_due_read(
         if event.visible != schedule.visible:  # a claim took some of them: go on
             schedule.visible_pause_s = 0.0
         else:
-            longer_s = max(MIN_PAUSE_S, 2 * schedule.visible_pause_s)
-            schedule.visible_pause_s = min(options.notify_fallback_s, longer_s)
+            schedule.visible_pause_s = doubled_s(
+                schedule.visible_pause_s, MIN_PAUSE_S, options.notify_fallback_s
+            )
         check_by(schedule, now + max(MIN_DUE_S, schedule.visible_pause_s), WakeReason.DUE)
     schedule.visible = event.visible
 

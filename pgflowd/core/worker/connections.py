@@ -9,6 +9,7 @@ reports wait meanwhile, in order.
 
 from __future__ import annotations
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
 from pgflowd.core.worker import actions, claiming, events, reporting, run_log, runner_ends, stopping
@@ -152,7 +153,7 @@ def _connect_later(transition: WorkerTransition, event: events.ConnectionLost) -
     if is_serious or (connection.state is ConnectionState.BUSY and connection.delay_s == 0):
         level = "error" if is_serious else "warning"
         transition.log_problem(level, event.text, connection=event.connection.value)
-    delay_s = min(options.reconnect_max_s, max(options.reconnect_min_s, 2 * connection.delay_s))
+    delay_s = doubled_s(connection.delay_s, options.reconnect_min_s, options.reconnect_max_s)
     if event.failure is DatabaseFailure.BROKEN:
         delay_s = options.reconnect_max_s
     until = transition.now + delay_s * (0.5 + event.chance / 2)

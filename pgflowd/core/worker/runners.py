@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, run_log, runner_ends
@@ -117,9 +118,7 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
         transition.release(runner.task, "no runner could be started")
     if pool.forks_from:  # requested before the pause began
         return
-    pool.fork_delay_s = min(
-        options.backoff_max_s, max(options.backoff_min_s, 2 * pool.fork_delay_s)
-    )
+    pool.fork_delay_s = doubled_s(pool.fork_delay_s, options.backoff_min_s, options.backoff_max_s)
     pool.forks_from = transition.now + pool.fork_delay_s
     text = f"a runner could not be started: {event.text}"
     transition.log_problem("warning", text, wait_s=pool.fork_delay_s)
