@@ -17,6 +17,9 @@ PAGES = {
     "D": "docs/design/failures.md",
     "trap": "docs/design/runners.md",
     "G": "GUARANTEES.md",
+    "database": "docs/design/findings.md",
+    "newcomer": "docs/design/findings.md",
+    "outside": "docs/design/findings.md",
 }
 COVERED = ("rule", "row", "P")  # each of these has a test; the others may be named by one
 NOT_COVERED: dict[str, str] = {}  # a reference, and why no test can show it
