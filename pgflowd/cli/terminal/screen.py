@@ -14,7 +14,6 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, NamedTuple
 
 import click
@@ -199,15 +198,17 @@ def tolerate_any_stream() -> None:
     Escape characters that the locale cannot encode, and replace closed streams by /dev/null.
 
     The descriptors 0 to 2 are taken first. Otherwise a file that we open could get the number of a
-    closed stream, and a child would use it as its input.
+    closed stream, and a child would use it as its input. The stream does not own its descriptor:
+    in a forked child, where it is dropped, its number may be another file's.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        continue
+        os.set_inheritable(number, True)
     os.close(number)
-    for name in ("stdout", "stderr"):
+    for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+            opened = open(number, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, opened)
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 

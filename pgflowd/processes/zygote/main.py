@@ -28,7 +28,13 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
-from pgflowd.host.fork import become_subreaper, prepare_child, shared_streams, signals_blocked
+from pgflowd.host.fork import (
+    become_subreaper,
+    prepare_child,
+    reset_signals,
+    shared_streams,
+    signals_blocked,
+)
 from pgflowd.processes.flow_loading import load_flow, prepare
 from pgflowd.processes.runner.main import RunnerProcess
 from pgflowd.processes.runner.worker_socket import WorkerSocket
@@ -71,6 +77,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
         if _threads():
             return 0
         steps = flow.steps
+        reset_signals()  # those of the module are not meant for us, who execute none of its code
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()  # else each runner would print what is left
