@@ -6,9 +6,13 @@ import functools
 import subprocess
 import sys
 
+import pytest
+from support.covers import covers
+
 from pgflowd import Flow, job
 from pgflowd.core.definition.shape import option_differences, shape_differences
 from pgflowd.core.json import jsonb_text
+from pgflowd.testing import run_flow
 
 NO_PATTERN = {"defined": False}
 
@@ -127,6 +131,45 @@ def test_step_functions_serve_as_names_even_when_wrapped_or_renamed():
 
     assert flow.steps["each"].deps == ("fetchAll",)
     assert flow.steps["last"].deps == ("fetchAll",)
+
+
+@covers("outside 16")
+def test_a_step_may_have_the_name_of_a_parameter_if_its_slug_is_given():
+    flow = Flow("f")
+
+    @flow.step(slug="item")
+    def one_item(run):
+        return [run]
+
+    @flow.step(slug="ctx", depends_on="item")
+    def context(ctx):
+        return ctx.step_output("item")
+
+    @flow.map(slug="input", over="item")
+    def inputs(item):
+        return item * 2
+
+    @flow.step(depends_on=["item", "ctx"], after="input")
+    def everything(input):
+        return input
+
+    run = run_flow(flow, 2)
+
+    assert run.output == {"everything": {"run": 2, "item": [2], "ctx": [2]}}
+
+
+@covers("outside 16")
+@pytest.mark.parametrize("slug", ["item", "ctx", "input"])
+def test_a_function_with_the_name_of_a_parameter_is_no_step_by_itself(slug):
+    def handler():
+        return 0
+
+    handler.__name__ = slug
+    flow = Flow("f")
+    flow.step(handler)
+
+    [problem] = flow.check()
+    assert (problem.code, problem.next) == ("E203", f"rename the step, or write slug='{slug}'")
 
 
 def test_a_map_without_over_maps_the_input_of_the_run():

@@ -39,6 +39,9 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
 
 def _step_problems(step: StepSpec, flow: FlowSpec, slugs: set[str]) -> Iterator[Problem]:
     yield from _slug_problems(step.slug, step.place, of_flow=False)
+    if step.slug in RESERVED - {RUN} and not step.has_given_slug:
+        text = f"step slug '{step.slug}' is the name of a parameter"
+        yield Problem("E203", text, step.place, f"rename the step, or write slug='{step.slug}'")
     yield from _parameter_problems(step, flow.slug, slugs)
     yield from _dep_problems(step, flow.slug, slugs)
     if not step.is_map:
@@ -55,7 +58,7 @@ def _slug_problems(slug: str, place: str, *, of_flow: bool) -> Iterator[Problem]
         text = f"{kind} slug {slug!r} is illegal: {rule}"
         yield Problem("E203", text, place, _legal_slug(slug, kind))
         return
-    if slug == "run" or (not of_flow and slug in RESERVED):
+    if slug == RUN:
         yield Problem("E203", f"{kind} slug '{slug}' is reserved", place, "choose another")
     if len(slug) > longest:
         text = f"{kind} slug {slug} has {len(slug)} characters; at most {longest} are allowed"

@@ -36,6 +36,7 @@ class StepSpec:
     slug: str
     place: str
     handler: Callable[..., Any]
+    has_given_slug: bool = False  # by `slug=`, and not by the function's name
     parameters: tuple[Parameter, ...] = ()
     is_map: bool = False
     over: tuple[str, ...] = ()
@@ -82,6 +83,7 @@ class DecoratedHandler:
         self, handler: Callable[..., Any], options: dict[str, Any], is_map: bool, place: str
     ) -> None:
         self.handler, self.is_map, self.place = handler, is_map, place
+        self.has_given_slug = "slug" in options
         slug = options.pop("slug", getattr(handler, "__name__", "<no name>"))
         self.slug: str = slug if isinstance(slug, str) else f"<{slug!r}>"
         self.deps = {
@@ -101,6 +103,7 @@ class DecoratedHandler:
             slug=self.slug,
             place=self.place,
             handler=self.handler,
+            has_given_slug=self.has_given_slug,
             parameters=_parameters(self.handler),
             is_map=self.is_map,
             options=self.options,
