@@ -2,6 +2,7 @@
 `Client` and `AsyncClient`, with which applications start runs and follow them.
 
     client = Client("postgresql://…")   # or Client(conn), or Client() for the libpq environment
+                                        # and, in a handler, for the daemon's database
     run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
 
 `AsyncClient` has the same methods, awaited. Both only perform the operations of `db.operations`.
@@ -22,6 +23,7 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd.core import context
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.db import operations
@@ -56,6 +58,11 @@ class _BaseClient(Generic[AnyConnection]):
         self._url = database if isinstance(database, str) else ""
         self._given: AnyConnection | None = None if isinstance(database, str) else database
         self._connections: Connections[AnyConnection] = Connections()
+
+    def _own_url(self) -> str:
+        """The URL; without one, in a handler, that of the daemon's database."""
+        ask = context.database_of_task
+        return self._url if self._url or ask is None else ask()
 
     def _given_or(self, conn: AnyConnection | None) -> AnyConnection | None:
         """The connection of the caller, if there is one."""
@@ -206,7 +213,8 @@ class Client(_BaseClient[Connection]):
     def _perform(self, operation: Operation[T], conn: Connection | None = None) -> T:
         if given := self._given_or(conn):
             return run_sync(given, operation)
-        with self._kept_after(self._connections.take() or connect(self._url, name=NAME)) as own:
+        own = self._connections.take() or connect(self._own_url(), name=NAME)
+        with self._kept_after(own):
             return run_sync(own, operation)
 
 
@@ -315,7 +323,7 @@ class AsyncClient(_BaseClient[AsyncConnection]):
     async def _perform(self, operation: Operation[T], conn: AsyncConnection | None = None) -> T:
         if given := self._given_or(conn):
             return await run_async(given, operation)
-        own = self._connections.take() or await connect_async(self._url, name=NAME)
+        own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
         with self._kept_after(own):
             return await run_async(own, operation)
 

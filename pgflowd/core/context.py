@@ -3,12 +3,15 @@ The type of `ctx`, the argument by which a handler reads facts about its task, i
 
 A handler with a parameter `ctx` gets one. In a daemon the runner makes it, in tests
 `pgflowd.testing`. Use it in annotations: `def website(run, ctx: Context)`.
+
+`database_of_task` is set in a runner only, while it executes a task: `Client()` connects to the
+daemon's database there, whose password is not in the environment of handlers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +20,8 @@ from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
     from psycopg import Connection
+
+database_of_task: Callable[[], str] | None = None  # returns the URL
 
 
 class Signal(Protocol):

@@ -1,11 +1,11 @@
 """
 Makes the exception of a handler a failure that can be reported.
 
-An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail` and
-E405 (a skipped dep without default) forbid a retry, and `RetryAfter` sets the time of the next
-attempt. The same holds inside an exception group, such as a `TaskGroup` raises; the group's text
-names the exceptions in it. Texts lose secrets and characters that PostgreSQL cannot store, and
-are cut.
+An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail`, E403
+(an output that is not JSON) and E405 (a skipped dep without default) forbid a retry, and
+`RetryAfter` sets the time of the next attempt. The same holds inside an exception group, such as a
+`TaskGroup` raises; the group's text names the exceptions in it. Texts lose secrets and characters
+that PostgreSQL cannot store, and are cut.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pgflowd.errors import PgflowdError
 
 MAX_TYPE_CHARS = 200  # far above any class name
 MAX_MESSAGE_CHARS = 4000  # enough for people, and small in the tables and the log
+FINAL_CODES = {"E403", "E405"}  # another attempt of the same code ends in the same way
 MAX_DELAY_S = 2**31 - 1  # 68 years, the end of SQL's int
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -64,7 +65,7 @@ def failure_of(error: BaseException) -> Failure:
     except BaseException as second:
         text = f"(str() of it raised {type(second).__name__})"
     if isinstance(error, PgflowdError):
-        return Failure(name, clean(text, MAX_MESSAGE_CHARS), retry=error.code != "E405")
+        return Failure(name, clean(text, MAX_MESSAGE_CHARS), error.code not in FINAL_CODES)
     if isinstance(error, Fail):
         return Failure(name, clean(text or "Fail", MAX_MESSAGE_CHARS), retry=False)
     if isinstance(error, RetryAfter):

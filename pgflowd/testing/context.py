@@ -53,7 +53,8 @@ class FakeContext:
     def conn(self) -> Connection[Any]:
         if self.connection is None:
             raise RuntimeError(
-                "a fake context has no database; mock the step, or use fake_context(connection=…)"
+                "a fake context has no database; mock the step, or give run_flow or fake_context a"
+                " connection=…"
             )
         return self.connection
 

@@ -6,7 +6,9 @@
 
 The engine decides as the SQL does. Time is virtual, so a retry due in an hour happens at once, and
 no timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
-to call instead of its handler. `fail` gives the exceptions that a step's attempts raise: a list
+to call instead of its handler, with those of the handler's arguments that it names. `connection` is
+what `ctx.conn()` returns: it is never committed, and a failed attempt's work is rolled back unless
+it is in autocommit. `fail` gives the exceptions that a step's attempts raise: a list
 for the first attempts, with None for one that raises nothing, or one exception for all attempts.
 Each handler gets its own copies of all values, as from the database, so it changes no other's.
 """
@@ -15,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import CTX, StepSpec
@@ -30,6 +33,9 @@ from pgflowd.flow import Flow
 from pgflowd.testing.context import FakeContext
 from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, json_null
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 Raised = BaseException | type[BaseException] | None
 
@@ -53,6 +59,7 @@ def run_flow(
     *,
     mock: Mapping[str, Any] | None = None,
     fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
+    connection: Connection[Any] | None = None,
 ) -> FlowRun:
     """Execute a flow, or a job, to its end. A failed run is a value, not an exception."""
     of_job = getattr(flow, "flow", None)
@@ -62,7 +69,9 @@ def run_flow(
         raise TypeError(f"run_flow takes a Flow or a job, not {flow!r}")
     engine = Engine(flow.shape(), flow.slug)
     run = engine.start(as_stored(input, what="input"))
-    handlers = TestedHandlers(flow, run, {} if mock is None else mock, {} if fail is None else fail)
+    handlers = TestedHandlers(
+        flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
+    )
     execute_tasks(engine, handlers)
     runs_of_test.append(result := result_of(engine, run))
     return result
@@ -98,13 +107,17 @@ class TestedHandlers:
         run: EngineRun,
         mock: Mapping[str, Any],
         fail: Mapping[str, Raised | Sequence[Raised]],
+        connection: Connection[Any] | None = None,
     ) -> None:
         self.flow, self.steps, self.run = flow, flow.steps, run
-        self.mock, self.fail = mock, fail
+        self.mock, self.fail, self.connection = mock, fail, connection
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
         for slug, raised in fail.items():
             _refuse_not_raisable(slug, raised)
+        for slug, mocked in mock.items():
+            if callable(mocked):
+                _refuse_unknown_parameters(self.steps[slug], mocked)
 
     def execute(self, record: ClaimedRecord) -> Any:
         """Return the output of one attempt as the database would store it, or raise."""
@@ -119,12 +132,15 @@ class TestedHandlers:
             raised = raised[record.attempt - 1] if record.attempt <= len(raised) else None
         if raised is not None:
             raise raised
-        return as_stored(copy_context().run(self._call, step, arguments))
+        with _undone_if_failed(self.connection):
+            return as_stored(copy_context().run(self._call, step, arguments))
 
     def _call(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
         handler = self.mock.get(step.slug, step.handler)
         if not callable(handler):
             return handler
+        if step.slug in self.mock:
+            arguments = _named_by(handler, arguments)
         output = handler(**arguments)
         return _awaited(output) if inspect.iscoroutine(output) else output
 
@@ -143,6 +159,7 @@ class TestedHandlers:
             step_outputs={
                 state.slug: json_null(state.output) for state in self.run.states.values()
             },
+            connection=self.connection,
         )
 
     def _refuse_unknown(self, argument: str, by_slug: Mapping[str, Any]) -> None:
@@ -157,6 +174,50 @@ class TestedHandlers:
                 hint = did_you_mean(name, self.steps)
                 text = f"{argument} names '{name}', which is not a step of {self.flow.slug}"
                 raise ValueError(f"{text}; {hint}" if hint else text)
+
+
+def _named_by(mocked: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a mock has parameters for; all of them if it takes any."""
+    names = _parameters_of(mocked)
+    return arguments if names is None else {n: v for n, v in arguments.items() if n in names}
+
+
+def _parameters_of(mocked: Callable[..., Any]) -> set[str] | None:
+    """The names of a mock's parameters; None if it takes any, or does not tell."""
+    try:
+        parameters = inspect.signature(mocked).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    return {each.name for each in parameters if each.kind is not each.VAR_POSITIONAL}
+
+
+def _refuse_unknown_parameters(step: StepSpec, mocked: Callable[..., Any]) -> None:
+    known = {each.name for each in step.parameters}
+    for name in sorted((_parameters_of(mocked) or set()) - known):
+        parameter = inspect.signature(mocked).parameters[name]
+        if parameter.default is parameter.empty:
+            hint = did_you_mean(name, known) or f"it has {', '.join(sorted(known)) or 'none'}"
+            text = f"mock of step {step.slug} takes '{name}', which its handler does not take"
+            raise ValueError(f"{text}; {hint}")
+
+
+@contextmanager
+def _undone_if_failed(connection: Connection[Any] | None) -> Iterator[None]:
+    """Roll back what a failed attempt did on the connection of the test."""
+    if connection is None or connection.autocommit:
+        yield
+        return
+    connection.execute("savepoint pgflowd_attempt")
+    try:
+        yield
+    except BaseException:
+        try:
+            connection.execute("rollback to savepoint pgflowd_attempt")
+        except connection.Error:  # the handler has ended the transaction
+            connection.rollback()
+        raise
 
 
 def _refuse_not_raisable(slug: str, raised: Raised | Sequence[Raised]) -> None:

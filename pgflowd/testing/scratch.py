@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 import psycopg
 from psycopg import conninfo, errors, sql
@@ -36,7 +38,7 @@ _RUNS, _TEMPLATES = 0x70670001, 0x70670002  # first halves of advisory locks
 
 
 class ScratchDatabase:
-    """A database of one test: its `dsn`, and a client and connections that end with it."""
+    """A database of one test: its `dsn`, a URL, and a client and connections that end with it."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -81,7 +83,8 @@ class ScratchServer:
         self._admin.close()
 
     def dsn_for(self, database: str) -> str:
-        return conninfo.make_conninfo(self.dsn, dbname=database)
+        """A URL of another database, since frameworks understand nothing else."""
+        return url_of(conninfo.conninfo_to_dict(self.dsn, dbname=database))
 
     @contextmanager
     def database(self, *, schema: bool = True) -> Iterator[ScratchDatabase]:
@@ -145,6 +148,18 @@ class ScratchServer:
             if run != self._run and row == (True,):
                 self._drop(name)
                 self._admin.execute("select pg_advisory_unlock(%s, %s)", lock)
+
+
+def url_of(values: dict[str, Any]) -> str:
+    """The parameters of libpq as a URL; those that have no place of their own are its query."""
+    quoted = {key: quote(str(value), safe="") for key, value in values.items()}
+    database, authority = quoted.pop("dbname"), ""
+    if "user" in quoted:
+        authority = ":".join(quoted.pop(key) for key in ("user", "password") if key in quoted) + "@"
+    if re.fullmatch(r"[\w.-]+", str(values.get("host", ""))):  # one host: no directory, no list
+        authority += ":".join(quoted.pop(key) for key in ("host", "port") if key in quoted)
+    url = f"postgresql://{authority}/{database}"
+    return f"{url}?{'&'.join(f'{key}={value}' for key, value in quoted.items())}" if quoted else url
 
 
 def _digest() -> str:

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Context, Fail, Flow, RetryAfter, job
 from pgflowd.errors import FlowError, MapInput, OutputError
 from pgflowd.testing import FlowRun, fake_context, run_flow
+from pgflowd.testing.scratch import ScratchDatabase
 
 pytest_plugins = "pytester"
 
@@ -93,6 +95,70 @@ def test_a_mock_gives_an_output_or_is_called_instead():
     assert run.output == {"save": [0.85, "xyz"]}
 
 
+@covers("newcomer 13")
+def test_a_mock_is_called_with_the_parameters_that_it_names():
+    seen: list[Any] = []
+
+    def no_website() -> Any:
+        return {"content": "x"}
+
+    def any_summary(**given: Any) -> str:
+        seen.append(given)
+        return "any"
+
+    run = run_flow(flow, None, mock={"website": no_website, "summary": any_summary})
+
+    assert run.output == {"save": [0.85, "any"]}
+    assert seen == [{"website": {"content": "x"}}]
+
+
+@covers("newcomer 13")
+def test_a_mock_that_names_an_unknown_parameter_is_refused():
+    text = "mock of step summary takes 'webside', which its handler does not take; .*website"
+    with pytest.raises(ValueError, match=text):
+        run_flow(flow, None, mock={"summary": lambda webside: webside})
+
+
+@covers("newcomer 12")
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_handlers_use_the_connection_of_the_test(database: ScratchDatabase, autocommit: bool):
+    connection = database.connect(autocommit=autocommit)
+    connection.execute("create table written (attempt int)")
+    writing = Flow("writing", base_delay=0)
+
+    @writing.step
+    def write(ctx: Context) -> None:
+        ctx.conn().execute("insert into written values (%s)", (ctx.attempt,))
+        if ctx.attempt == 1:
+            ctx.conn().execute("select 1/0")
+
+    run = run_flow(writing, connection=connection)
+
+    assert run.status == "completed"
+    written = connection.execute("select attempt from written order by 1").fetchall()
+    assert written == ([(1,), (2,)] if autocommit else [(2,)])  # the failed attempt is undone
+    connection.rollback()
+    assert (connection.execute("select to_regclass('written')").fetchone() == (None,)) != autocommit
+
+
+@covers("newcomer 12")
+def test_a_handler_may_end_the_transaction_of_the_test_itself(database: ScratchDatabase):
+    connection = database.connect(autocommit=False)
+    connection.execute("create table written (attempt int)")
+    committing = Flow("committing", base_delay=0)
+
+    @committing.step
+    def write(ctx: Context) -> None:
+        ctx.conn().execute("insert into written values (%s)", (ctx.attempt,))
+        ctx.conn().commit()
+        ctx.conn().execute("select 1/0")
+
+    run = run_flow(committing, connection=connection)
+
+    assert run.status == "failed"
+    assert connection.execute("select count(*) from written").fetchone() == (3,)
+
+
 def test_a_wish_to_fail_spends_no_further_attempt():
     run = run_flow(flow, None, mock={"website": {"content": ""}})
 
@@ -126,11 +192,12 @@ def test_an_empty_map_is_completed_without_tasks():
     assert (run.steps["store"].status, run.steps["store"].tasks) == ("completed", ())
 
 
-def test_an_output_that_is_not_json_fails_the_attempt_with_its_place():
+@covers("newcomer 15")
+def test_an_output_that_is_not_json_fails_the_task_for_good_with_its_place():
     run = run_flow(flow, {"url": "x"}, mock={"website": {"content": float("nan")}})
 
     assert run.steps["website"].error == "E403 output.content is NaN"
-    assert run.steps["website"].attempts == 3
+    assert run.steps["website"].attempts == 1
 
 
 def test_what_exits_has_failed():

@@ -9,9 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from support.covers import covers
 from support.postgres_versions import MAJORS
 
 import pgflowd.testing.scratch as scratch
@@ -62,6 +65,33 @@ def test_a_database_costs_a_fraction_of_a_second(server: ScratchServer):
         taken_s.append(time.monotonic() - began)
 
     assert min(taken_s) < 0.5  # about 0.05, but a busy disk is slower
+
+
+@covers("newcomer 11")
+def test_the_dsn_of_a_database_is_a_url(database: ScratchDatabase):
+    url = urlsplit(database.dsn)
+
+    assert (url.scheme, url.path) == ("postgresql", f"/{database.name}")
+
+
+@covers("newcomer 11")
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("host=/run/pg user=me port=5 dbname=a", "postgresql://me@/b?host=%2Frun%2Fpg&port=5"),
+        (
+            "postgresql://me:p%40@h:6/a?sslmode=require",
+            "postgresql://me:p%40@h:6/b?sslmode=require",
+        ),
+        ("host=a,c port=1,2 dbname=a", "postgresql:///b?host=a%2Cc&port=1%2C2"),
+        ("password=x dbname=a", "postgresql:///b?password=x"),
+    ],
+)
+def test_the_url_of_a_database_says_all_that_the_servers_says(given: str, url: str):
+    values = conninfo_to_dict(make_conninfo(given, dbname="b"))
+
+    assert scratch.url_of(values) == url
+    assert conninfo_to_dict(url) == values
 
 
 def test_connections_autocommit_by_default(database: ScratchDatabase):

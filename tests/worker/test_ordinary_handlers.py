@@ -232,13 +232,55 @@ def test_what_a_task_wrote_is_undone_if_its_output_cannot_be_stored(start_worker
     body = """
         ctx.conn().execute("create table if not exists written (attempt int)")
         ctx.conn().execute("insert into written values (%s)", (ctx.attempt,))
-        return {1, 2} if ctx.attempt == 1 else 0
+        return "x" * (17 << 20 if ctx.attempt == 1 else 1)
     """
     worker = start_worker(one_step(body, attempts=2))
 
     assert worker.completed(worker.start_run())
 
     assert worker.conn.execute("select attempt from written").fetchall() == [(2,)]
+
+
+@covers("newcomer 15")
+def test_an_output_that_is_not_json_fails_the_task_in_its_first_attempt(start_worker):
+    worker = start_worker(one_step("return {1, 2}", attempts=3))
+
+    run = worker.start_run()
+
+    assert worker.failed(run)
+    [(_, outcome, text)] = worker.attempts(run)
+    assert (outcome, text[:4]) == ("failed", "E403")
+
+
+@covers("newcomer 14")
+def test_a_client_without_a_url_uses_the_daemons_database(start_worker, monkeypatch):
+    monkeypatch.setenv("PGHOST", "/nowhere")
+    body = """
+        from pgflowd import Client
+        with Client() as client:
+            return client.get_run(ctx.run_id).status
+    """
+    worker = start_worker(one_step(body))
+
+    assert worker.output(worker.start_run()) == {"after": "started"}
+
+
+@covers("newcomer 14")
+def test_an_async_client_without_a_url_uses_the_daemons_database(start_worker):
+    module = """
+        from pgflowd import AsyncClient, Flow
+        client = AsyncClient()
+        flow = Flow("flow")
+
+        @flow.step
+        async def work(ctx):
+            return (await client.get_run(ctx.run_id)).status
+    """
+    worker = start_worker(module, max_concurrency=1)
+
+    first, second = worker.start_run(), worker.start_run()
+
+    assert worker.output(first) == worker.output(second) == {"work": "started"}
 
 
 @pytest.mark.parametrize(

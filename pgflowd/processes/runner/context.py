@@ -104,6 +104,10 @@ class RunnerContext:
             self._conn = self._connect(where["conninfo"], where["name"])
         return self._conn
 
+    def database(self) -> str:
+        """The URL of the daemon's database, for a `Client()` of the handler."""
+        return str(self._ask("conn")["conninfo"])
+
     def settle(self, succeeded: bool) -> None:
         """End the connection that the handler used: commit, or roll back."""
         conn, self._conn = self._conn, None

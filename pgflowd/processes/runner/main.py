@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import setproctitle
 
+from pgflowd.core import context
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import clean, failure_of
@@ -85,6 +86,7 @@ class RunnerProcess:
         before_s = time.process_time()
         self._title(f"{task['step']}#{task['index']} {task['run'][-8:]}", "/")
         ctx = RunnerContext(self._flow, steps, frame, self._socket, _connect)
+        context.database_of_task = ctx.database
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
         try:
