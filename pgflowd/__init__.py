@@ -2,8 +2,9 @@
 pgflowd executes DAG workflows whose state is in PostgreSQL.
 
 Applications import from here: `Flow` and `job` to define flows, `Fail`, `RetryAfter` and `Context`
-for handlers, `Client` and `AsyncClient` to start and follow runs. Each name is loaded at its first
-use, so a runner that imports its flows does not load psycopg, and a command loads little.
+for handlers, `Client` and `AsyncClient` to start and follow runs, and the errors that these raise.
+Each name is loaded at its first use, so a runner that imports its flows does not load psycopg, and
+a command loads little. docs/api.md lists them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,67 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than this whole
 if TYPE_CHECKING:
     from typing import Any
 
-    from pgflowd.client import AsyncClient, Client
+    from pgflowd.client import AsyncClient, Client, Run, RunWithStates, StepState
+    from pgflowd.errors import (
+        AccessDenied,
+        ConfigError,
+        DatabaseError,
+        FlowError,
+        LeaseLost,
+        MapInput,
+        NotFound,
+        NotRetryable,
+        OutOfReach,
+        OutputError,
+        PgflowdError,
+        RunEnded,
+        RunError,
+        RunExists,
+        UnknownFlow,
+        Unreachable,
+        WaitTimeout,
+        WrongState,
+    )
     from pgflowd.flow import Context, Fail, Flow, RetryAfter, job
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncClient", "Client", "Context", "Fail", "Flow", "RetryAfter", "__version__", "job"]
+_HOMES = {
+    "pgflowd.client": ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"],
+    "pgflowd.flow": ["Context", "Fail", "Flow", "RetryAfter", "job"],
+}
+
+__all__ = [
+    "AccessDenied",
+    "AsyncClient",
+    "Client",
+    "ConfigError",
+    "Context",
+    "DatabaseError",
+    "Fail",
+    "Flow",
+    "FlowError",
+    "LeaseLost",
+    "MapInput",
+    "NotFound",
+    "NotRetryable",
+    "OutOfReach",
+    "OutputError",
+    "PgflowdError",
+    "RetryAfter",
+    "Run",
+    "RunEnded",
+    "RunError",
+    "RunExists",
+    "RunWithStates",
+    "StepState",
+    "UnknownFlow",
+    "Unreachable",
+    "WaitTimeout",
+    "WrongState",
+    "__version__",
+    "job",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,8 +81,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'pgflowd' has no attribute '{name}'")
     from importlib import import_module
 
-    home = "pgflowd.client" if name in ("AsyncClient", "Client") else "pgflowd.flow"
-    value = globals()[name] = getattr(import_module(home), name)
+    homes = (home for home, names in _HOMES.items() if name in names)
+    value = globals()[name] = getattr(import_module(next(homes, "pgflowd.errors")), name)
     return value
 
 

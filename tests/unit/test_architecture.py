@@ -60,7 +60,7 @@ BELOW: dict[str, set[str]] = {
         "errors",
         "resources",
     },
-    "": {"flow", "client"},  # the package itself, which applications import from
+    "": {"client", "errors", "flow"},  # the package itself, which applications import from
     "examples": {""},  # applications
     "__main__": {"cli"},
 }
