@@ -51,7 +51,7 @@ def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
 def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
     """Return each flow with the number of its ready messages and the age of the oldest."""
     flows = conn.execute(
-        "select flow_slug, to_regclass('pgmq.q_' || lower(flow_slug)) is not null"
+        """select flow_slug, to_regclass('pgmq.q_' || lower(flow_slug collate "C")) is not null"""
         "  from pgflow.flows order by flow_slug"
     ).fetchall()
     found = []

@@ -37,7 +37,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     Raises E306 for another shape, E308 for a missing flow that may not be created.
     """
     with translated(conn), conn.transaction():
-        conn.execute("select pg_advisory_xact_lock(1, hashtext(lower(%s)))", (slug,))
+        conn.execute('select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))', (slug,))
         query = "select pgflow.flow_exists(%s)"
         if fetch_value(conn, query, (slug,)):
             known = fetch_value(conn, "select pgflowd.flow_shape(%s)", (slug,))

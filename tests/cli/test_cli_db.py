@@ -36,6 +36,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0001_pgflow_tables",
         "applied 0002_pgflowd_tables",
         "applied 0003_pgflowd_reports",
+        "applied 0004_pgflow_lower_case",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -73,7 +74,12 @@ def test_json_is_the_same_for_programs(db):
         "before": None,
         "after": NEWEST,
         "core": "own",
-        "migrations": ["0001_pgflow_tables", "0002_pgflowd_tables", "0003_pgflowd_reports"],
+        "migrations": [
+            "0001_pgflow_tables",
+            "0002_pgflowd_tables",
+            "0003_pgflowd_reports",
+            "0004_pgflow_lower_case",
+        ],
         "dry_run": False,
     }
     assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)

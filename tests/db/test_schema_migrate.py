@@ -108,7 +108,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "delete from pgflowd.schema_history where version > 2 and name <> 'functions'"
     )
 
-    assert schema.migrate(conn).migrations == ["0003_pgflowd_reports"]
+    assert schema.migrate(conn).migrations == ["0003_pgflowd_reports", "0004_pgflow_lower_case"]
 
     assert catalog(conn) == before
     assert schema.verify(conn) == []

@@ -6,8 +6,8 @@
 create or replace function pgflow._lock_flow(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin
-  perform pg_advisory_xact_lock(1, hashtext(lower(_lock_flow.flow_slug)));
-  if _lock_flow.flow_slug <> lower(_lock_flow.flow_slug) then
+  perform pg_advisory_xact_lock(1, hashtext(lower(_lock_flow.flow_slug collate "C")));
+  if _lock_flow.flow_slug <> lower(_lock_flow.flow_slug collate "C") then
     perform pg_advisory_xact_lock(1, hashtext(_lock_flow.flow_slug));
   end if;
 end $$;

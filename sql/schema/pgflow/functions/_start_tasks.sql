@@ -16,7 +16,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
-  with_run constant boolean := lower(coalesce(current_setting('pgflow.run_in_input', true), '')) in ('on', 'true', '1', 'yes');
+  with_run constant boolean := lower(
+    coalesce(current_setting('pgflow.run_in_input', true), '') collate "C") in ('on', 'true', '1', 'yes');
   locked record;
   started int;
   hidden bigint;

@@ -13,7 +13,7 @@ declare
   flow pgflow.flows;
 begin
   perform pgflow._lock_flow(create_flow.flow_slug);
-  select * into flow from pgflow.flows as known where lower(known.flow_slug) = queue;
+  select * into flow from pgflow.flows as known where lower(known.flow_slug collate "C") = queue;
   if flow.flow_slug <> create_flow.flow_slug then
     raise unique_violation using
       message = format('flow %s exists already, and %s differs from it in case only',

@@ -15,4 +15,4 @@ create table if not exists pgflow.flows (
   constraint opt_timeout_is_positive check (opt_timeout > 0),
   constraint flow_type_is_valid check (flow_type in ('flow', 'job'))
 );
-create unique index if not exists flows_lower_flow_slug_key on pgflow.flows (lower(flow_slug));
+create unique index if not exists flows_lower_flow_slug_key on pgflow.flows (lower(flow_slug collate "C"));

@@ -21,7 +21,7 @@ create table if not exists pgflow.step_tasks (
   requeued_count int not null default 0,
   last_requeued_at timestamptz,
   permanently_stalled_at timestamptz,
-  queue_name text not null generated always as (lower(flow_slug)) stored,
+  queue_name text not null generated always as (lower(flow_slug collate "C")) stored,
   constraint step_tasks_pkey primary key (run_id, step_slug, task_index),
   constraint step_tasks_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug),

@@ -16,7 +16,7 @@ create table if not exists pgflow.steps (
   when_unmet text not null default 'skip',
   when_exhausted text not null default 'fail',
   created_at timestamptz not null default now(),
-  queue_name text not null generated always as (lower(flow_slug)) stored,
+  queue_name text not null generated always as (lower(flow_slug collate "C")) stored,
   constraint steps_pkey primary key (flow_slug, step_slug),
   constraint steps_flow_slug_step_index_key unique (flow_slug, step_index),
   constraint steps_flow_slug_fkey foreign key (flow_slug) references pgflow.flows (flow_slug),

@@ -56,8 +56,10 @@ begin
              and attempt.attempt = task.attempts_count
              and attempt.worker_id = task.last_worker_id) as lease on true
        where (flow.flow_slug = _handle_unstarted.flow_slug
-              or lower(flow.flow_slug) = lower(_handle_unstarted.queue_name))
-         and lower(pgflowd._task_queue(task)) = lower(_handle_unstarted.queue_name)
+              or lower(flow.flow_slug collate "C")
+                 = lower(_handle_unstarted.queue_name collate "C"))
+         and lower(pgflowd._task_queue(task) collate "C")
+             = lower(_handle_unstarted.queue_name collate "C")
     ), sorted as (
       select message.msg_id,
              case

@@ -15,7 +15,7 @@ declare
   answers pgflowd.answer[];
 begin
   for run in
-    select distinct lower(report ->> 'run_id') as id
+    select distinct lower((report ->> 'run_id') collate "C") as id
       from jsonb_array_elements(_report_singly.reports) as report order by 1
   loop
     begin
@@ -33,11 +33,11 @@ begin
     select given.report, given.ord::int as ord, _report_singly.outputs[given.ord] as output
       from jsonb_array_elements(_report_singly.reports)
            with ordinality as given (report, ord)
-     order by lower(report ->> 'run_id'), report ->> 'step_slug',
+     order by lower((report ->> 'run_id') collate "C"), report ->> 'step_slug',
               (report -> 'task_index'), given.ord
   loop
     begin
-      if lower(element.report ->> 'run_id') = any(busy) then
+      if lower((element.report ->> 'run_id') collate "C") = any(busy) then
         raise exception 'run % is locked by another transaction', element.report ->> 'run_id'
           using errcode = 'lock_not_available';
       end if;

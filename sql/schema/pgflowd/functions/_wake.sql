@@ -5,5 +5,5 @@
 -- Locks: nothing.
 create or replace function pgflowd._wake(queue_name text)
 returns void language sql set search_path = '' as $$
-  select pg_notify('pgflowd', lower(_wake.queue_name));
+  select pg_notify('pgflowd', lower(_wake.queue_name collate "C"));
 $$;

@@ -14,6 +14,6 @@ begin
       left join pgflow.workers as worker on worker.worker_id = _started_tasks.worker_id
      cross join lateral pgflow._started_tasks(flow.flow_slug) as task
      where (worker.worker_id is null
-            or pgflow._queue_name(flow.flow_slug) = lower(worker.queue_name))
+            or pgflow._queue_name(flow.flow_slug) = lower(worker.queue_name collate "C"))
        and (_started_tasks.worker_id is null or task.last_worker_id = _started_tasks.worker_id);
 end $$;
