@@ -8,12 +8,15 @@ result is one JSON text, sent in parts. A discovery never connects to the databa
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 from dataclasses import asdict
+from types import CodeType
 from typing import Any
 
+from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.json import Encoder
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
 from pgflowd.core.settings.sections import Settings
@@ -66,8 +69,21 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "place": flow.place,
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,
+        "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
         "problems": [asdict(problem) for problem in problems],
     }
+
+
+def _opens_connection(step: StepSpec) -> bool:
+    """Whether the code of a handler, with the functions inside of it, names `conn`."""
+    codes = [getattr(inspect.unwrap(step.handler), "__code__", None)]
+    for code in codes:  # grows while it is read
+        if code is None:  # not a function of Python
+            return step.takes(CTX)
+        if "conn" in code.co_names:
+            return step.takes(CTX)
+        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return False
 
 
 def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> list[Problem]:

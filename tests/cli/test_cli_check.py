@@ -38,7 +38,37 @@ def test_all_is_well_and_the_connections_are_counted(here, project, shop):
     ended = here("check")
 
     assert (ended.code, ended.out) == (0, "no problems found\n")
-    assert "3 flows; 8 connections, up to 30 more in handlers; the server allows" in ended.err
+    assert "3 flows; 8 connections, up to 0 more in handlers; the server allows" in ended.err
+
+
+CONNECTING = """
+from pgflowd import Flow
+flow = Flow("connecting")
+@flow.step
+def write(run, ctx):
+    def execute(statement):
+        return ctx.conn().execute(statement)
+    execute("select 1")
+"""
+
+
+@covers("newcomer 6")
+def test_too_few_connections_are_a_warning_with_the_arithmetic(here, project, shop):
+    write(project, "connecting", CONNECTING)
+    name = shop.conn.info.dbname
+    shop.conn.execute(f"alter database {name} connection limit 20")
+
+    enough = here("check", "--strict")
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write("[flows.connecting]\nmax_concurrency = 11\n")
+    warned, strict = here("check"), here("check", "--strict", "--json")
+
+    assert (enough.code, warned.code, strict.code) == (0, 0, 1)
+    assert codes(strict) == ["W320"]
+    assert strict.json["connections"] == {"daemon": 10, "handlers": 11, "server": 20}
+    text = "10 connections and its handlers up to 11 more by ctx.conn(), but the server allows 20"
+    assert text in warned.out
+    assert "lower max_concurrency" in warned.out
 
 
 def test_a_flow_that_is_not_there_yet_will_be_created(here, project, database):

@@ -29,9 +29,14 @@ if TYPE_CHECKING:
 PLACE = "database"
 UNREADABLE = {"E101", "E107", "E109"}  # with these the URL of the database is unknown
 INCOMPLETE = {"E210", "E211", "E212"}  # with these some flows of the code are unknown
+# what the server, this role and this database allow; -1 means no limit
 _MAX_CONNECTIONS = """
-select current_setting('max_connections')::int
-       - current_setting('superuser_reserved_connections')::int
+select least(current_setting('max_connections')::int
+               - current_setting('superuser_reserved_connections')::int
+               - coalesce(current_setting('reserved_connections', true)::int, 0),
+             nullif(role.rolconnlimit, -1), nullif(own.datconnlimit, -1))
+  from pg_roles as role, pg_database as own
+ where role.rolname = current_user and own.datname = current_database()
 """
 
 
@@ -60,9 +65,10 @@ def check(app: App, offline: bool, strict: bool) -> None:
         {"flow": flow.slug, "entry": flow.entry, "place": flow.place, "database": None}
         for flow in discovered.flows
     ]
-    # a worker has two connections, listener and sweeper one each; handlers may open more
-    served = [slug for slug in discovered.slugs if settings.is_enabled(slug)]
-    handlers = sum(settings.worker_for(slug).max_concurrency for slug in served)
+    # a worker has two connections, listener and sweeper one each; a handler opens one by ctx.conn()
+    served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
+    opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
+    handlers = sum(worker.max_concurrency for worker in opening)
     connections = dict[str, int | None](daemon=2 * len(served) + 2, handlers=handlers, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
@@ -90,6 +96,7 @@ def _in_database(
     try:
         with database(app, any_schema=True) as conn:
             connections["server"] = int(fetch_value(conn, _MAX_CONNECTIONS))
+            yield from _too_few(connections)
             problem = schema.status(conn).problem
             if problem is not None:
                 yield replace(problem, place=problem.place or PLACE)
@@ -104,6 +111,18 @@ def _in_database(
                     yield Problem("W311", text, PLACE, f"run `pgflowd flows deploy {slug}`")
     except PgflowdError as error:
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
+
+
+def _too_few(connections: dict[str, int | None]) -> Iterator[Problem]:
+    """A warning if the server allows fewer connections than daemon and handlers may open."""
+    daemon, handlers, server = (count or 0 for count in connections.values())
+    if daemon + handlers > server:
+        text = (
+            f"the daemon opens {daemon} connections and its handlers up to {handlers} more by"
+            f" ctx.conn(), but the server allows {server}, those of your application included"
+        )
+        remedy = "raise max_connections, lower max_concurrency, or serve fewer flows"
+        yield Problem("W320", text, PLACE, remedy)
 
 
 def _compared(

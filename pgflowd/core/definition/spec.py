@@ -10,6 +10,7 @@ JSON.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ class Parameter:
     name: str
     is_named: bool = True
     has_default: bool = False
+    is_decimal: bool = False  # its annotation names Decimal
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class StepSpec:
     handler: Callable[..., Any]
     has_given_slug: bool = False  # by `slug=`, and not by the function's name
     parameters: tuple[Parameter, ...] = ()
+    returns_decimal: bool = False
     is_map: bool = False
     over: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
@@ -105,6 +108,7 @@ class DecoratedHandler:
             handler=self.handler,
             has_given_slug=self.has_given_slug,
             parameters=_parameters(self.handler),
+            returns_decimal=_returns_decimal(self.handler),
             is_map=self.is_map,
             options=self.options,
             **deps,
@@ -137,6 +141,21 @@ def _parameters(handler: Callable[..., Any]) -> tuple[Parameter, ...]:
             name=str(parameter).split(":")[0] if parameter.kind in stars else parameter.name,
             is_named=parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY),
             has_default=parameter.default is not parameter.empty,
+            is_decimal=_names_decimal(parameter.annotation),
         )
         for parameter in parameters
+    )
+
+
+def _returns_decimal(handler: Callable[..., Any]) -> bool:
+    try:
+        return _names_decimal(inspect.signature(handler).return_annotation)
+    except (TypeError, ValueError):
+        return False
+
+
+def _names_decimal(annotation: Any) -> bool:
+    """Whether an annotation, which may be a text, names Decimal, as `list[Decimal]` does."""
+    return "Decimal" in re.findall(
+        r"\w+", annotation if isinstance(annotation, str) else repr(annotation)
     )

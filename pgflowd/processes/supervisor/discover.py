@@ -40,6 +40,7 @@ class DiscoveredFlow:
     place: str
     shape: dict[str, Any] | None
     problems: tuple[Problem, ...] = ()
+    opens_connections: bool = False  # its handlers use `ctx.conn()`
 
     @property
     def slug(self) -> str:
@@ -211,7 +212,8 @@ class Discovery:
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     served = ServedFlow(str(found["slug"]), str(found["module"]), entry, str(found["fingerprint"]))
     problems = tuple(Problem(**each) for each in found["problems"])
-    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems)
+    place, opens_connections = str(found["place"]), bool(found["opens_connections"])
+    return DiscoveredFlow(served, place, found["shape"], problems, opens_connections)
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:

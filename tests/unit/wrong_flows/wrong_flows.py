@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from decimal import Decimal
 
 from pgflowd.flow import Flow, job
 
@@ -190,5 +191,12 @@ def reminder(run): ...
 first_reminder = job("first_reminder")(reminder)
 last_reminder = job("last_reminder")(reminder)
 
-FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow]
+prices = Flow("prices")
+
+
+@prices.step
+def total(run: list[Decimal]) -> Decimal: ...
+
+
+FLOWS = [order, cycle, slugs, options, reserved.flow, send.flow, habits, send_bill.flow, prices]
 FLOWS += [last_reminder.flow]
