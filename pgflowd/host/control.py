@@ -3,19 +3,16 @@ The control socket, over which commands send requests to a running daemon.
 
 One request, one answer, each a line of JSON. The socket has mode 0600 in a directory of mode 0700,
 and only our own user and root are served. A client has 1 s and 4 KiB for its request. At most 16
-clients are served at a time, and none of them can block the loop. A lock (`Lock`) shows which
-daemon owns the socket, not the socket's presence: a socket left behind by a kill is replaced.
+clients are served at a time, and none of them can block the loop. `host.socket_place` decides
+whether the path of the socket is ours.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import socket
-import stat
 import struct
 import time
 from collections.abc import Iterator
@@ -23,41 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgflowd.host.socket_place import SocketPlace
+
 MAX_REQUEST = 4096  # bytes; a request is a command with a few arguments
 CLIENT_LIMIT_S = 1.0  # to send a request, and to read the answer
 MAX_CLIENTS = 16  # each takes a descriptor, for a short time
 MAX_ANSWER = 16 * 1024 * 1024  # bytes; far above the status of thousands of flows
 COMMANDS = frozenset({"status", "metrics", "drain", "stop", "reload"})
-
-
-class SocketInUse(Exception):
-    """Another daemon has the socket."""
-
-
-class SocketPathError(Exception):
-    """The socket cannot be made at its path."""
-
-    def __init__(self, cause: OSError) -> None:
-        super().__init__(f"{cause.filename}: {cause.strerror}" if cause.filename else str(cause))
-        self.is_denied = isinstance(cause, PermissionError)
-
-
-class Lock:
-    """The lock of the daemon that owns the socket; it ends with the process."""
-
-    def __init__(self, socket_path: Path) -> None:
-        try:
-            self._handle = _open_lock(socket_path)
-        except OSError as error:
-            raise SocketPathError(error) from error
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._handle)
-            raise SocketInUse(str(socket_path)) from None
-
-    def release(self) -> None:
-        os.close(self._handle)
 
 
 @dataclass(eq=False)
@@ -87,24 +56,17 @@ class ControlSocket:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clients: dict[int, ControlClient] = {}
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        before = os.umask(0o177)
-        try:
-            self._listener.bind(str(path))
-        finally:
-            os.umask(before)
-        self._listener.listen(MAX_CLIENTS)
+        self.place = SocketPlace(path, MAX_CLIENTS)
 
     def fileno(self) -> int:
-        return self._listener.fileno()
+        return self.place.listener.fileno()
 
     def accept(self) -> list[ControlClient]:
         """Accept clients; refuse other users, and any client while MAX_CLIENTS are served."""
         accepted = []
         with contextlib.suppress(OSError):  # no client waits, or no descriptor is left
             while True:
-                connection, _ = self._listener.accept()
+                connection, _ = self.place.listener.accept()
                 connection.setblocking(False)
                 if len(self.clients) >= MAX_CLIENTS or not _is_ours(connection):
                     connection.close()
@@ -181,8 +143,7 @@ class ControlSocket:
         """Close all connections, and remove the socket."""
         for client in list(self.clients.values()):
             self.drop(client)
-        self.path.unlink(missing_ok=True)
-        self._listener.close()
+        self.place.leave()
 
 
 def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
@@ -207,26 +168,3 @@ def _is_ours(connection: socket.socket) -> bool:
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", data)
     return uid in {0, os.geteuid()}
-
-
-def _open_lock(socket_path: Path) -> int:
-    """Open the lock file; refuse a path at which there is something other than a socket."""
-    _make_private(socket_path.parent)
-    is_other = socket_path.is_file() or socket_path.is_dir()
-    if is_other and not socket_path.is_symlink():  # a symlink is replaced, which harms nothing
-        why = "there is a file or directory, not a socket"
-        raise FileExistsError(errno.EEXIST, why, str(socket_path))
-    path = socket_path.with_name(socket_path.name + ".lock")
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-
-
-def _make_private(directory: Path) -> None:
-    """Make the runtime directory, private to us; refuse one that other users can change."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = directory.lstat()
-    if stat.S_ISLNK(state.st_mode):
-        raise PermissionError(f"{directory} is a symlink")
-    if state.st_uid not in {0, os.geteuid()}:
-        raise PermissionError(f"{directory} belongs to another user")
-    if state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX:
-        raise PermissionError(f"{directory} can be changed by other users")

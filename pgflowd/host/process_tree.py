@@ -217,7 +217,7 @@ class SurvivorFile:
             [stat.pid, stat.started_ticks, stat.session] for stat in descendants(os.getpid())
         ]
         text = json.dumps({"boot": _boot_id(), "processes": processes})
-        if text == self._written:
+        if text == self._written and self._path.exists():
             return
         new = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):

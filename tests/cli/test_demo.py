@@ -101,7 +101,7 @@ def test_a_daemon_that_does_not_come_up_has_its_last_words_shown(here: Path):
 
     assert ended.returncode == 1
     assert re.search(
-        r"the daemon ended with exit code 78: .*runtime directory cannot be used", ended.stderr
+        r"the daemon ended with exit code 78: .*control socket cannot be made", ended.stderr
     )
 
 

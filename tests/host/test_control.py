@@ -15,14 +15,8 @@ import pytest
 from support.covers import covers
 
 from pgflowd.host import control
-from pgflowd.host.control import (
-    MAX_CLIENTS,
-    MAX_REQUEST,
-    ControlSocket,
-    Lock,
-    SocketInUse,
-    SocketPathError,
-)
+from pgflowd.host.control import MAX_CLIENTS, MAX_REQUEST, ControlSocket
+from pgflowd.host.socket_place import SocketInUse, SocketPathError
 from pgflowd.testing.until import until
 
 
@@ -134,29 +128,53 @@ def test_only_so_many_are_served_at_a_time(desk):
 
 def test_the_lock_identifies_the_owner_of_the_socket(tmp_path):
     path = tmp_path / "run" / "control"
-    lock = Lock(path)
+    first = ControlSocket(path)
 
     with pytest.raises(SocketInUse):
-        Lock(path)
-    lock.release()
-    Lock(path).release()
+        ControlSocket(path)
+    first.close()
+    ControlSocket(path).close()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert list(path.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
-def test_a_file_in_place_of_the_socket_is_left_alone(tmp_path, make):
+def link(path):
+    path.symlink_to("nowhere")
+
+
+@covers("outside 9")
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir, os.mkfifo, link])
+def test_what_is_no_socket_is_left_alone(tmp_path, make):
     path = tmp_path / "pgflowd.toml"
     make(path)
 
-    with pytest.raises(SocketPathError, match="there is a file or directory, not a socket"):
-        Lock(path)
+    with pytest.raises(SocketPathError, match=f"{path} is a .*, not the socket of a daemon"):
+        ControlSocket(path)
 
     assert list(tmp_path.iterdir()) == [path]
 
 
+@covers("outside 9")
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET])
+def test_the_socket_of_a_program_that_listens_is_left_alone(tmp_path, kind):
+    path = tmp_path / "control"
+    with socket.socket(socket.AF_UNIX, kind) as other:
+        other.bind(str(path))
+        if kind != socket.SOCK_DGRAM:
+            other.listen(0)
+
+        with pytest.raises(SocketPathError, match=f"another program listens at {path}"):
+            ControlSocket(path)
+
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@covers("row 34")
 def test_a_socket_left_behind_is_replaced(tmp_path):
     path = tmp_path / "control"
-    ControlSocket(path)
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+        left_behind.listen()
 
     second = ControlSocket(path)
 
@@ -165,12 +183,29 @@ def test_a_socket_left_behind_is_replaced(tmp_path):
     assert not path.exists()
 
 
+@covers("outside 9")
+def test_of_two_daemons_the_end_of_one_leaves_the_files_of_the_other(tmp_path):
+    path = tmp_path / "control"
+    first = ControlSocket(path)
+    for file in list(tmp_path.iterdir()):
+        file.unlink()
+    second = ControlSocket(path)
+    files = {file.name for file in tmp_path.iterdir()}
+
+    with pytest.raises(SocketInUse):
+        first.place.renew()
+    first.close()
+
+    assert {file.name for file in tmp_path.iterdir()} == files
+    assert second.place.is_intact
+
+
 def test_nothing_is_opened_through_a_symlink(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(SocketPathError):
-        Lock(tmp_path / "run" / "control")
+        ControlSocket(tmp_path / "run" / "control")
 
 
 def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
@@ -178,7 +213,7 @@ def test_a_directory_in_which_others_may_do_things_is_refused(tmp_path):
     (tmp_path / "run").chmod(0o777)
 
     with pytest.raises(SocketPathError, match="can be changed by other users"):
-        Lock(tmp_path / "run" / "control")
+        ControlSocket(tmp_path / "run" / "control")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
@@ -187,7 +222,7 @@ def test_a_directory_of_another_user_is_refused(tmp_path):
     os.chown(tmp_path / "run", 65534, 65534)
 
     with pytest.raises(SocketPathError, match="belongs to another user"):
-        Lock(tmp_path / "run" / "control")
+        ControlSocket(tmp_path / "run" / "control")
 
 
 @covers("row 104")
@@ -221,9 +256,7 @@ def test_a_symlink_in_the_place_of_a_file_harms_not_what_it_leads_to(tmp_path, n
     (tmp_path / "run" / name).symlink_to(victim)
 
     with contextlib.suppress(SocketPathError, SocketInUse):
-        lock = Lock(tmp_path / "run" / "control")
         ControlSocket(tmp_path / "run" / "control").close()
-        lock.release()
 
     assert victim.read_text() == "precious"
-    assert not victim.is_symlink()
+    assert (tmp_path / "run" / name).is_symlink()

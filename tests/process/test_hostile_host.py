@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import signal
+
 import pytest
 from support.covers import covers
 from support.daemon import is_completed_soon, start_run
@@ -47,3 +50,38 @@ def test_a_module_that_takes_sigchld_loses_no_exit_code(setup, database, handler
     [(code, text)] = database.connect().execute(query, (run.run_id,)).fetchall()
     assert (run.status.value, code) == ("failed", 7)
     assert "exit code 7" in text or "code 7" in text, text
+
+
+@covers("outside 9")
+def test_a_symlink_at_the_path_of_the_control_socket_is_told_with_the_remedy(setup):
+    setup.flow("alpha")
+    path = setup.control()
+    path.parent.mkdir(mode=0o700)
+    path.symlink_to("precious")
+
+    daemon = setup.start()
+
+    assert daemon.ended() == 78
+    text = daemon.log.read_text()
+    assert f"{path} is a symlink, not the socket of a daemon; move it away, or set" in text
+    assert [each.name for each in path.parent.iterdir()] == ["control"]
+    assert path.is_symlink()
+
+
+@covers("outside 9", "newcomer 21")
+def test_a_control_socket_that_a_cleaner_removed_is_made_again(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve()
+    shutil.rmtree(daemon.control.parent)
+
+    until(daemon.control.exists)
+
+    assert daemon.ask()["pid"] == daemon.pid
+    assert len(daemon.events("control.renewed")) == 1
+    daemon.control.unlink()
+    daemon.control.write_text("precious")
+    daemon.until("control.lost")
+    daemon.send(signal.SIGTERM)
+    assert daemon.ended() == 0
+    assert daemon.control.read_text() == "precious"
+    assert [each.name for each in daemon.control.parent.iterdir()] == ["control"]

@@ -34,7 +34,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     \b
     Example: pgflowd serve -c pgflowd.toml
     """
-    from pgflowd.host.control import SocketInUse, SocketPathError
+    from pgflowd.host.socket_place import SocketInUse, SocketPathError
     from pgflowd.processes.supervisor import start
 
     signals = start.take_signals()
@@ -50,7 +50,8 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
         app.exit(ExitCode.TRY_LATER)
     except SocketPathError as error:
         remedy = "set another path with control in [supervisor]"
-        click.echo(f"pgflowd: the runtime directory cannot be used: {error}; {remedy}", err=True)
+        remedy = f"move it away, or {remedy}" if error.is_taken else remedy
+        click.echo(f"pgflowd: the control socket cannot be made: {error}; {remedy}", err=True)
         app.exit(ExitCode.DENIED if error.is_denied else ExitCode.CONFIG)
     signals.ignore()
     app.exit(ExitCode(code))

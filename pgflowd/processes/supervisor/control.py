@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.supervision.lifecycle import DaemonPhase
 from pgflowd.host.control import ControlClient, ControlSocket, Request
+from pgflowd.host.socket_place import SocketInUse, SocketPathError
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
@@ -27,8 +28,31 @@ class ControlServer:
         self._supervisor = supervisor
         self._control = control
         self._selector = supervisor.selector
+        self._is_lost = False  # somebody else has its path, as the log says
         self._waiting: list[ControlClient] = []  # for the answer to a reload
         self._selector.register(control, selectors.EVENT_READ, ("connect", None))
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the files next to the socket are ours, and not another daemon's."""
+        return self._control.place.is_ours
+
+    def keep_socket(self) -> None:
+        """Make the socket again if it was removed."""
+        if self._control.place.is_intact:
+            return
+        self._selector.unregister(self._control)
+        try:
+            self._control.place.renew()
+        except (SocketInUse, SocketPathError) as error:
+            why = f"another daemon has {error}" if isinstance(error, SocketInUse) else str(error)
+            if not self._is_lost:
+                self._supervisor.log.error("control.lost", error=f"no command gets here: {why}")
+            self._is_lost = True
+        else:
+            self._supervisor.log.warning("control.renewed", path=str(self._control.path))
+            self._is_lost = False
+        self._selector.register(self._control, selectors.EVENT_READ, ("connect", None))
 
     @property
     def due(self) -> float | None:

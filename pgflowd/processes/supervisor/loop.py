@@ -133,7 +133,9 @@ class SupervisorLoop:
             self.do(on_tick(self.tree, now))
         self.reloader.tick()
         if self._write_at <= now:
-            self._survivors.write()
+            self.control.keep_socket()
+            if self.control.has_place:
+                self._survivors.write()
             self._write_at = now + WRITE_INTERVAL_S
         self.control.tick(now)
         self.announcer.tick(now)
@@ -224,6 +226,7 @@ class SupervisorLoop:
         """Kill every process that is left (docs/design/supervision.md, rule 34), and close."""
         for process in self.children.end_all(within_s=2.0):
             self.log_child("info", "child.exited", process, reason="the daemon ends")
-        self._survivors.remove()
+        if self.control.has_place:
+            self._survivors.remove()
         self.log.info("supervisor.stopped", status=self.code)
         self.control.close()

@@ -1,5 +1,5 @@
 """
-Makes a process the supervisor (rights, lock, log, socket), then starts its loop.
+Makes a process the supervisor (socket, log, rights), then starts its loop.
 
 Everything that can be refused is refused here, before any child is started: another daemon
 with the same control socket (SocketInUse), a runtime directory of another user. Processes that an
@@ -25,7 +25,7 @@ import setproctitle
 from pgflowd import __version__
 from pgflowd.core.settings.sections import Settings
 from pgflowd.host.config import control_path
-from pgflowd.host.control import ControlSocket, Lock
+from pgflowd.host.control import ControlSocket
 from pgflowd.host.fork import become_subreaper, hide_memory
 from pgflowd.host.logs import open_log
 from pgflowd.host.process_tree import SurvivorFile
@@ -58,7 +58,7 @@ def serve(
     """Run the supervisor until it stops; return the exit code."""
     os.umask(0o077)
     path = Path(control_path(settings)).absolute()
-    lock = Lock(path)
+    control = ControlSocket(path)
     log = open_log(settings.logging, process="supervisor", name=settings.pgflowd.name)
     _prepare_process(settings.pgflowd.name)
     log.info("supervisor.started", version=__version__, control=str(path), config=settings.file)
@@ -72,17 +72,14 @@ def serve(
         log,
         reread=reread,
         signals=signals,
-        control=ControlSocket(path),
+        control=control,
         notifier=Notifier(),
         survivors=survivors,
         only=frozenset(only),
     )
     for problem in settings.warnings:
         supervisor.announcer.log_problem(problem)
-    try:
-        return supervisor.run()
-    finally:
-        lock.release()
+    return supervisor.run()
 
 
 def _prepare_process(name: str) -> None:
