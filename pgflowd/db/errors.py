@@ -92,7 +92,7 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
 
 def failure_of(error: BaseException) -> tuple[DatabaseFailure, str]:
     """Return how to handle the failure of a whole call, and the text for the log."""
-    state = _sqlstate_of(error)
+    state = sqlstate_of(error)
     text = one_line(redact(str(error) or type(error).__name__), 1000)
     if isinstance(error, NotFound):
         failure = DatabaseFailure.GONE
@@ -112,7 +112,7 @@ def failure_of(error: BaseException) -> tuple[DatabaseFailure, str]:
     return failure, text
 
 
-def _sqlstate_of(error: BaseException | None) -> str | None:
+def sqlstate_of(error: BaseException | None) -> str | None:
     """Return the SQLSTATE of an error, or of its cause."""
     while error is not None:
         if isinstance(error, psycopg.Error) and error.sqlstate:

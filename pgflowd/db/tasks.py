@@ -24,8 +24,8 @@ from pgflowd.core.worker.events import (
     RunChange,
     Verdict,
 )
-from pgflowd.core.worker.reporting import MAX_REPORTS
 from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.turns import MAX_REPORTS
 from pgflowd.db.query import Query, Rows
 
 _VERDICTS = {each.value: each for each in Verdict}  # faster than to call an enum

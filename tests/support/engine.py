@@ -21,6 +21,7 @@ from pgflowd.core.worker.state import (
     WorkerOptions,
     WorkerState,
 )
+from pgflowd.core.worker.turns import Turns
 
 MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
 OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
@@ -96,6 +97,9 @@ class Engine:
     def exit_code(self) -> int:
         return self._state.exit.code
 
+    def turns(self) -> Turns:
+        return self._state.turns
+
     def remembered(self) -> int:
         """How many texts the log will not say again."""
         return len(self._state.logged)
@@ -159,10 +163,15 @@ class Play(Engine):
         self.ready()
 
     def done(
-        self, token: int, *, children: tuple[str, ...] = (), after_s: float = 0.0
+        self,
+        token: int,
+        *,
+        output: bytes = b"1",
+        children: tuple[str, ...] = (),
+        after_s: float = 0.0,
     ) -> list[actions.WorkerAction]:
         runner, given = self.runner_of(token)
-        report = TaskReport(given, Outcome.COMPLETED, b"1")
+        report = TaskReport(given, Outcome.COMPLETED, output)
         return self.feed(events.Done(runner, report, events.LeftBehind(children)), after_s=after_s)
 
     def failed(self, token: int) -> list[actions.WorkerAction]:

@@ -29,6 +29,7 @@ from pgflowd.core.worker.state import (
     TaskReport,
     WorkerOptions,
 )
+from pgflowd.core.worker.turns import MAX_BYTES
 
 RETRY = DatabaseFailure.RETRY
 OPTIONS = WorkerOptions(
@@ -48,7 +49,7 @@ OPTIONS = WorkerOptions(
 class World:
     """Everything but the worker."""
 
-    def __init__(self, pace_s: float) -> None:
+    def __init__(self, pace_s: float, is_failing: bool) -> None:
         self.now = 0.0
         self.engine = Engine(OPTIONS, pace_s)
         self.calls: dict[ConnectionName, object] = {}
@@ -69,6 +70,8 @@ class World:
         self.is_stopping = False
         self.doomed: set[int] = set()  # to be killed once they are forked
         self.soon: list[object] = []  # what follows at once
+        self.failed: actions.ReportAndClaim | None = None  # the last turn, if by no accident
+        self.is_failing = is_failing
         self.mailbox: list[object] = []  # what the worker was not told yet
 
     def feed(self, event: object, waits: bool = False) -> None:
@@ -109,6 +112,7 @@ class World:
             found += [
                 *self.ends_of_main() * 3,
                 events.ConnectionLost(MAIN, RETRY, "lost", 0.3),
+                *(self.failures_of_main() * 2 if self.is_failing else []),
             ]
         if LEASES in self.calls:
             found += [
@@ -135,6 +139,15 @@ class World:
             return [events.NextDueRead(None), events.NextDueRead(0.5), events.NextDueRead(None, 3)]
         assert isinstance(call, actions.ReportAndClaim)
         return [Turning(n, verdict) for n in (0, 1, call.claim) for verdict in VERDICTS]
+
+    def failures_of_main(self) -> list[object]:
+        """What is no accident: the next turn must be another one."""
+        if not isinstance(self.calls[MAIN], actions.ReportAndClaim):
+            return []
+        return [
+            events.ConnectionLost(MAIN, RETRY, "took too long", 0.3, "57014"),
+            events.ConnectionLost(MAIN, DatabaseFailure.BROKEN, "too large", 0.3, "54000"),
+        ]
 
     def ends_of_beats(self) -> list[object]:
         call = self.calls[LEASES]
@@ -164,7 +177,8 @@ class World:
         if state == "starting":
             return [events.RunnerReady(runner), Ending(runner)]
         if state == "busy":
-            report = TaskReport(self.tasks[runner], Outcome.COMPLETED, b"1")
+            output = LARGE if self.tasks[runner].token % 3 == 0 else b"1"
+            report = TaskReport(self.tasks[runner], Outcome.COMPLETED, output)
             wrong = events.BadFrameReceived(runner, "E903", "noise")
             request = FetchRequest(runner, report.task.token, HandlerRequest.RUN_INPUT, "")
             asking = events.HandlerAsked(request)
@@ -181,6 +195,7 @@ class World:
             if self.is_stopping and action.claim:
                 self.claims_after_stop += 1
             self.check_claim(action.claim)
+            self.check_turn(action)
             self.calls[MAIN] = action
         elif isinstance(action, actions.ReadNextDue):
             assert MAIN not in self.calls
@@ -229,7 +244,19 @@ class World:
             assert wanted <= free
         assert wanted <= OPTIONS.batch_size
 
+    def check_turn(self, turn: actions.ReportAndClaim) -> None:
+        """Bounded in bytes; and after a failure reports and claims go alone, by less and less."""
+        size = sum(len(report.output or b"") for report in turn.reports)
+        assert size <= MAX_BYTES or len(turn.reports) == 1
+        if self.failed is not None:
+            assert not (turn.reports and turn.claim)
+            if self.failed.reports and turn.reports:
+                assert len(turn.reports) <= max(1, len(self.failed.reports) // 2)
+            if not self.failed.reports and not turn.reports:
+                assert turn.claim == 1
 
+
+LARGE = b"x" * (MAX_BYTES // 3)
 LEFT = (LeftBehind(), LeftBehind(reset=("threads",)), LeftBehind(children=("sleep",)))
 
 
@@ -328,7 +355,11 @@ def into_world(world: World, event: object) -> object | None:
     if isinstance(event, Ending) and world.alive.get(event.runner) in (None, "dead"):
         return None
     if isinstance(event, events.ConnectionLost | events.Connected):
-        return event if world.calls.pop(event.connection, None) else None
+        call = world.calls.pop(event.connection, None)
+        if isinstance(call, actions.ReportAndClaim):
+            assert isinstance(event, events.ConnectionLost)
+            world.failed = call if event.sqlstate else None
+        return event if call else None
     told = event.into(world) if isinstance(event, Act) else event
     if isinstance(told, events.Done) and world.alive.get(told.id) == "busy":
         world.alive[told.id] = "idle"
@@ -340,6 +371,8 @@ def into_world(world: World, event: object) -> object | None:
     elif isinstance(told, events.RunnerReady):
         world.alive[told.id] = "idle"
     elif isinstance(told, events.ReportAndClaimDone | events.NextDueRead):
+        if isinstance(told, events.ReportAndClaimDone):
+            world.failed = None
         del world.calls[MAIN]
     elif isinstance(told, events.LeasesRenewed | events.Fetched | events.SignedOff):
         del world.calls[LEASES]
@@ -354,9 +387,9 @@ steps = st.tuples(st.integers(0, 200), pauses, st.booleans())  # what, when, whe
 
 @covers("rule 36", "rule 37", "rule 38", "rule 39", "rule 40", "rule 41")
 @settings(max_examples=1000, deadline=None)
-@given(st.lists(steps, min_size=30, max_size=120), st.sampled_from([1.0, 0.001]))
-def test_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float):
-    world = World(pace_s)
+@given(st.lists(steps, min_size=30, max_size=120), st.sampled_from([1.0, 0.001]), st.booleans())
+def test_hold_in_every_life(life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool):
+    world = World(pace_s, is_failing)
 
     for choice, pause_s, waits in life:
         if world.left:

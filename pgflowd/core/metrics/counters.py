@@ -13,6 +13,9 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     wakes_1m       {reason: n}                        notification, completion, due, fallback
     database       {state, server, place, pgmq, schema, rtt_s, clock_skew_s, at}
     problems       [{code, text}]                     warnings that `status` shows
+    line_failures  n                                  calls in a row that failed or left a report
+    line_failing_s                                    since the first of them, or null
+    line_error     {code, text, run, task}            the last of them; code: the SQLSTATE, or null
     stuck          n                                  runners that cannot be killed
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
 

@@ -47,7 +47,8 @@ def room(state: WorkerState) -> int:
     """How many tasks more may be claimed."""
     if state.mode is not WorkerMode.WORKING:
         return 0
-    return max(0, min(state.options.batch_size, _capacity(state) - len(state.unassigned)))
+    most = min(state.options.batch_size, state.turns.most_tasks)
+    return max(0, min(most, _capacity(state) - len(state.unassigned)))
 
 
 def is_stocked(state: WorkerState) -> bool:

@@ -12,7 +12,16 @@ from __future__ import annotations
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
-from pgflowd.core.worker import actions, claiming, events, reporting, run_log, runner_ends, stopping
+from pgflowd.core.worker import (
+    actions,
+    claiming,
+    events,
+    failed_turns,
+    reporting,
+    run_log,
+    runner_ends,
+    stopping,
+)
 from pgflowd.core.worker.events import LeaseVerdict, RowState
 from pgflowd.core.worker.state import (
     FREE,
@@ -26,6 +35,7 @@ from pgflowd.core.worker.state import (
     WorkerMode,
 )
 from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.turns import HEALTHY, Suspect
 
 # A worker without a lease has only its row to renew, which counts as alive for 30 s. So it renews
 # three intervals apart, 15 s at most: idle it sends a call once in 10 s at most, fallback included.
@@ -75,18 +85,18 @@ def _use_main(transition: WorkerTransition) -> None:
         return
     has_due = reporting.is_due(state, transition.now)
     wants_claim = has_due or (schedule.is_due and not claiming.is_stocked(state))
-    room = claiming.room(state) if wants_claim and not outbox.is_refused else 0
+    room = claiming.room(state) if wants_claim and reporting.may_claim(state) else 0
     if has_due or room:
-        reporting.begin(outbox, room)
+        reporting.begin(state, transition.now, room)
         if room:
             claiming.claim_begins(schedule, bool(outbox.sending))
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
         transition.do(actions.ReportAndClaim(outbox.sending, room, changes_of))
-        state.connections.main = _busy(transition)
+        state.connections.main = _busy(transition, state.connections.main)
     elif claiming.may_ask_next_due(state):
         schedule.question = NextDueQuestion.NO
         transition.do(actions.ReadNextDue())
-        state.connections.main = _busy(transition)
+        state.connections.main = _busy(transition, state.connections.main)
 
 
 def _use_leases(transition: WorkerTransition) -> None:
@@ -110,12 +120,12 @@ def _use_leases(transition: WorkerTransition) -> None:
         transition.do(actions.PublishOutput())
     else:
         return
-    connections.leases = _busy(transition)
+    connections.leases = _busy(transition, connections.leases)
 
 
-def _busy(transition: WorkerTransition) -> DatabaseConnection:
+def _busy(transition: WorkerTransition, connection: DatabaseConnection) -> DatabaseConnection:
     until = transition.now + transition.state.options.call_limit_s
-    return DatabaseConnection(ConnectionState.BUSY, until)
+    return connection._replace(state=ConnectionState.BUSY, until=until)
 
 
 def connected(transition: WorkerTransition, event: events.Connected) -> None:
@@ -125,13 +135,17 @@ def connected(transition: WorkerTransition, event: events.Connected) -> None:
     connections.put(event.connection, free)
     if event.connection is ConnectionName.MAIN:
         claiming.claim_now(state.schedule)
+        if state.turns is not HEALTHY:  # with no room for a claim, it shows that all is well
+            state.schedule.question = NextDueQuestion.NOW
 
 
 def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) -> None:
     """Keep what was under way, and connect again later."""
     state, connections = transition.state, transition.state.connections
+    had_claim = False
     if event.connection is ConnectionName.MAIN:
-        reporting.return_unsent(state.outbox, transition.now)
+        had_claim = bool(state.outbox.claiming)
+        failed_turns.turn_failed(transition, event, was_cut=connections.main.is_cut)
         state.schedule.is_due = True
     elif connections.fetching is not None:
         connections.requests = (connections.fetching, *connections.requests)
@@ -141,12 +155,14 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
     elif event.failure is DatabaseFailure.SCHEMA:
         stopping.drain_because(transition, 78, event.text, ("E307", event.text))
     transition.count(DATABASE_ERRORS, event.failure)
-    _connect_later(transition, event)
+    _connect_later(transition, event, had_claim)
     if state.mode is WorkerMode.LEAVING and event.connection is ConnectionName.LEASES:
         stopping.leave(transition)
 
 
-def _connect_later(transition: WorkerTransition, event: events.ConnectionLost) -> None:
+def _connect_later(
+    transition: WorkerTransition, event: events.ConnectionLost, had_claim: bool
+) -> None:
     options, connections = transition.state.options, transition.state.connections
     connection = connections.get(event.connection)
     is_serious = event.failure in (DatabaseFailure.ALERT, DatabaseFailure.BROKEN)
@@ -154,7 +170,7 @@ def _connect_later(transition: WorkerTransition, event: events.ConnectionLost) -
         level = "error" if is_serious else "warning"
         transition.log_problem(level, event.text, connection=event.connection.value)
     delay_s = doubled_s(connection.delay_s, options.reconnect_min_s, options.reconnect_max_s)
-    if event.failure is DatabaseFailure.BROKEN:
+    if event.failure is DatabaseFailure.BROKEN and not had_claim:  # else the claims pause
         delay_s = options.reconnect_max_s
     until = transition.now + delay_s * (0.5 + event.chance / 2)
     down = DatabaseConnection(ConnectionState.DOWN, until, delay_s)
@@ -172,7 +188,7 @@ def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
 
 def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) -> None:
     state, standing = transition.state, event.standing
-    state.connections.leases = FREE
+    state.connections.leases, state.connections.answered_at = FREE, transition.now
     run_log.runs_cancelled(transition, event.cancelled)
     for token, verdict in event.verdicts:
         if verdict is not LeaseVerdict.OK:
@@ -189,6 +205,8 @@ def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) ->
 def next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> None:
     state = transition.state
     state.connections.main = FREE
+    if state.turns.suspect is Suspect.NOTHING:
+        state.turns = HEALTHY
     claiming.next_due_read(state.schedule, state.options, transition.now, event)
 
 

@@ -11,6 +11,7 @@ from pgflowd.core.worker import (
     runner_ends,
     runners,
     stopping,
+    turns,
 )
 from pgflowd.core.worker.state import NEVER, WakeReason, WorkerMode, WorkerState
 from pgflowd.core.worker.transition import WorkerTransition
@@ -25,6 +26,7 @@ def next_deadline(state: WorkerState) -> float:
         claiming.deadline(state),
         reporting.deadline(state),
         connections.deadline(state.connections),
+        turns.deadline(state.turns),
         state.stop_at,
         state.leave_at,
     )
@@ -49,6 +51,8 @@ def pass_deadlines(transition: WorkerTransition) -> None:
         claiming.time_has_come(state.schedule)
     if now >= state.outbox.paused_until:
         state.outbox.paused_until = 0.0
+    if state.turns.claims_from and now >= state.turns.claims_from:
+        state.turns = state.turns._replace(claims_from=0.0)
     connections.keep_times(transition)
     if now >= state.leave_at:
         stopping.leave(transition)

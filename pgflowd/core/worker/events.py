@@ -71,6 +71,7 @@ class ConnectionLost(WorkerEvent):
     failure: DatabaseFailure
     text: str
     chance: float = 0.5
+    sqlstate: str | None = None
 
 
 @dataclass(slots=True)

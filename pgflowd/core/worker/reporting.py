@@ -1,9 +1,10 @@
 """
-The outbox: what the database made of reports.
+The outbox: how reports are sent, and what the database made of them.
 
-A refused report becomes a failure of its own task, once; one whose run was locked is sent again;
-one whose lease is lost is dropped with a warning. Where the installation is at fault, reports are
-kept and sent slowly, and nothing more is claimed (docs/design/failures.md, D3).
+Each call takes as many as `core.worker.turns` allows, and 16 MiB of outputs at most. A refused
+report becomes a failure of its own task, once; one whose run was locked is sent again; one whose
+lease is lost is dropped with a warning. Where the installation is at fault, reports are kept and
+sent slowly, and nothing more is claimed (docs/design/failures.md, D3).
 """
 
 from __future__ import annotations
@@ -11,27 +12,26 @@ from __future__ import annotations
 from collections import Counter
 
 from pgflowd.core.database_failure import RETRY_STATES
-from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker import claiming, events, run_log
+from pgflowd.core.worker import claiming, events, failed_turns, run_log
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.state import (
     FREE,
     NEVER,
     ConnectionState,
-    Outbox,
     TaskReport,
     WakeReason,
     WorkerMode,
     WorkerState,
 )
 from pgflowd.core.worker.transition import WorkerTransition
+from pgflowd.core.worker.turns import HEALTHY, MAX_BYTES, MAX_REPORTS, Suspect
 
-MAX_REPORTS = 200  # of one call
 BATCHING_S = 0.002  # while all runners are busy, reports wait for others
 
 REFUSED_CLASSES = {"22", "23", "54", "P0"}  # of SQLSTATE, which begins with its class
+HOPELESS_CLASSES = {"22", "54"}  # of these, where another execution brings the same
 
 
 def deadline(state: WorkerState) -> float:
@@ -54,18 +54,31 @@ def is_due(state: WorkerState, now: float) -> bool:
     return len(outbox.reports) >= MAX_REPORTS or now >= outbox.waiting_since + BATCHING_S
 
 
-def begin(outbox: Outbox, room: int) -> None:
+def may_claim(state: WorkerState) -> bool:
+    """Whether a claim may go now, alone or with reports."""
+    outbox, turns = state.outbox, state.turns
+    if outbox.is_refused or turns.claims_from:
+        return False
+    return turns.suspect is Suspect.NOTHING or not outbox.reports
+
+
+def begin(state: WorkerState, now: float, room: int) -> None:
     """Send the oldest reports, and claim so many tasks."""
-    outbox.sending, outbox.claiming = tuple(outbox.reports[:MAX_REPORTS]), room
-    del outbox.reports[:MAX_REPORTS]
+    outbox = state.outbox
+    count = _batch(outbox.reports, state.turns.most_reports)
+    outbox.sending, outbox.claiming = tuple(outbox.reports[:count]), room
+    outbox.sent_at = now
+    del outbox.reports[:count]
 
 
-def return_unsent(outbox: Outbox, now: float) -> None:
-    """The call failed: its reports go first in the next one."""
-    if outbox.sending and not outbox.reports:
-        outbox.waiting_since = now
-    outbox.reports[:0] = outbox.sending
-    outbox.sending, outbox.claiming = (), 0
+def _batch(reports: list[TaskReport], most: int) -> int:
+    """How many of the oldest reports go together: one at least, then by number and bytes."""
+    size = 0
+    for count, report in enumerate(reports):
+        size += len(report.output or b"")
+        if count == most or (count and size > MAX_BYTES):
+            return count
+    return len(reports)
 
 
 def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndClaimDone) -> None:
@@ -74,9 +87,12 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
     outbox, sent, wanted = state.outbox, state.outbox.sending, state.outbox.claiming
     outbox.sending, outbox.claiming = (), 0
     state.connections.main = FREE
+    is_all_done = True
     if sent:
         outbox.is_refused = False
-        _take_answers(transition, sent, event)
+        is_all_done = _take_answers(transition, sent, event)
+    if state.turns is not HEALTHY:
+        _turn_succeeded(state, bool(sent), wanted, is_all_done)
     run_log.changes(transition, event.changes)
     if event.tasks:
         if sent:
@@ -99,17 +115,29 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         )
 
 
+def _turn_succeeded(state: WorkerState, had_reports: bool, claimed: int, is_all_done: bool) -> None:
+    turns = state.turns.after_success(
+        had_reports=had_reports, claimed=claimed, is_all_done=is_all_done
+    )
+    state.turns = HEALTHY if turns == HEALTHY else turns
+
+
 def _take_answers(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
-) -> None:
+) -> bool:
+    """Return whether nothing is to be sent again."""
     again: list[TaskReport] = []
+    undone: tuple[TaskReport, ReportAnswer] | None = None
     recorded: Counter[tuple[str, str]] = Counter()
     ended: dict[str, RunStatus] = {}
     for report, answer in zip(sent, event.answers, strict=True):
         if answer.run_status is not None:
             ended[report.task.run_id] = answer.run_status
         if answer.verdict is Verdict.ERROR:
-            again += _after_error(transition, report, answer)
+            kept = _after_error(transition, report, answer)
+            again += kept
+            if report in kept:
+                undone = undone or (report, answer)
             continue
         recorded[report.task.step, report.outcome] += 1
         if answer.verdict is Verdict.LOST:
@@ -128,6 +156,9 @@ def _take_answers(
     if again:
         transition.state.outbox.reports[:0] = again
         transition.state.outbox.waiting_since = transition.now
+    if undone:
+        failed_turns.count_undone(transition, *undone)
+    return not again
 
 
 def _after_error(
@@ -144,11 +175,8 @@ def _after_error(
         transition.log_problem("error", f"the report was refused: {state} {text}", **naming)
         return []
     if state[:2] in REFUSED_CLASSES:
-        message = clean(f"the database refused the report: {text} ({state})", MAX_MESSAGE_CHARS)
-        failure = TaskReport(
-            report.task, Outcome.FAILED, error_message=message, error_type="Refused", is_final=True
-        )
-        return [failure]
+        message = f"the database refused the report: {text} ({state})"
+        return [failed_turns.refusal(report, message, retry=state[:2] not in HOPELESS_CLASSES)]
     transition.log_problem("error", f"{state} {text}", **naming)
     outbox.pause(transition.now + options.reconnect_max_s)
     outbox.is_refused = True

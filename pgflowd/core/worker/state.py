@@ -1,9 +1,10 @@
 """
 State of a worker's engine: a value that `core.worker.decide` turns into the next one.
 
-It has five parts: the runners, the tasks that wait for one, the reports that wait for the
-database, the schedule of claims, and the two connections. Beside these stand the worker's mode
-and how it will exit. Nothing here reads a clock or a process: all facts come by events.
+It has six parts: the runners, the tasks that wait for one, the reports that wait for the
+database, the schedule of claims, the two connections, and how the last turns went. Beside these
+stand the worker's mode and how it will exit. Nothing here reads a clock or a process: all facts
+come by events.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum, StrEnum
 from typing import NamedTuple, Self
 
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.turns import HEALTHY, Turns
 
 NEVER = float("inf")
 
@@ -124,6 +126,7 @@ class WorkerOptions:
     backoff_max_s: float = 30.0
     reconnect_min_s: float = 0.25
     reconnect_max_s: float = 30.0
+    statement_timeout_s: float = 30.0
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()  # steps without deps
@@ -220,6 +223,7 @@ class Outbox(Part):
     reports: list[TaskReport] = field(default_factory=list)
     waiting_since: float = 0.0
     sending: tuple[TaskReport, ...] = ()
+    sent_at: float = 0.0
     claiming: int = 0  # how many tasks the call under way claims
     paused_until: float = 0.0  # the server refuses reports; 0: it does not
     is_refused: bool = False  # by a fault of the installation: claim nothing, reports would heap up
@@ -277,6 +281,11 @@ class DatabaseConnection(NamedTuple):
     until: float = NEVER
     delay_s: float = 0.0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether its call took so long that it was cut."""
+        return self.state is ConnectionState.BUSY and self.until == NEVER
+
 
 FREE = DatabaseConnection()
 
@@ -298,6 +307,7 @@ class WorkerConnections(Part):
     leases: DatabaseConnection = FREE
     renew_at: float = 0.0
     renewed_at: float = -NEVER
+    answered_at: float = -NEVER  # the last answer to a renewal
     requests: tuple[FetchRequest, ...] = ()
     fetching: FetchRequest | None = None
     has_output: bool = False  # output of handlers is to be published
@@ -335,6 +345,7 @@ class WorkerState(Part):
     outbox: Outbox = field(default_factory=Outbox)
     schedule: ClaimSchedule = field(default_factory=ClaimSchedule)
     connections: WorkerConnections = field(default_factory=WorkerConnections)
+    turns: Turns = HEALTHY
     mode: WorkerMode = WorkerMode.WORKING
     stop_at: float = NEVER  # a drain becomes a quick stop
     leave_at: float = NEVER  # whatever is unfinished

@@ -26,7 +26,7 @@ from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest, Task
 from pgflowd.db import runs, tasks, workers
 from pgflowd.db.connection import connect_async, limits_of
-from pgflowd.db.errors import failure_of
+from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
@@ -107,7 +107,9 @@ class DatabaseConnections:
             if conn is not None:
                 with contextlib.suppress(Exception):
                     await conn.close()
-            event = events.ConnectionLost(name, *failure_of(error), random.random())
+            failure, text = failure_of(error)
+            state = sqlstate_of(error)
+            event = events.ConnectionLost(name, failure, text, random.random(), state)
         self._emit(event)
 
     async def _connect(self, name: ConnectionName) -> events.Connected:

@@ -20,6 +20,7 @@ from pgflowd.core.text import cut
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.state import RunnerPhase, WorkerState
+from pgflowd.core.worker.turns import Turns
 from pgflowd.errors import Problem
 
 MAX_KEPT = 5000
@@ -84,9 +85,26 @@ class WorkerMetrics:
                 {"code": each.code, "text": cut(each.text, MAX_CHARS), "next": each.next}
                 for each in self.problems[:MAX_PROBLEMS]
             ],
+            **_line(state.turns, now),
             "stuck": sum(each.phase is RunnerPhase.STUCK for each in runners.by_id.values()),
             **self._counters.numbers,
         }
+
+
+def _line(turns: Turns, now: float) -> dict[str, Any]:
+    """How often in a row the worker's line to the database has failed, and with what."""
+    error = turns.error
+    return {
+        "line_failures": turns.failures,
+        "line_failing_s": round(now - turns.failing_since, 1) if turns.failures else None,
+        "line_error": error
+        and {
+            "code": error.sqlstate,
+            "text": cut(error.text, MAX_CHARS),
+            "run": error.run_id,
+            "task": error.task,
+        },
+    }
 
 
 def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:

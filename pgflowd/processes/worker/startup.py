@@ -265,6 +265,7 @@ class RegistrationSession:
             backoff_max_s=worker.backoff_max_s,
             reconnect_min_s=database.reconnect_min_s,
             reconnect_max_s=database.reconnect_max_s,
+            statement_timeout_s=database.statement_timeout_s,
             call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
             steps=self._loaded.steps,
             roots=self._loaded.roots,
