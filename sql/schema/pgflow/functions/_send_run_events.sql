@@ -1,4 +1,5 @@
--- _send_run_events(run_ids): sends the event of each run's present status.
+-- _send_run_events(run_ids): sends the event of each run's present status. An input or output that
+-- does not fit into it is left out.
 -- Called by: _complete_runs, _fail_step, start_flows.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp
@@ -10,12 +11,20 @@ begin
   select array_agg(run.run_id order by one.ord) as run_ids,
          array_agg('run:' || run.status order by one.ord) as names,
          array_agg(
-           case run.status
-             when 'started' then json_build_object(
+           case
+             when run.status = 'started' and sent.is_cut then json_build_object(
+               'event_type', 'run:started', 'run_id', run.run_id,
+               'flow_slug', run.flow_slug, 'status', 'started', 'truncated', true,
+               'remaining_steps', run.remaining_steps, 'started_at', run.started_at)
+             when run.status = 'started' then json_build_object(
                'event_type', 'run:started', 'run_id', run.run_id,
                'flow_slug', run.flow_slug, 'status', 'started', 'input', run.input,
                'remaining_steps', run.remaining_steps, 'started_at', run.started_at)
-             when 'completed' then json_build_object(
+             when run.status = 'completed' and sent.is_cut then json_build_object(
+               'event_type', 'run:completed', 'run_id', run.run_id,
+               'flow_slug', run.flow_slug, 'status', 'completed', 'truncated', true,
+               'completed_at', run.completed_at)
+             when run.status = 'completed' then json_build_object(
                'event_type', 'run:completed', 'run_id', run.run_id,
                'flow_slug', run.flow_slug, 'status', 'completed', 'output', run.output,
                'completed_at', run.completed_at)
@@ -26,7 +35,12 @@ begin
            end order by one.ord) as payloads
     into events
     from unnest(_send_run_events.run_ids) with ordinality as one (run_id, ord)
-    join pgflow.runs as run on run.run_id = one.run_id;
+    join pgflow.runs as run on run.run_id = one.run_id
+   cross join lateral (
+     select case run.status when 'started' then run.input
+                            when 'completed' then run.output end as payload) as kept
+   cross join lateral (
+     select pgflow._is_large(kept.payload) and not pgflow._fits_event(kept.payload) as is_cut) as sent;
   if events.run_ids is not null then
     perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;

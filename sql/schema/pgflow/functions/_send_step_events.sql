@@ -1,7 +1,7 @@
 -- _send_step_events(run_ids, step_slugs): sends the event of each step's present status. The
 -- event of a step that completed without a task has its start too, since no other event has it.
 -- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
--- cascade skipped it.
+-- cascade skipped it. An output that does not fit into its event is left out.
 -- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps,
 -- start_flows, _start_steps.
 -- Locks: nothing.
@@ -25,6 +25,11 @@ begin
                   'step_slug', state.step_slug, 'status', 'completed',
                   'output', state.output, 'completed_at', state.completed_at,
                   'started_at', state.started_at, 'remaining_tasks', 0, 'remaining_deps', 0)
+                when state.status = 'completed' and pgflow._is_large(state.output)
+                     and not pgflow._fits_event(state.output) then json_build_object(
+                  'event_type', 'step:completed', 'run_id', state.run_id,
+                  'step_slug', state.step_slug, 'status', 'completed',
+                  'truncated', true, 'completed_at', state.completed_at)
                 when state.status = 'completed' then json_build_object(
                   'event_type', 'step:completed', 'run_id', state.run_id,
                   'step_slug', state.step_slug, 'status', 'completed',

@@ -1,5 +1,6 @@
 -- get_run_with_states(run_id): returns a run and its step states, as one JSON document.
--- It has all columns of both; no step states give [], an unknown run gives SQL null.
+-- It has all columns of both; no step states give [], an unknown run gives SQL null. An array of
+-- rows, since an aggregate of jsonb is slow with many strings (see _is_large).
 -- Volatile, so that it sees a run started earlier in the same statement; security definer,
 -- so that a role which may read no table can follow its runs.
 -- Called by: start_flow_with_states; clients, applications.   Locks: nothing.
@@ -9,9 +10,8 @@ begin
   return (
     select jsonb_build_object(
              'run', to_jsonb(run),
-             'steps', (select coalesce(jsonb_agg(to_jsonb(state)), '[]')
-                         from pgflow.step_states as state
-                        where state.run_id = run.run_id))
+             'steps', to_jsonb(array(select state from pgflow.step_states as state
+                                      where state.run_id = run.run_id)))
       from pgflow.runs as run
      where run.run_id = get_run_with_states.run_id);
 end $$;

@@ -54,7 +54,7 @@ begin
      where step.step_type = 'map' and state.status = 'completed' and run.started_at > now() - since
        and to_jsonb(state) ? 'output'
        and to_jsonb(state) -> 'output' is distinct from (
-         select coalesce(jsonb_agg(task.output order by task.task_index), '[]')
+         select coalesce(to_jsonb(array_agg(task.output order by task.task_index)), '[]')
            from pgflow.step_tasks as task
           where task.run_id = state.run_id and task.step_slug = state.step_slug)
      limit max_rows;
