@@ -44,8 +44,8 @@ def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
     for name in list(os.environ):
         if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
             del os.environ[name]
-    here = str(Path.cwd())
-    wanted = [*python_path, *([] if here in sys.path or "" in sys.path else [here])]
+    here = _directory()
+    wanted = [*python_path, *([] if "" in sys.path else here)]
     sys.path[:0] = [path for path in wanted if path not in sys.path]
 
 
@@ -158,8 +158,18 @@ def _file_of(module: ModuleType) -> str | None:
 
 
 def _relative(filename: str) -> str:
-    path, here = Path(filename), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    path = Path(filename)
+    for here in _directory():
+        path = path.relative_to(here) if path.is_relative_to(here) else path
+    return str(path)
+
+
+def _directory() -> list[str]:
+    """Return the working directory; none if it was deleted."""
+    try:
+        return [str(Path.cwd())]
+    except OSError:
+        return []
 
 
 def _is_library(filename: str) -> bool:

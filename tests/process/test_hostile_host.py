@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+from pathlib import Path
 
 import pytest
 from support.covers import covers
-from support.daemon import is_completed_soon, start_run
+from support.daemon import FLOW, is_completed_soon, start_run
 
 from pgflowd.testing.until import until
 
@@ -85,3 +86,48 @@ def test_a_control_socket_that_a_cleaner_removed_is_made_again(setup, database):
     assert daemon.ended() == 0
     assert daemon.control.read_text() == "precious"
     assert [each.name for each in daemon.control.parent.iterdir()] == ["control"]
+
+
+def start_in(setup, home):
+    """Start a daemon in this directory."""
+    home.mkdir()
+    setup.inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(home)]
+    return setup.serve()
+
+
+@covers("outside 6")
+def test_without_its_working_directory_a_daemon_reloads_and_restarts_workers(setup, database):
+    setup.flow("alpha")
+    daemon = start_in(setup, setup.directory / "home")
+    (setup.directory / "home").rmdir()
+
+    setup.flow("beta")
+    setup.config()
+    reloaded = daemon.command("reload")
+    daemon.kill("alpha")
+    daemon.until("child.ready", child="worker alpha", count=2)
+
+    assert (reloaded.returncode, reloaded.stderr) == (0, "")
+    for slug in ("alpha", "beta"):
+        assert is_completed_soon(database, start_run(database, slug))
+    [told] = daemon.events("supervisor.problem")
+    assert (told["code"], told["level"]) == ("W114", "warning")
+    assert f"{setup.directory / 'home'} was deleted" in told["error"]
+
+
+@covers("outside 6")
+def test_a_working_directory_that_was_made_anew_is_used_again(setup, database):
+    home = setup.directory / "home"
+    setup.flow("alpha")
+    daemon = start_in(setup, home)
+    home.rmdir()
+    home.mkdir()
+    (home / "beta.py").write_text(FLOW.format(slug="beta", attempts=1))
+    setup.entries.append("beta")
+    setup.config()
+
+    assert daemon.command("reload").returncode == 0
+
+    daemon.until("child.ready", child="worker beta")
+    assert Path(f"/proc/{daemon.pid_of('beta')}/cwd").readlink() == home
+    assert daemon.events("supervisor.problem") == []

@@ -6,6 +6,7 @@ It runs until a signal or `pgflowd stop` ends it. The exit code says why (docs/c
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -39,8 +40,10 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
 
     signals = start.take_signals()
 
+    here = Path.cwd()  # a reload finds the config from there, too
+
     def read() -> Settings:
-        return _read(app, recreate)
+        return _read(app, recreate, here)
 
     settings = read()
     try:
@@ -57,7 +60,7 @@ def serve(app: App, flows: tuple[str, ...], recreate: bool) -> None:
     app.exit(ExitCode(code))
 
 
-def _read(app: App, recreate: bool) -> Settings:
+def _read(app: App, recreate: bool, here: Path) -> Settings:
     """Read the configuration for serving. ConfigError."""
     from pgflowd.host.config import load
 
@@ -67,7 +70,7 @@ def _read(app: App, recreate: bool) -> Settings:
         "--database-url": (("database", "url"), app.flag_database_url),
         "--recreate": (("pgflowd", "definitions"), "recreate" if recreate else None),
     }
-    settings = load(config=app.config, instance=app.instance, flags=flags, serving=True)
+    settings = load(config=app.config, instance=app.instance, flags=flags, serving=True, cwd=here)
     if settings.pgflowd.definitions == "recreate" and not recreate:
         origin = settings.origin_of("pgflowd", "definitions")
         text = "[pgflowd] definitions is 'recreate', which would delete runs"

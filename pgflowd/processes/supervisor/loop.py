@@ -31,6 +31,7 @@ from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import SurvivorFile
 from pgflowd.host.signals import SignalPipe
 from pgflowd.host.systemd import Notifier
+from pgflowd.host.working_directory import WorkingDirectory
 from pgflowd.processes.supervisor.announcer import Announcer
 from pgflowd.processes.supervisor.children import REAP_POLL_S, ChildProcess, Children
 from pgflowd.processes.supervisor.control import ControlServer
@@ -72,6 +73,7 @@ class SupervisorLoop:
         self.announcer = Announcer(self, notifier)
         self.reloader = Reloader(self, reread, only)
         self.inbox = Inbox(self)
+        self._directory = WorkingDirectory()
         self._is_stop_requested = False
         self._write_at = 0.0
         self._actions: deque[act.Action] = deque()
@@ -187,8 +189,14 @@ class SupervisorLoop:
         else:
             self.announcer.record(action)
 
+    def restore_directory(self) -> None:
+        """Care for the working directory, which children share and imports may need."""
+        if problem := self._directory.restore():
+            self.announcer.log_problem(problem)
+
     def _fork(self, id: str) -> None:
         """Start a child; if the system refuses, it counts as a crash."""
+        self.restore_directory()
         child = self.tree.child(id)
         assert child is not None
         spec, served = child.spec, self.served.get(id)
