@@ -32,15 +32,19 @@ Connection = psycopg.Connection[Any]
 
 
 def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem]:
-    """Verify or create the flow, in one transaction, under its lock; return warnings.
+    """Verify or create the flow, in one transaction; return warnings.
 
-    Raises E306 for another shape, E308 for a missing flow that may not be created.
+    Only what is not as it should be is looked at again under the flow's lock, which any role may
+    hold. Raises E306 for another shape, E308 for a missing flow that may not be created.
     """
+    query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
-        conn.execute('select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))', (slug,))
-        query = "select pgflow.flow_exists(%s)"
-        if fetch_value(conn, query, (slug,)):
-            known = fetch_value(conn, "select pgflowd.flow_shape(%s)", (slug,))
+        known = fetch_value(conn, query, (slug,))
+        if known is None or shape_differences(shape, known):
+            lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
+            conn.execute(lock, (slug,))
+            known = fetch_value(conn, query, (slug,))
+        if known is not None:
             found = shape_differences(shape, known)
             if not found:
                 texts = option_differences(shape, known)

@@ -1,4 +1,6 @@
--- Settings of the one transaction that migrates, and the lock that makes a second one wait.
+-- Settings of the one transaction that migrates, and the lock that makes a second one wait: that
+-- of the history; before there is one, that of schema pgflowd, or its creation. Each needs the
+-- rights of an owner, so nobody else can make a migrate wait.
 -- Read committed, so that a migrate that waited for the lock sees what was done meanwhile. Bodies
 -- are checked at their first call, since functions call each other in any order; statement_timeout
 -- is off, since a migration may take long.
@@ -20,7 +22,25 @@ begin
                     current_setting('server_version')
       using errcode = 'PF033', hint = 'use a server of a supported version';
   end if;
-  perform pg_advisory_xact_lock(1885824612, 0);
+  loop
+    if to_regclass('pgflowd.schema_history') is not null then
+      lock table pgflowd.schema_history in share row exclusive mode;
+      exit;
+    elsif to_regnamespace('pgflowd') is not null then
+      comment on schema pgflowd is 'pgflowd: leases, settings and history beside schema pgflow';
+      exit when to_regclass('pgflowd.schema_history') is null;
+    else
+      begin
+        create schema pgflowd;
+      exception when unique_violation or duplicate_schema then
+        null;  -- another migrate created it while this one waited
+      end;
+    end if;
+  end loop;
+exception when insufficient_privilege then
+  if to_regnamespace('pgflowd') is null then
+    raise;
+  end if;  -- the next statements say which right is missing
 end
 $$;
 set local lock_timeout = '10s';

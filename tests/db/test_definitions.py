@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Flow
 from pgflowd.db import flows, workers
@@ -52,6 +53,16 @@ def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(con
     assert [(one.code, one.text) for one in warnings] == [
         ("W310", f"shop: {text}") for text in compared.options
     ]
+
+
+@covers("database 11")
+def test_a_worker_of_a_known_flow_waits_for_no_lock_that_anybody_may_hold(conn, database):
+    flows.deploy(conn, "shop", flow().shape())
+    stranger = database.connect(autocommit=False)
+    stranger.execute("select pg_advisory_xact_lock(1, hashtext('shop'))")
+    conn.execute("set lock_timeout = '2s'")
+
+    assert workers.define(conn, "shop", flow().shape(), "create") == []
 
 
 def test_another_shape_is_refused_and_nothing_changes(conn):

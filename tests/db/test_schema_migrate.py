@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
-from support.schema import Connection, catalog, schemas
+from support.covers import covers
+from support.schema import As, Connection, catalog, schemas
 
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
@@ -223,7 +225,7 @@ def test_of_two_migrates_at_once_the_second_waits_and_finds_the_work_done(
 ) -> None:
     done: list[int | None] = []
     holder = empty_database.connect(autocommit=False)
-    holder.execute("select pg_advisory_xact_lock(1885824612, 0)")
+    holder.execute("create schema pgflowd")
 
     def work() -> None:
         done.append(schema.migrate(empty_database.connect()).before)
@@ -237,6 +239,55 @@ def test_of_two_migrates_at_once_the_second_waits_and_finds_the_work_done(
         worker.join(30)
 
     assert sorted(done, key=str) == [newest_version(), None]
+
+
+def test_a_second_migrate_of_an_older_or_prepared_database_waits_too(
+    empty_database: ScratchDatabase,
+) -> None:
+    first = empty_database.connect(autocommit=False)
+    first.execute("create schema pgflowd")
+    first.commit()
+    for before in (None, newest_version()):
+        first.execute(session_script().text.encode())
+        with ThreadPoolExecutor() as pool:
+            second = pool.submit(schema.migrate, empty_database.connect())
+            until(lambda: _waiting(first) == 1)
+            first.rollback()
+            assert second.result(30).before == before
+
+
+@covers("database 11")
+def test_advisory_locks_of_a_stranger_do_not_stop_it(empty_database: ScratchDatabase) -> None:
+    holder, conn = empty_database.connect(autocommit=False), empty_database.connect()
+    holder.execute("select pg_advisory_xact_lock(1885824612, 0)")
+    held = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+
+    for _ in range(2):
+        with conn.transaction():
+            conn.execute("set local statement_timeout = '5s'")
+            conn.execute(session_script().text.replace("statement_timeout = 0", "x.y = 0").encode())
+            assert conn.execute(held).fetchone() == (0,)
+        schema.migrate(conn)
+
+
+@covers("database 11")
+def test_a_role_without_rights_cannot_make_it_wait(
+    as_role: As, database: ScratchDatabase, conn: Connection
+) -> None:
+    stranger = as_role("pgflow_viewer")
+    stranger.execute("begin")
+    for statement in (
+        "lock table pgflowd.schema_history in row exclusive mode",
+        "comment on schema pgflowd is 'mine'",
+        "select from pgflowd.schema_history for update",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), stranger.transaction():
+            stranger.execute(statement.encode())
+    stranger.execute("lock table pgflowd.schema_history in access share mode")
+
+    with conn.transaction():
+        conn.execute("set local lock_timeout = '2s'")
+        conn.execute("lock table pgflowd.schema_history in share row exclusive mode")
 
 
 def test_functions_we_no_longer_have_are_dropped_and_those_of_others_stay(
@@ -262,7 +313,7 @@ def test_a_refused_migrate_reports_it_and_changes_nothing(
 ) -> None:
     told: list[DatabaseError] = []
     holder, conn = empty_database.connect(autocommit=False), empty_database.connect()
-    holder.execute("select pg_advisory_xact_lock(1885824612, 0)")
+    holder.execute("create schema pgflowd")
 
     def work() -> None:
         with pytest.raises(DatabaseError, match=r"E302 .*nothing was changed") as caught:
@@ -354,9 +405,10 @@ def test_psql_runs_the_script_in_one_transaction_and_refuses_it_without(
 
 
 def _waiting(conn: Connection) -> int:
+    """The number of sessions that wait for this one."""
     query = (
-        "select count(*) from pg_locks where locktype = 'advisory' and not granted and database ="
-        " (select oid from pg_database where datname = current_database())"
+        "select count(*) from pg_locks where not granted"
+        " and pg_backend_pid() = any(pg_blocking_pids(pid))"
     )
     row = conn.execute(query).fetchone()
     return 0 if row is None else int(row[0])

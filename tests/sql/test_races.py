@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
+from support.covers import covers
 
 from pgflowd.testing.until import until
 
@@ -272,6 +273,51 @@ def test_a_start_and_a_deletion_do_not_deadlock_over_the_rows_of_the_flow(shared
     assert shared.value("select count(*) from pgflow.runs") == 0
 
 
+def test_a_run_starts_in_a_flow_that_was_recreated_meanwhile(shared, one, two):
+    shared.flow("g", "a")
+    one.do("select pgflow.delete_flow_and_data('g')")
+    one.flow("g", "b")
+
+    with meanwhile(shared, two, lambda two: two.start("g")) as start:
+        one.conn.commit()
+
+    assert shared.statuses(start.result()) == {"b": "started"}
+
+
+def test_a_report_that_creates_tasks_and_a_deletion_do_not_deadlock(shared, one, two):
+    shared.flow("g", "a", "b: a")
+    run = shared.start("g")
+    shared.claim("g")
+    one.do("select from pgflow.runs where run_id = %s for no key update", run)
+
+    with meanwhile(shared, two, lambda two: two.do("select pgflow.delete_flow_and_data('g')")):
+        one.complete(run, "a", 1)
+        one.conn.commit()
+
+    assert shared.value("select count(*) from pgflow.step_tasks") == 0
+
+
+@covers("database 11")
+def test_a_start_holds_no_lock_that_a_role_without_rights_could_hold(shared, one):
+    shared.flow("g", "a")
+    one.start("g")
+
+    held = "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+    assert one.value(held) == 0
+
+
+@covers("database 11")
+def test_advisory_locks_of_a_stranger_stop_no_start(shared, one, two):
+    shared.flow("one", "a")
+    one.do("select pg_advisory_xact_lock(1, hashtext('starts of one'))")
+    one.do("select pg_advisory_xact_lock(1, hashtext('one'))")
+    two.do("set local lock_timeout = '2s'")
+
+    run = two.start("one")
+
+    assert two.statuses(run) == {"a": "started"}
+
+
 def test_a_worker_starts_while_a_run_is_starting(shared, one, two):
     shared.do("""select pgflow.ensure_flow_compiled('g', '{"steps": []}')""")
     one.start("g")
@@ -284,7 +330,7 @@ def test_a_worker_starts_while_a_run_is_starting(shared, one, two):
 
 def test_a_step_added_during_a_start_is_in_no_run(shared, one, two):
     shared.flow("g", "a")
-    one.do("select from pgflow.flows where flow_slug = 'g' for update")
+    one.do("lock table pgflow.runs in exclusive mode")  # after the steps are listed
     one.step("g", "m*")
 
     with meanwhile(shared, two, lambda two: two.start("g")) as start:

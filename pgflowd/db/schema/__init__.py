@@ -1,7 +1,7 @@
 """
 Brings a database to the schema that this pgflowd needs, and reports its version.
 
-`migrate` works in one transaction under an advisory lock: a failure changes nothing, and a second
+`migrate` works in one transaction under a lock: a failure changes nothing, and a second
 migrate waits for the first. `status` and `verify` only read. `require` raises if the daemon cannot
 work with the schema. `sql` returns the SQL that `migrate` would execute. A schema `pgflow` that
 another tool installed is never changed; only schema `pgflowd` is added.

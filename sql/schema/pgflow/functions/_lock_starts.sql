@@ -1,15 +1,13 @@
--- _lock_starts(flow_slug, to_delete): keeps starts of runs and the deletion of their flow apart.
--- Starts share the lock, a deletion takes it alone; each waits for the other's transaction, so
--- neither sees the other's work half done. The key cannot be a slug's: no slug has a space.
--- Called by: delete_flow_and_data, start_flows.   Locks: the advisory keys only.
-create or replace function pgflow._lock_starts(flow_slug text, to_delete boolean default false)
-returns void language plpgsql set search_path = '', pg_temp as $$
-declare
-  key constant int := hashtext('starts of ' || lower(_lock_starts.flow_slug));
+-- _lock_starts(flow_slug): keeps the flow from being deleted until the end of this transaction; waits
+-- for a deletion under way. Starts share the lock. It is one of a row, since anybody may hold an
+-- advisory lock; `for share` and not `for key share`, which reports take by their foreign keys, and
+-- which a deletion therefore lets pass. Security definer, since a row lock needs the right to update.
+-- Called by: start_flows.   Locks: the flow.
+create or replace function pgflow._lock_starts(flow_slug text)
+returns void language plpgsql security definer set search_path = '', pg_temp as $$
 begin
-  if to_delete then
-    perform pg_advisory_xact_lock(1, key);
-  else
-    perform pg_advisory_xact_lock_shared(1, key);
+  perform from pgflow.flows as flow where flow.flow_slug = _lock_starts.flow_slug for share;
+  if not found then  -- deleted, and perhaps created again, while this waited
+    perform from pgflow.flows as flow where flow.flow_slug = _lock_starts.flow_slug for share;
   end if;
 end $$;

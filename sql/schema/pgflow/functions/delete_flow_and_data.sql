@@ -1,15 +1,15 @@
 -- delete_flow_and_data(p_flow_slug): deletes the flow, its runs and its queue, without a
--- question: our commands ask before they call it. Runs are locked first, so that a start or a
--- report under way ends before its rows are deleted.
+-- question: our commands ask before they call it. The flow is locked first, then its runs, so that
+-- a start or a report under way ends before its rows are deleted (_lock_starts).
 -- Called by: ensure_flow_compiled; `pgflowd flows delete`, operators.
--- Locks: the definition, the starts (_lock_starts), then the flow's runs.
+-- Locks: the definition, the flow, its runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue constant text := pgflow._queue_name(p_flow_slug);
 begin
   perform pgflow._lock_flow(p_flow_slug);
-  perform pgflow._lock_starts(p_flow_slug, to_delete => true);
+  perform from pgflow.flows as flow where flow.flow_slug = p_flow_slug for no key update;
   perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id for update;
   delete from pgflow.step_tasks as task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states as state where state.flow_slug = p_flow_slug;
