@@ -5,7 +5,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     ├── ConfigError      E1xx    the config file, environment or flags are wrong
     ├── FlowError        E2xx    a flow's definition is wrong
     ├── DatabaseError    E3xx    the database cannot be used as it is
-    │   ├── Unreachable  E301    no answer
+    │   ├── Unreachable  E301    no answer; E310: no free connection
     │   ├── AccessDenied E305    a permission is missing
     │   └── OutOfReach   E302    no such version of the schema, or an older one
     ├── RunError         E4xx    something about a run or a task
@@ -79,6 +79,7 @@ TITLES: dict[str, str] = {
     "E307": "schema pgflow is not a known release",
     "E308": "the flow is missing in the database",
     "E309": "the server's version is not supported",
+    "E310": "the server has no free connection",
     "W310": "options differ from the database",
     "W311": "no notification trigger on the queue",
     "W312": "clocks differ",
@@ -86,6 +87,7 @@ TITLES: dict[str, str] = {
     "W314": "the listener connects through a transaction pooler",
     "W315": "synchronous_commit is off",
     "W316": "the connection to another machine is not encrypted",
+    "W317": "transactions are not read committed by default",
     "W320": "the server allows too few connections",
     "E401": "the task timed out",
     "E402": "the runner crashed",

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgflowd.core.redact import one_line, redact, secrets_in
 from pgflowd.core.settings.values import URL_NEXT
-from pgflowd.db.errors import error_for
+from pgflowd.db.errors import FULL_NEXT, error_for, is_full
 from pgflowd.errors import Unreachable
 
 if TYPE_CHECKING:
@@ -88,9 +88,12 @@ def connect(
     with _as_unreachable(url):
         conn = psycopg.connect(conninfo(url, name, limits), autocommit=True)
         with guard(conn):
-            is_direct = not pooled and conn.execute(_SETTINGS, _settings(limits, conn)).fetchone()
-        if not is_direct:
-            conn.prepare_threshold = None
+            values = _settings(limits, conn, is_ours=autocommit)
+            is_direct = not pooled and conn.execute(_SETTINGS, values).fetchone()
+            if not is_direct:
+                conn.prepare_threshold = None
+                if _has_foreign_dates(conn):
+                    conn.execute(_OUR_DATES)
         conn.autocommit = autocommit
     return conn
 
@@ -106,8 +109,11 @@ async def connect_async(
     """Do the same as `connect` with asyncio."""
     with _as_unreachable(url):
         conn = await psycopg.AsyncConnection.connect(conninfo(url, name, limits), autocommit=True)
-        if pooled or not await (await conn.execute(_SETTINGS, _settings(limits, conn))).fetchone():
+        values = _settings(limits, conn, is_ours=autocommit)
+        if pooled or not await (await conn.execute(_SETTINGS, values)).fetchone():
             conn.prepare_threshold = None
+            if _has_foreign_dates(conn):
+                await conn.execute(_OUR_DATES)
         await conn.set_autocommit(autocommit)
     return conn
 
@@ -169,6 +175,9 @@ def _as_unreachable(url: str) -> Iterator[None]:
         raise Unreachable(text, next=URL_NEXT) from None
     except psycopg.Error as error:
         cause = _cause(error, url)
+        if is_full(cause):
+            text = f"the server of {place_of(url)} has no free connection: {cause}"
+            raise Unreachable(text, code="E310", next=FULL_NEXT) from None
         text = f"the database at {place_of(url)} cannot be reached: {cause}"
         raise Unreachable(text, next=_remedy(url, cause)) from None
 
@@ -200,15 +209,32 @@ _SETTINGS = """
 select set_config('statement_timeout', %s, false),
        set_config('lock_timeout', %s, false),
        set_config('idle_in_transaction_session_timeout', %s, false),
-       set_config('client_connection_check_interval', %s, false)
+       set_config('client_connection_check_interval', %s, false),
+       set_config('DateStyle', 'ISO, MDY', false),
+       set_config('IntervalStyle', 'postgres', false),
+       set_config('array_nulls', 'on', false),
+       case when %s then set_config('default_transaction_isolation', 'read committed', false) end,
+       case when %s then set_config('idle_session_timeout', '0', false) end
  where pg_backend_pid() = %s
 """
 
 
-def _settings(limits: Limits, conn: AnyConnection) -> list[str | int]:
+def _settings(limits: Limits, conn: AnyConnection, *, is_ours: bool) -> list[str | int]:
+    """What `_SETTINGS` takes; `is_ours`: no handler decides on its transactions."""
     idle_s, check_s = limits.idle_in_transaction_s, limits.client_check_s
-    waits = (limits.statement_s, limits.lock_s, idle_s, check_s)
-    return [*(f"{round(wait * 1000)}ms" for wait in waits), conn.info.backend_pid]
+    # a lock that somebody holds must not look like a statement that takes too long
+    lock_s = min(limits.lock_s, limits.statement_s / 2 or limits.lock_s)
+    waits = (limits.statement_s, lock_s, idle_s, check_s)
+    return [*(f"{round(wait * 1000)}ms" for wait in waits), is_ours, is_ours, conn.info.backend_pid]
+
+
+# a pooler such as pgbouncer keeps this setting, and no other, for each of its clients
+_OUR_DATES = "set datestyle = 'ISO, MDY'"
+
+
+def _has_foreign_dates(conn: AnyConnection) -> bool:
+    """Whether dates come in a style that psycopg cannot read."""
+    return not (conn.info.parameter_status("DateStyle") or "ISO").startswith("ISO")
 
 
 def _cause(error: psycopg.Error, url: str) -> str:

@@ -128,6 +128,17 @@ def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     yield warning("durability", text, "set it to on for this database or role", "W315")
 
 
+def _isolation(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Ours are read committed by a setting of the session; those of clients are not."""
+    default = fetch_value(conn, _DEFAULT_ISOLATION)
+    if default in ("read committed", "read uncommitted"):
+        yield ok("isolation", "read committed by default")
+        return
+    text = f"transactions are {default} by default: a client that starts runs may get 40001"
+    remedy = "set default_transaction_isolation to read committed, or have clients try again"
+    yield warning("isolation", text, remedy, "W317")
+
+
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MAX_ROWS}).fetchall()
     if not rows:
@@ -210,6 +221,7 @@ _OF_THE_SERVER: dict[str, Examination] = {
     "clocks": _clocks,
     "pooler": _pooler,
     "durability": _durability,
+    "isolation": _isolation,
     "transactions": _transactions,
 }
 EXAMINATIONS = {
@@ -247,6 +259,9 @@ select 'prepared transaction ' || gid, 'waits', extract(epoch from clock_timesta
  where database = current_database()
    and prepared < clock_timestamp() - make_interval(secs => %(old)s)
  order by 3 desc limit %(most)s
+"""
+_DEFAULT_ISOLATION = """
+select reset_val from pg_catalog.pg_settings where name = 'default_transaction_isolation'
 """
 _CRON_JOBS = """
 select coalesce(to_jsonb(job) ->> 'jobname', 'number ' || job.jobid) from cron.job as job

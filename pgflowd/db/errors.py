@@ -47,6 +47,15 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
 }
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
+FULL = "53300"  # too_many_connections
+FULL_NEXT = (
+    "raise max_connections of the server, or let fewer clients connect; `pgflowd check` prints how"
+    " many connections the daemon may need"
+)
+# a refused login has no SQLSTATE, only the words of PostgreSQL, or of pgbouncer
+_FULL = re.compile(
+    r"too many (clients|connections)|connection slots are reserved|no more connections allowed"
+)
 _REFUSED = ("28", "3D")  # SQLSTATEs of a login that the server refuses
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
@@ -80,6 +89,10 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
     if state == "25006":
         remedy = "check that it is the primary, and that the transaction is not read-only"
         return Unreachable(f"the database is read-only: {text}", next=remedy)
+    if state == FULL:
+        return Unreachable(
+            f"the server has no free connection: {text}", code="E310", next=FULL_NEXT
+        )
     if UNREACHABLE.fullmatch(state):
         return _unreachable(text)
     if state == "P0001" and _MAP_INPUT.match(text):
@@ -119,6 +132,11 @@ def sqlstate_of(error: BaseException | None) -> str | None:
             return error.sqlstate
         error = error.__cause__ or error.__context__
     return None
+
+
+def is_full(text: str) -> bool:
+    """Whether a server refuses a client because it has too many."""
+    return _FULL.search(text) is not None
 
 
 def _unreachable(text: str) -> Unreachable:

@@ -9,14 +9,17 @@ because most of it is only passed on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from struct import pack
 from typing import Any, Generic, TypeVar
 
 import psycopg
-from psycopg.adapt import Buffer, Loader
+from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.pq import Format
 from psycopg.rows import tuple_row
 
 from pgflowd.db.connection import translated
@@ -55,7 +58,7 @@ async def execute_async(conn: AsyncConnection, query: Query[A]) -> A:
 
 def execute_together(conn: SyncConnection, queries: Sequence[Query[Any]]) -> list[Any]:
     """Execute all, in this order, in one round trip and one transaction."""
-    with translated(conn), ExitStack() as stack:
+    with translated(conn), _first_error(), ExitStack() as stack:
         cursors = [stack.enter_context(conn.cursor()) for _ in queries]
         with conn.pipeline():
             for cursor, query in zip(cursors, queries, strict=True):
@@ -70,7 +73,7 @@ async def execute_together_async(conn: AsyncConnection, queries: Sequence[Query[
     """Do the same as `execute_together` with asyncio; a single query needs no pipeline."""
     if len(queries) == 1:
         return [await execute_async(conn, queries[0])]
-    with translated(conn):
+    with translated(conn), _first_error():
         async with AsyncExitStack() as stack:
             cursors = [await stack.enter_async_context(conn.cursor()) for _ in queries]
             async with conn.pipeline():
@@ -79,6 +82,21 @@ async def execute_together_async(conn: AsyncConnection, queries: Sequence[Query[
                     await cursor.execute(query.sql.encode(), query.params)
             pairs = zip(cursors, queries, strict=True)
             return [query.read(await cursor.fetchall()) for cursor, query in pairs]
+
+
+@contextmanager
+def _first_error() -> Iterator[None]:
+    """Raise what PostgreSQL sent, not what the end of the pipeline raised because of it."""
+    outer = sys.exception()
+    try:
+        yield
+    except psycopg.Error as error:
+        first: BaseException = error
+        while isinstance(first, psycopg.Error) and first.sqlstate is None:
+            if first.__context__ is None or first.__context__ is outer:
+                raise
+            first = first.__context__
+        raise first from None
 
 
 def fetch_value(conn: SyncConnection, sql: str, params: Sequence[Any] = ()) -> Any:
@@ -95,6 +113,29 @@ def only(rows: Rows) -> Any:
 def database_time() -> Query[datetime]:
     """Return the time of the database's clock, which its rows use."""
     return Query("select clock_timestamp()", (), only)
+
+
+class Texts(tuple[bytes | None, ...]):
+    """Values of a text[], in UTF-8. As text, NULL would depend on the setting array_nulls."""
+
+
+class _TextsDumper(Dumper):
+    format = Format.BINARY
+    oid = psycopg.adapters.types["text"].array_oid
+
+    def dump(self, obj: Texts) -> bytes:
+        """See array_recv in PostgreSQL: dimensions, flag, type of elements; length, first index."""
+        text = psycopg.adapters.types["text"].oid
+        if not obj:
+            return pack("!iii", 0, 0, text)
+        parts = [pack("!iiiii", 1, None in obj, text, len(obj), 1)]
+        for each in obj:
+            parts += [_NULL] if each is None else [pack("!i", len(each)), each]
+        return b"".join(parts)
+
+
+_NULL = pack("!i", -1)
+psycopg.adapters.register_dumper(Texts, _TextsDumper)
 
 
 class _UnparsedJson(Loader):

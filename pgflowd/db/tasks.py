@@ -26,7 +26,7 @@ from pgflowd.core.worker.events import (
 )
 from pgflowd.core.worker.state import Task, TaskReport
 from pgflowd.core.worker.turns import MAX_REPORTS
-from pgflowd.db.query import Query, Rows
+from pgflowd.db.query import Query, Rows, Texts
 
 _VERDICTS = {each.value: each for each in Verdict}  # faster than to call an enum
 _LEASE_VERDICTS = {each.value: each for each in LeaseVerdict}
@@ -55,7 +55,7 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
     if len(reports) > MAX_REPORTS:
         raise ValueError(f"one call takes up to {MAX_REPORTS} reports, not {len(reports)}")
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
-    outputs = [None if one.output is None else one.output.decode() for one in reports]
+    outputs = Texts(one.output for one in reports)
     return Query(_REPORT, (elements, outputs), _answers)
 
 

@@ -48,8 +48,8 @@ def test_a_healthy_database_has_only_good_findings(examined, shop):
 
     assert {one["state"] for each in found.values() for one in each} == {"ok"}
     assert list(found) == [
-        "pgflowd", "server", "schema", "clocks", "pooler", "durability", "transactions", "rights",
-        "recovery", "flows", "stalled", "orphans", "invariants",
+        "pgflowd", "server", "schema", "clocks", "pooler", "durability", "isolation",
+        "transactions", "rights", "recovery", "flows", "stalled", "orphans", "invariants",
     ]  # fmt: skip
     assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
 
@@ -146,6 +146,15 @@ def pass_on(listening: socket.socket, parts: dict) -> None:
 @covers("row 87")
 def test_commits_that_a_crash_may_lose_are_reported(examined):
     assert code_of(examined(synchronous_commit="off"), "durability") == ("warning", "W315")
+
+
+@covers("database 19")
+def test_another_default_of_the_isolation_is_reported(shop, examined):
+    name = sql.Identifier(shop.database.name)
+    default = "alter database {} set default_transaction_isolation = 'repeatable read'"
+    shop.conn.execute(sql.SQL(default).format(name))
+
+    assert code_of(examined(), "isolation") == ("warning", "W317")
 
 
 @covers("row 83")

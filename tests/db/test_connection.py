@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from support.pooler import pooler
 
 from pgflowd.db.connection import Limits, connect, connect_async, is_pooled, place_of, translated
 from pgflowd.errors import Unreachable
 from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.until import until
 
 SETTINGS = """
 select current_setting('application_name'), current_setting('statement_timeout'),
@@ -37,6 +41,81 @@ def test_an_async_connection_has_them_too(database: ScratchDatabase) -> None:
             return await (await conn.execute(SETTINGS)).fetchone()
 
     assert asyncio.run(ask()) == ("listener", "30s", "5s", "10s", "1s")
+
+
+OTHERS = {
+    "default_transaction_isolation": ("serializable", "read committed"),
+    "DateStyle": ("German", "ISO, MDY"),
+    "IntervalStyle": ("iso_8601", "postgres"),
+    "array_nulls": ("off", "on"),
+    "idle_session_timeout": ("3s", "0"),
+}
+
+
+@pytest.fixture
+def other_defaults(database: ScratchDatabase) -> str:
+    """The DSN of a database whose defaults nobody expects."""
+    with database.connect() as conn:
+        for name, (theirs, _) in OTHERS.items():
+            change = "alter database {} set {} = {}"
+            parts = sql.Identifier(database.name), sql.Identifier(name), sql.Literal(theirs)
+            conn.execute(sql.SQL(change).format(*parts))
+    return database.dsn
+
+
+def shown(conn: psycopg.Connection) -> list[str]:
+    return [conn.execute(f"show {name}").fetchone()[0] for name in OTHERS]
+
+
+@covers("database 19", "database 28", "outside 7")
+def test_defaults_of_the_database_do_not_apply_to_us(other_defaults: str) -> None:
+    async def ask() -> list[str]:
+        async with await connect_async(other_defaults) as conn:
+            return [(await (await conn.execute(f"show {n}")).fetchone())[0] for n in OTHERS]
+
+    ours = [our for _, our in OTHERS.values()]
+
+    with connect(other_defaults) as conn:
+        assert shown(conn) == ours
+    assert asyncio.run(ask()) == ours
+
+
+def test_a_handler_keeps_the_isolation_of_its_database(other_defaults: str) -> None:
+    with connect(other_defaults, autocommit=False) as conn:
+        assert shown(conn) == ["serializable", "ISO, MDY", "postgres", "on", "3s"]
+
+
+@covers("outside 7")
+def test_behind_a_pooler_dates_can_be_read_all_the_same(other_defaults: str) -> None:
+    with pooler(other_defaults) as dsn, connect(dsn) as conn:
+        assert is_pooled(conn)
+        assert conn.execute("select '2026-01-31 12:00+00'::timestamptz").fetchone()[0].day == 31
+
+
+@covers("newcomer 7")
+def test_a_server_without_a_free_connection_is_called_so(database: ScratchDatabase) -> None:
+    role = f"one_{os.getpid()}"
+    with database.connect() as conn:
+        conn.execute(f"create role {role} login password 'x' connection limit 1")
+        dsn = make_conninfo(database.dsn, user=role, password="x")
+        try:
+            with connect(dsn), pytest.raises(Unreachable) as caught:
+                connect(dsn)
+        finally:
+            until(lambda: drop(conn, role))
+
+    assert caught.value.code == "E310"
+    assert "has no free connection: " in caught.value.text
+    assert "max_connections" in (caught.value.next or "")
+
+
+def drop(conn: psycopg.Connection, role: str) -> bool:
+    """Drop a role as soon as its sessions have ended."""
+    query = "select from pg_stat_activity where usename = %s"
+    if conn.execute(query, (role,)).rowcount:
+        return False
+    conn.execute(f"drop role {role}")
+    return True
 
 
 def test_behind_a_pooler_nothing_is_left_in_the_session(database: ScratchDatabase) -> None:
@@ -142,7 +221,7 @@ def test_a_standby_is_not_what_we_want(database: ScratchDatabase) -> None:
 
     with pytest.raises(Unreachable, match="read-only") as refused:
         connect(database.dsn)
-    with connect(f"{database.dsn} target_session_attrs=any") as reading:
+    with connect(make_conninfo(database.dsn, target_session_attrs="any")) as reading:
         assert reading.execute("select 1").fetchone() == (1,)
 
     assert "target_session_attrs=any" in (refused.value.next or "")

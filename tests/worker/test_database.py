@@ -189,6 +189,37 @@ def test_an_output_that_the_database_refuses_fails_its_own_task(start_worker):
     assert "the database refused the report: too large (54000)" in worker.attempts(run)[0][2]
 
 
+@covers("database 19", "database 28", "outside 7")
+def test_a_database_with_other_defaults_records_failures_and_outcomes(start_worker, database):
+    others = {
+        "default_transaction_isolation": "serializable",
+        "array_nulls": "off",
+        "datestyle": "German",
+        "intervalstyle": "iso_8601",
+    }
+    with database.connect() as conn:
+        for name, value in others.items():
+            change = psycopg.sql.SQL("alter database {} set {} = {}").format(
+                psycopg.sql.Identifier(database.name), psycopg.sql.SQL(name), value
+            )
+            conn.execute(change)
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=2, base_delay=0)
+
+        @flow.step
+        def work(run, ctx):
+            if ctx.attempt == 1: raise ValueError("no")
+            return None
+    """
+    worker = start_worker(module)
+
+    run = worker.start_run()
+
+    worker.completed(run, 5)
+    assert worker.outcomes(run) == ["failed", "completed"]
+
+
 @covers("row 81", "rule 24")
 def test_an_empty_database_is_reported_with_the_command(start_worker, empty_database):
     worker = start_worker(FLOW, dsn=empty_database.dsn, ready=False)

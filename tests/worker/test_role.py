@@ -72,6 +72,34 @@ def test_the_role_pgflow_worker_is_enough(start_worker, humble):
     assert worker.value("select count(*) from pgflow.workers where stopped_at is null") == 0
 
 
+@covers("newcomer 7")
+def test_a_handler_waits_for_a_connection_of_a_full_server(start_worker, humble):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1)
+
+        @flow.step
+        def first(run, ctx):
+            return [ctx.conn().execute("select 1").fetchone()[0]]
+
+        @flow.map(over="first")
+        def second(item): return item
+
+        @flow.step
+        def third(second, ctx): return 1
+    """
+    worker = start_worker(module, dsn=humble, definitions="verify")
+    role = conninfo.conninfo_to_dict(humble)["user"]
+    worker.conn.execute(f"alter role {role} connection limit 2")
+
+    run = worker.start_run()
+    until(lambda: [each for each in worker.records("task.log") if "E310" in each["text"]])
+    assert worker.value("select attempts_count from pgflow.step_tasks") == 1
+    worker.conn.execute(f"alter role {role} connection limit 20")
+
+    until(lambda: worker.outcomes(run)[:1] == ["completed"])
+
+
 @covers("row 109")
 @pytest.mark.parametrize(
     ("right", "named"),

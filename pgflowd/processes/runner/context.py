@@ -17,13 +17,15 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.json import loads
-from pgflowd.errors import RunError
+from pgflowd.errors import RunError, Unreachable
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
+MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
@@ -101,8 +103,22 @@ class RunnerContext:
     def conn(self) -> Any:
         if self._conn is None or self._conn.closed:
             where = self._ask("conn")
-            self._conn = self._connect(where["conninfo"], where["name"])
+            self._conn = self._connect_when_free(where["conninfo"], where["name"])
         return self._conn
+
+    def _connect_when_free(self, conninfo: str, name: str) -> Any:
+        """Wait while the server has too many clients, so that this costs no attempt."""
+        nap_s = 0.0
+        while True:
+            try:
+                return self._connect(conninfo, name)
+            except Unreachable as error:
+                if error.code != "E310" or self.cancelled.is_set():
+                    raise
+                if not nap_s:
+                    self.log.warning("ctx.conn() waits for a free connection: %s", error)
+            nap_s = doubled_s(nap_s, MIN_NAP_S, MAX_NAP_S)
+            self.cancelled.wait(nap_s)
 
     def database(self) -> str:
         """The URL of the daemon's database, for a `Client()` of the handler."""
