@@ -3,8 +3,8 @@ Formats a log record as a line of text, a line of JSON, or a journal entry.
 
 A record is an event (`task.failed`), a level, a time and fields. The result is always one line
 (text, JSON) of at most `MAX_BYTES`, so that a write to a pipe is whole or absent and the lines of
-two processes never mix. Values of keys that the settings name, and text that looks like a secret,
-are hidden. Pure: the time is an argument.
+two processes never mix. Only on a terminal a traceback keeps its lines. Values of keys that the
+settings name, and text that looks like a secret, are hidden. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -62,6 +62,18 @@ def redacted(record: LogRecord, keys: Iterable[str] = (), secrets: Iterable[str]
 def as_text(record: LogRecord) -> bytes:
     """Return `time level event key=value …` and a line break."""
     return _bytes(f"{record.time} {record.level:<7} {_message(record)}\n")
+
+
+def as_lines(record: LogRecord) -> bytes:
+    """Return the same for a terminal: values of several lines stand below the record, indented."""
+    fields, below = dict(record.fields), ""
+    for key, value in record.fields.items():
+        if isinstance(value, str) and "\n" in value.rstrip("\n"):
+            first, *others = fields.pop(key).rstrip("\n").split("\n")
+            below += f"    {one_line(f'{key}: {first}')}\n"
+            below += "".join(f"      {one_line(each)}\n" for each in others)
+    head = as_text(LogRecord(record.event, record.level, record.at, fields))
+    return head + _bytes(below)
 
 
 def as_json(record: LogRecord) -> bytes:

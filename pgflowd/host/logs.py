@@ -21,7 +21,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.logrecord import LEVELS, LogRecord, as_journal, as_json, as_text, redacted
+from pgflowd.core.logrecord import (
+    LEVELS,
+    LogRecord,
+    as_journal,
+    as_json,
+    as_lines,
+    as_text,
+    redacted,
+)
 from pgflowd.core.settings.sections import LoggingSettings
 
 JOURNAL = "/run/systemd/journal/socket"
@@ -103,7 +111,8 @@ def open_log(settings: LoggingSettings, *, process: str, **fields: Any) -> Log:
         render: Callable[[LogRecord], bytes] = as_journal
     else:
         write, number = _to_descriptor(2)
-        render = as_text if form == "text" else as_json
+        as_read = as_lines if os.isatty(2) else as_text
+        render = as_read if form == "text" else as_json
     level = LEVELS[settings.level]
     sink = Sink(write, render, number, level, settings.redact)
     return Log(sink, {"process": process, **fields})

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.covers import covers
 
 from pgflowd.host.dev_lock import announce_url, development_url
 from pgflowd.testing.until import until
@@ -60,7 +61,7 @@ class Dev:
         until(lambda: text in self.output or self.process.poll() is not None, within_s=60)
         assert text in self.output, self.output
 
-    def command(self, *arguments: str) -> str:
+    def command(self, *arguments: str, code: int = 0) -> str:
         """Run a command in another terminal of the project."""
         ended = subprocess.run(
             [COMMAND, *arguments],
@@ -70,7 +71,7 @@ class Dev:
             text=True,
             timeout=60,
         )
-        assert ended.returncode == 0, ended.stderr
+        assert ended.returncode == code, ended.stderr
         return ended.stdout
 
     def stop(self) -> int:
@@ -189,6 +190,50 @@ def test_an_error_is_printed_once_and_also_its_end(project: Path):
     assert code == 0
     assert dev.output.count("E201") == 1
     assert dev.output.count("W310") == 1 and "timeout is 7 in the code" in dev.output
+
+
+FAILING = """\
+import json
+from pgflowd import Flow
+
+flow = Flow("double", max_attempts=1)
+
+def parse(text):
+    return json.loads(text)
+
+@flow.step
+def twice(run):
+    return parse("{")
+"""
+
+
+@covers("newcomer 1")
+def test_where_a_handler_failed_is_on_each_screen(project: Path):
+    (project / "double.py").write_text(FAILING)
+    calls = [
+        'double.py:11 in twice   return parse("{")',
+        "double.py:7 in parse    return json.loads(text)",
+    ]
+    dev = Dev(project)
+    try:
+        dev.prints("ready in")
+        followed = dev.command("runs", "start", "double", "--follow", code=1)
+        shown = dev.command("runs", "show", "@last")
+        dev.prints("double failed after")
+    finally:
+        code = dev.stop()
+    assert code == 0
+    for screen in (followed, dev.output):
+        assert [line.strip() for line in screen.splitlines() if ".py:" in line] == calls
+    lines = [line.strip() for line in shown.partition("last error")[2].splitlines()]
+    assert lines[0].endswith("(char 1)   at double.py:7 in parse")
+    assert lines[1:4] == [
+        "Traceback (most recent call last):",
+        'File "double.py", line 11, in twice',
+        'return parse("{")',
+    ]
+    assert lines[-1].startswith("json.decoder.JSONDecodeError: Expecting")
+    assert "pgflowd/" not in shown
 
 
 def test_a_closed_terminal_ends_it_like_ctrl_c(project: Path):

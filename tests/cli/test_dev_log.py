@@ -9,9 +9,11 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Flow
-from pgflowd.cli.local.dev_log import line_of, log_pipe
+from pgflowd.cli.app import App
+from pgflowd.cli.local.dev_log import log_pipe, print_record
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.testing.until import until
 
@@ -21,8 +23,12 @@ OURS = {"time": AT, "process": "worker", "pid": 7}
 CLOCK = f"{datetime.fromisoformat(AT).astimezone():%H:%M:%S}"
 
 
-def shown(event: str, level: str = "info", **fields: Any) -> str | None:
-    return line_of(json.dumps({**OURS, "level": level, "event": event, **fields}))
+Printed = pytest.CaptureFixture[str]
+
+
+def shown(printed: Printed, event: str, level: str = "info", **fields: Any) -> str:
+    print_record(App(), json.dumps({**OURS, "level": level, "event": event, **fields}))
+    return printed.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -38,11 +44,11 @@ def shown(event: str, level: str = "info", **fields: Any) -> str | None:
         (
             {"event": "task.timed_out", "flow": "a", "task": "b#0", "code": "E401",
              "error": "timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)"},
-            "E401 task a/b#0 timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)",
+            "E401 task a/b timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)",
         ),
         (
             {"event": "task.failed", "flow": "a", "task": "b#0", "error": "KeyError: 'url'"},
-            "task a/b#0 failed: KeyError: 'url'",
+            "task a/b failed: KeyError: 'url'",
         ),
         (
             {"event": "supervisor.problem", "level": "error", "code": "E201", "error": "no step",
@@ -60,16 +66,50 @@ def shown(event: str, level: str = "info", **fields: Any) -> str | None:
         ({"event": "listener.regained", "attempts": 2}, "the database is back"),
     ],
 )  # fmt: skip
-def test_each_event_of_interest_is_one_line(fields, text):
-    assert shown(**fields) == f"{CLOCK} {text}"
+def test_each_event_of_interest_is_one_line(fields, text, capsys):
+    assert shown(capsys, **fields) == f"{CLOCK} {text}\n"
+
+
+@covers("newcomer 1")
+def test_below_a_failed_attempt_stand_the_last_calls_of_its_handler(capsys):
+    trace = """Traceback (most recent call last):
+  File "/opt/shop/flows/a.py", line 31, in b
+    return ask(page)
+  File "/opt/shop/model.py", line 7, in ask
+    raise KeyError("url")
+KeyError: 'url'
+"""
+
+    text = shown(
+        capsys, "task.failed", flow="a", task="b#0", error="KeyError: 'url'", traceback=trace
+    )
+
+    assert text.splitlines() == [
+        f"{CLOCK} task a/b failed: KeyError: 'url'",
+        "         /opt/shop/flows/a.py:31 in b   return ask(page)",
+        '         /opt/shop/model.py:7 in ask    raise KeyError("url")',
+    ]
+
+
+@covers("newcomer 2")
+def test_a_text_of_several_lines_is_indented_and_controls_no_terminal(capsys):
+    text = "no answer\nTraceback:\n  File\x1b[31m red\x1b[0m \x1b]0;title\x07"
+
+    lines = shown(capsys, "task.log", flow="a", task="b#0", text=text).splitlines()
+
+    assert lines == [
+        f"{CLOCK} a/b: no answer",
+        "         Traceback:",
+        "           File red \\x1b]0;title\\x07",
+    ]
 
 
 @pytest.mark.parametrize(
     "event", ["worker.poll", "child.started", "step.completed", "task.started"]
 )
-def test_other_events_are_not_shown(event):
-    assert shown(event, "debug") is None
-    assert shown(event) is None
+def test_other_events_are_not_shown(event, capsys):
+    assert shown(capsys, event, "debug") == ""
+    assert shown(capsys, event) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,8 +127,10 @@ def test_other_events_are_not_shown(event):
     ],
     ids=itemgetter(slice(60)),
 )
-def test_a_line_that_is_not_a_log_record_is_shown_unchanged(line):
-    assert line_of(line) == line
+def test_a_line_that_is_not_a_log_record_is_shown_unchanged(line, capsys):
+    print_record(App(), line)
+
+    assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_lines_are_printed_until_the_pipe_is_closed():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import select
 import subprocess
 import sys
 
 import pytest
+from support.covers import covers
 
 from pgflowd.core.settings.sections import LoggingSettings
 
@@ -32,6 +34,22 @@ def test_a_log_is_text_or_json_or_what_suits_stderr():
     assert b" info    a.b process=test pid=" in written("text", code)
     assert json.loads(written("json", code))["event"] == "a.b"
     assert json.loads(written("auto", code))["x"] == 1
+
+
+@covers("newcomer 2")
+def test_a_traceback_has_lines_on_a_terminal_and_is_one_record_elsewhere():
+    code = "log.info('task.failed', traceback='Traceback:\\n  File \"a.py\"')"
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-c", WRITER + code, "text"]
+    subprocess.run(command, stderr=follower, check=True, timeout=30)
+    os.close(follower)
+
+    lines = os.read(leader, 4096).decode().splitlines()
+
+    assert lines[1:] == ["    traceback: Traceback:", '        File "a.py"']
+    for form in ("text", "json"):
+        assert written(form, code).count(b"\n") == 1
+    os.close(leader)
 
 
 def test_levels_below_the_wanted_one_are_left_out():

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support.covers import covers
 
-from pgflowd.core.logrecord import MAX_BYTES, LogRecord, as_journal, as_json, as_text, redacted
+from pgflowd.core.logrecord import (
+    MAX_BYTES,
+    LogRecord,
+    as_journal,
+    as_json,
+    as_lines,
+    as_text,
+    redacted,
+)
 
 
 def record(**fields):
@@ -23,6 +31,31 @@ def test_a_record_as_text():
         b"2026-01-15T05:30:00.125Z info    task.failed flow=shop took_s=0.25"
         b' error="a \\"b\\"" attempt=2\n'
     )
+
+
+@covers("newcomer 2")
+def test_on_a_terminal_a_traceback_has_its_lines_and_stays_below_its_record():
+    trace = "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'x'\n"
+    failed = redacted(record(step="pay", error="KeyError: 'x'", traceback=trace, took_s=0.25))
+
+    assert as_lines(failed).decode().split("\n") == [
+        "2026-01-15T05:30:00.125Z info    task.failed step=pay error=\"KeyError: 'x'\" took_s=0.25",
+        "    traceback: Traceback (most recent call last):",
+        '        File "a.py", line 1',
+        "      KeyError: 'x'",
+        "",
+    ]
+    assert as_text(failed).count(b"\n") == as_json(failed).count(b"\n") == 1
+
+
+@covers("newcomer 2")
+def test_no_text_begins_a_record_of_its_own_on_a_terminal():
+    forged = redacted(record(text="x\n2026-01-15T05:30:00.125Z error   worker.error\r\x1b[2J\n\n"))
+
+    first, *others, last = as_lines(forged).decode().split("\n")
+
+    assert first.endswith("task.failed") and last == ""
+    assert all(each.startswith("    ") and each.isprintable() for each in others)
 
 
 def test_a_record_as_json_has_the_same_keys():

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -112,12 +113,12 @@ def _serve(app: App, project: Project, changes: Changes | None, began_at: float)
 @contextmanager
 def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
     """Yield the daemon's log and its environment: the important records, or with -v all."""
-    from pgflowd.cli.local.dev_log import ENVIRON, log_pipe
+    from pgflowd.cli.local.dev_log import ENVIRON, log_pipe, print_record
 
     if app.verbose:
         yield None, {}
         return
-    with log_pipe(lambda line: app.print(app.out.folded(app.shorten_paths(app.hide(line))))) as log:
+    with log_pipe(partial(print_record, app)) as log:
         yield log, ENVIRON
 
 

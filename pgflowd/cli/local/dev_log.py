@@ -1,9 +1,9 @@
 """
 Turns the daemon's log into the short lines that `pgflowd dev` prints.
 
-The daemon logs JSON into a pipe. Printed are: runs, the output of handlers, failures with their
-place, and warnings and errors of the daemon. A line that is not one of our records is printed
-unchanged.
+The daemon logs JSON into a pipe. Printed are: runs, the output of handlers, failures with the last
+calls in the user's code, and warnings and errors of the daemon. A line that is not one of our
+records is printed unchanged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import IO, Any
 
+from pgflowd.cli.app import App
+from pgflowd.cli.terminal.traceback_view import call_lines, folded_lines
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import duration, short_id
+from pgflowd.core.traceback_text import last_calls
 
 ENVIRON = {"PGFLOWD__LOGGING__FORMAT": "json", "PGFLOWD__LOGGING__LEVEL": "debug"}
 READ_TIMEOUT_S = 2.0  # for the rest of the log, after the daemon has ended
@@ -30,7 +33,7 @@ _REDUNDANT = {"step.failed", "child.exited"}  # other records have the same fact
 
 @contextmanager
 def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
-    """Yield a pipe for the daemon's log; its important lines are printed as they come."""
+    """Yield a pipe for the daemon's log, whose lines are given to `write` as they come."""
     reading, writing = os.pipe()
     lines = os.fdopen(reading, encoding="utf-8", errors="replace")
     reader = threading.Thread(target=_write_lines, args=(lines, write), daemon=True)
@@ -44,34 +47,43 @@ def log_pipe(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
 
 def _write_lines(lines: IO[str], write: Callable[[str], None]) -> None:
     for line in lines:
-        text = line_of(line.rstrip("\n"))
-        if text:
-            try:
-                write(text)
-            except OSError:  # the output is closed; the daemon must go on
-                continue
+        try:
+            write(line.rstrip("\n"))
+        except OSError:  # the output is closed; the daemon must go on
+            continue
 
 
-def line_of(line: str) -> str | None:
-    """The text to print for a line of the log, if any."""
+def print_record(app: App, line: str) -> None:
+    """Print what is to be seen of a line of the log; further lines of its text are indented."""
     try:
         record = json.loads(line)
-        if not record.keys() >= _RECORD_KEYS:  # a user's module may also print JSON
-            return line
-        at = datetime.fromisoformat(record["time"]).astimezone()
-        text = _text(record["event"], record)
+        is_ours = record.keys() >= _RECORD_KEYS  # a user's module may also print JSON
+        at = datetime.fromisoformat(record["time"]).astimezone() if is_ours else None
+        text = _text(record["event"], record) if is_ours else None
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        return line
-    return f"{at:%H:%M:%S} {text}" if text else None
+        is_ours = False
+    if not is_ours:
+        app.print(app.out.folded(app.shorten_paths(app.hide(line))))
+        return
+    if text is None:
+        return
+    head = f"{at:%H:%M:%S} "
+    room = app.out.width and max(app.out.width - len(head), 20)
+    for folded in folded_lines(app, text, room):
+        app.print(f"{head}{folded}")
+        head = " " * len(head)
+    calls = last_calls(record.get("traceback"), str(record.get("error")))
+    for shown in call_lines(app, calls, len(head)):
+        app.print(shown)
 
 
 def _text(event: str, record: dict[str, Any]) -> str | None:
     flow = record.get("flow")
     if event in _OUTPUT:
-        return f"{flow}/{str(record.get('task', '?')).removesuffix('#0')}: {record.get('text')}"
+        return f"{flow}/{_task(record)}: {record.get('text')}"
     if event in _FAILED_ATTEMPTS:
         code = record.get("code")
-        return f"{f'{code} ' if code else ''}task {flow}/{record.get('task')} {_error(record)}"
+        return f"{f'{code} ' if code else ''}task {flow}/{_task(record)} {_error(record)}"
     if event in _RUN_EVENTS:
         return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
     if event == "listener.regained":
@@ -84,6 +96,10 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
     words = f"{code} {text}" if code and not text.startswith(str(code)) else text
     remedy = f"; {record['next']}" if record.get("next") else ""
     return where + words + remedy
+
+
+def _task(record: dict[str, Any]) -> str:
+    return str(record.get("task", "?")).removesuffix("#0")
 
 
 def _error(record: dict[str, Any]) -> str:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
+from pgflowd.cli.terminal.traceback_view import safe_lines, traceback_lines
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import ago, between, brief, cut, duration, short_id
+from pgflowd.core.traceback_text import place_of
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
 _ERROR_LENGTH = 60  # of an error in a list
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
-_FRAME = re.compile(r'File "(?P<file>[^"<][^"]*)", line (?P<line>\d+)(?P<is_last_call_last>,?)')
-_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|pgflowd|python3\.\d+)/")
 
 
 def read_details(
@@ -105,14 +105,17 @@ def print_run(app: App, details: RunDetails) -> None:
         app.print(line)
     picture = painted(graph_of_run(run, details.steps, details.now), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
-    error, place = last_error(run, details.failures, details.now) or ("", None)
+    error, traceback = last_error(run, details.failures, details.now) or ("", None)
     if run.status is RunStatus.COMPLETED:
         _print_labelled(app, "output", brief(run.output, _room(app, "output")))
     elif run.has_ended and not _is_about(error, reason(run)):
         _print_labelled(app, "why", reason(run) or "")
     if error:
-        is_new = place is not None and place not in error
-        _print_labelled(app, "last error", f"{error}   {place}" if is_new else error)
+        place = place_of(traceback)
+        is_new = place and place not in error
+        _print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
+        for line in traceback_lines(app, traceback, indent=3):
+            app.print(line)
     if details.attempts is not None:
         _print_attempts(app, details)
 
@@ -181,7 +184,10 @@ def _print_attempts(app: App, details: RunDetails) -> None:
 
 
 def _print_labelled(app: App, label: str, text: str) -> None:
-    _print_wrapped(app, f" {label}", one_line(app.shorten_paths(app.hide(text))))
+    first, *others = safe_lines(app, text)
+    _print_wrapped(app, f" {label}", first)
+    for line in others:
+        _print_wrapped(app, " ", line.lstrip())
 
 
 def _print_wrapped(app: App, head: str, text: str) -> None:
@@ -213,26 +219,16 @@ def painted(graph: Graph, screen: Screen) -> str:
 def last_error(
     run: RunWithStates, failures: Sequence[FailedAttempt], now: datetime
 ) -> tuple[str, str | None] | None:
-    """The last error of a run, and its place in the user's code."""
+    """The last error of a run, and its traceback."""
     failures = [each for each in failures if each.outcome is not Outcome.RELEASED]
     if failures:
         last = failures[-1]
         index = f"#{last.task_index}" if last.task_index else ""
         text = last.error or last.outcome.replace("_", " ")
         head = f"{last.step_slug}{index}, attempt {last.attempt}, {ago(last.ended_at, now)}"
-        return f"{head}: {text}", place_of(last.traceback)
+        return f"{head}: {text}", last.traceback
     steps = [each for each in run.steps.values() if each.status is StepStatus.FAILED and each.error]
     return (f"{steps[-1].step_slug}: {steps[-1].error}", None) if steps else None
-
-
-def place_of(traceback: str | None) -> str | None:
-    """Where in the user's own code an error was raised."""
-    frames = list(_FRAME.finditer(traceback or ""))
-    own = [match for match in frames if not _LIBRARY.search(match["file"])]
-    if not own:
-        return None
-    last = own[-1 if own[0]["is_last_call_last"] else 0]  # a stack of a runner is upside down
-    return f"{last['file']}:{last['line']}"
 
 
 def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: datetime) -> Node:

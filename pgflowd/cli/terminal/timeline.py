@@ -9,18 +9,19 @@ object per line. Outputs are cut to the room that a line has; errors are never c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import CUT, columns
+from pgflowd.cli.terminal.screen import CUT, columns, text_width
+from pgflowd.cli.terminal.traceback_view import call_lines, folded_lines, safe_lines
 from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus
 from pgflowd.core.text import between, brief, duration, short_id
+from pgflowd.core.traceback_text import last_calls
 
 T = TypeVar("T")
 
@@ -28,7 +29,6 @@ _STARTED = f"step:{StepStatus.STARTED}"
 _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
 _LEVELS = {"warning": "yellow", "error": "red"}
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
 _MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
 _MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
 _OUTPUT_LENGTH = 100  # where there is no terminal
@@ -124,6 +124,7 @@ def _of_failure(run: Run, failure: FailedAttempt) -> TimelineEntry:
         max_attempts=failure.max_attempts,
         took_s=between(failure.started_at, failure.ended_at),
         error=failure.error,
+        traceback=failure.traceback,
         next_at=failure.next_at,
     )
 
@@ -157,6 +158,7 @@ class TimelineWriter:
         self.app, self.many = app, many
         self._slug_width = 10
         self._last: TimelineEntry | None = None
+        self._shown_calls: set[tuple[Any, ...]] = set()
 
     def write(self, entry: TimelineEntry) -> None:
         if self.app.json:
@@ -187,6 +189,7 @@ class TimelineWriter:
         line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
         if entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
+            self._print_calls(entry)
         else:
             self._print_fitting(line, entry)
 
@@ -194,28 +197,25 @@ class TimelineWriter:
         """A line that a handler printed or logged, below its step."""
         screen, head = self.app.out, self._head(entry)
         level = entry.level if entry.level in _LEVELS else None
-        text = _ANSI.sub("", entry.text or "").expandtabs()
-        text = self.app.hide(one_line(f"{level}: {text}" if level else text))
+        text = f"{level}: {entry.text}" if level else entry.text or ""
         bar = screen.paint("│" if screen.unicode else "|", _LEVELS.get(level or ""))
-        if not screen.fits(f"{head}| {text}"):
-            width = screen.width or 0
-            if width - len(head) < _MIN_TEXT_WIDTH:
+        room = None if screen.width is None else max(screen.width - len(head) - 2, 1)
+        if room is not None and room < max(map(text_width, safe_lines(self.app, text))):
+            if room < _MIN_TEXT_WIDTH:
                 self._print(head)
                 head = "    "
-            room = max(width - len(head) - 2, _MIN_TEXT_WIDTH)
-            for line in screen.wrapped(text, width=room):
-                self._print(f"{head}{bar} {line}")
-                head = " " * len(head)
-            return
-        self._print(f"{head}{bar} {text}")
+            room = max((screen.width or 0) - len(head) - 2, _MIN_TEXT_WIDTH)
+        for line in folded_lines(self.app, text, room):
+            self._print(f"{head}{bar} {line}")
+            head = " " * len(head)
 
     def _write_end(self, entry: TimelineEntry) -> None:
         status = _status_of(entry)
         word = "in" if status is RunStatus.COMPLETED else "after"
         text = f" {status} {word} {duration(entry.took_s or 0.0)}"
         line = f"{self._run(entry)}  {self.app.out.marked(status.mark, text)}"
-        if entry.error:
-            self._print_error(line, entry.error)
+        if entry.error:  # whose other lines the step had
+            self._print_error(line, entry.error.partition("\n")[0])
         else:
             self._print_fitting(line, entry)
 
@@ -241,11 +241,28 @@ class TimelineWriter:
         self._print(f"{line}{gap}{one_line(brief(entry.output, room))}" if has_output else line)
 
     def _print_error(self, head: str, text: str) -> None:
-        """A line with the whole text, wrapped where it is too long."""
-        screen, text = self.app.out, one_line(self.app.shorten_paths(self.app.hide(text)))
-        indent = 4 if screen.width is not None and screen.width < 60 else 11
-        for line in screen.wrapped(text, head=f"{head}   " if text else head, indent=indent):
+        """A line with the whole text; more lines where it is too long, or has several."""
+        screen, (first, *others) = self.app.out, safe_lines(self.app, text)
+        lines = screen.wrapped(first, head=f"{head}   " if first else head, indent=self._indent)
+        for other in others:
+            lines += screen.wrapped(other, head=" " * self._indent, indent=self._indent)
+        for line in lines:
             self._print(line)
+
+    def _print_calls(self, entry: TimelineEntry) -> None:
+        """Where it failed in the user's code; if it did so before, only the last place."""
+        calls = last_calls(entry.traceback, entry.error or "")
+        key = (entry.flow, entry.step, *calls)
+        if key in self._shown_calls:
+            calls = [call._replace(code=None) for call in calls[-1:]]
+        self._shown_calls.add(key)
+        for line in call_lines(self.app, calls, self._indent):
+            self._print(line)
+
+    @property
+    def _indent(self) -> int:
+        """Of the lines below that of an entry."""
+        return 4 if self.app.out.width is not None and self.app.out.width < 60 else 11
 
     def _print(self, line: str) -> None:
         self.app.print(self.app.out.shown(self.app.hide(line)).rstrip())

@@ -233,6 +233,7 @@ class TimelineEntry:
     took_s: float | None = None
     output: Any = None
     error: str | None = None
+    traceback: str | None = None
     next_at: datetime | None = None
     stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
     level: str | None = None

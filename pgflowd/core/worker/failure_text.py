@@ -9,21 +9,16 @@ handler awaited. A status is a number as `wait` returns it.
 
 from __future__ import annotations
 
-import re
 import signal
 from dataclasses import replace
 
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.traceback_text import place_of, without_the_runner
 from pgflowd.core.worker.events import Reaped
 from pgflowd.core.worker.state import Task, TaskReport
 
 MAX_TRACEBACK_CHARS = 16_000
-
-_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+|\?\?\?) in (?P<name>.+)$', re.M)
-_NOT_THEIRS = re.compile(r"/lib/python\d|/site-packages/|/pgflowd/(processes|host|core)/|^<")
-_INSTALLED = re.compile(r"/site-packages/(?!pgflowd/(processes|host|core)/)")
-_RUNNER = re.compile(r'^  File ".*/pgflowd/processes/runner/\w+\.py"', re.M)  # it calls handlers
 
 
 def timed_out(task: Task, end: Reaped) -> TaskReport:
@@ -51,17 +46,6 @@ def bad_frame(task: Task, code: str, why: str, end: Reaped) -> TaskReport:
     return _report(task, outcome, "Garbage", f"{code} {why}", replace(end, stack=""))
 
 
-def where(stack: str) -> str:
-    """The innermost line of the user's own code in a stack, or ""."""
-    thread, _, task = stack.partition("\nCurrent task")  # it runs, or awaits something
-    above = _above_us(_current(thread))
-    theirs = [f for f in _FRAME.finditer(f"{above}\n{task}") if not _NOT_THEIRS.search(f["file"])]
-    if not theirs:  # a flow that is installed like a library: what the runner called
-        frames = _FRAME.finditer(task or above)
-        theirs = [f for f in frames if _INSTALLED.search(f["file"])][-1:]
-    return "{file}:{line} in {name}".format(**theirs[0].groupdict()) if theirs else ""
-
-
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -75,19 +59,8 @@ def exit_of(status: int) -> tuple[int | None, int | None]:
     return (status >> 8 & 0xFF, None) if number == 0 else (None, number)
 
 
-def _current(stack: str) -> str:
-    """The part of a stack about the thread that got the signal."""
-    return stack.partition("Current thread")[2].partition("\n\n")[0] or stack
-
-
-def _above_us(stack: str) -> str:
-    """What the runner called; below it stands the call that started the daemon."""
-    ours = _RUNNER.search(stack)
-    return stack if ours is None else stack[: ours.start()]
-
-
 def _at(stack: str) -> str:
-    place = where(stack)
+    place = place_of(stack)
     return f"; it was at {place}" if place else ""
 
 
@@ -113,7 +86,7 @@ def _report(task: Task, outcome: Outcome, error_type: str, text: str, end: Reape
         outcome,
         error_message=clean(text, MAX_MESSAGE_CHARS),
         error_type=error_type,
-        traceback=clean(end.stack, MAX_TRACEBACK_CHARS) if end.stack else None,
+        traceback=clean(without_the_runner(end.stack), MAX_TRACEBACK_CHARS) or None,
         cpu_s=round(end.cpu_s, 6),
         peak_kb=end.peak_kb,
         exit_code=code,

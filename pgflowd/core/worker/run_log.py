@@ -78,6 +78,7 @@ def recorded(transition: WorkerTransition, report: TaskReport, verdict: Verdict)
         which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
         error = f"{error} ({which}); {then}"
     fields = {"verdict": verdict.value, "code": code, "took_s": report.took_s, "error": error}
+    fields["traceback"] = report.traceback
     if options.may_log_payloads:
         fields |= {"input": input_of(report.task), "output": shown(report.output)}
     level = "warning" if verdict is Verdict.FAILED else "info"

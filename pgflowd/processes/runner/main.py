@@ -17,10 +17,7 @@ import os
 import resource
 import sys
 import time
-import traceback
 from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 import setproctitle
@@ -28,19 +25,16 @@ import setproctitle
 from pgflowd.core import context
 from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.failure import clean, failure_of
+from pgflowd.core.failure import failure_of
 from pgflowd.core.json import SQL_NULL, decode, encode
-from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers
+from pgflowd.processes.runner.raised import shortened, traceback_of
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
 SHORT_TRACEBACK = 2000  # of a traceback that is too long for a frame's head
-MAX_FRAMES = 1000  # Python's own recursion limit
-
-_OURS = str(Path(__file__).parents[2])
 
 
 class TaskGiven(NamedTuple):
@@ -122,7 +116,7 @@ class RunnerProcess:
         try:
             self._socket.send(head, body)
         except ValueError:  # the head is too long, by characters of several bytes
-            head["traceback"] = head.get("traceback", "")[-SHORT_TRACEBACK:]
+            head["traceback"] = shortened(head.get("traceback", ""), SHORT_TRACEBACK)
             self._socket.send(head, body)
 
     def _title(self, what: str, joint: str = " ") -> None:
@@ -136,7 +130,7 @@ def _failure_head(error: BaseException) -> dict[str, Any]:
         "outcome": "failed",
         "error_type": failure.error_type,
         "error_message": failure.message,
-        "traceback": _traceback(error),
+        "traceback": traceback_of(error),
     }
     if not failure.retry:
         head["retry"] = False
@@ -145,29 +139,12 @@ def _failure_head(error: BaseException) -> dict[str, Any]:
     return head
 
 
-def _traceback(error: BaseException) -> str:
-    """Return the traceback from the user's first line on; of a long one, its end."""
-    try:
-        trace = _without_our_frames(error.__traceback__)
-        lines = traceback.format_exception(type(error), error, trace, limit=-MAX_FRAMES)
-    except BaseException as trouble:
-        return f"(no traceback: {type(trouble).__name__})"
-    text = "".join(lines)[-MAX_TRACEBACK_CHARS:]
-    return clean(text, MAX_TRACEBACK_CHARS)
-
-
-def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
-        trace = trace.tb_next
-    return trace
-
-
 def _leave(error: BaseException) -> NoReturn:
     """End a process that the handler forked, as Python ends one that an exception leaves."""
     code = error.code if isinstance(error, SystemExit) else error
     if not isinstance(code, int | None):
         with contextlib.suppress(Exception):
-            sys.stderr.write(f"{code}\n" if isinstance(error, SystemExit) else _traceback(error))
+            sys.stderr.write(f"{code}\n" if isinstance(error, SystemExit) else traceback_of(error))
         code = 1
     _flush()
     os._exit((code or 0) & 0xFF)

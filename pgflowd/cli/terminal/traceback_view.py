@@ -1,0 +1,64 @@
+"""
+Shows where a handler failed: the last calls in the user's code, or the whole traceback.
+
+The texts are those of handlers, so secrets are hidden and control characters escaped. Each line of
+a text of several lines stays a line of its own, behind an indent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pgflowd.core.redact import one_line
+from pgflowd.core.traceback_text import UserCall
+
+if TYPE_CHECKING:
+    from pgflowd.cli.app import App
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
+_MARKS = re.compile(r"[ ~^|]+")  # below a line of code: the part that raised
+_CALL = re.compile(r'^[ |]*File "', re.M)
+
+
+def safe_lines(app: App, text: str) -> list[str]:
+    """The lines of a text that may be printed, without those that are empty; at least one."""
+    hidden = app.shorten_paths(app.hide(_ANSI.sub("", text)))
+    lines = [one_line(line.rstrip().expandtabs()) for line in hidden.split("\n")]
+    return [line for line in lines if line] or [""]
+
+
+def folded_lines(app: App, text: str, width: int | None = None) -> list[str]:
+    """The same, each folded to a width, by default the screen's, as far in as it begins."""
+    lines: list[str] = []
+    shown: list[str] = []  # of the last line
+    for line in safe_lines(app, text):
+        inner = len(line) - len(line.lstrip())
+        if _MARKS.fullmatch(line) and len(shown) > 1:
+            continue  # they would not stand below what they mark
+        shown = app.out.wrapped(line[inner:], head=line[:inner], indent=inner, width=width)
+        lines += shown
+    return lines
+
+
+def call_lines(app: App, calls: Sequence[UserCall], indent: int) -> list[str]:
+    """Each call with its code; where one is too long, all have their code below them."""
+    shown = [
+        (safe_lines(app, each.place)[0], safe_lines(app, each.code or "")[0]) for each in calls
+    ]
+    pad, width = " " * indent, max((len(place) for place, _ in shown), default=0)
+    lines = [f"{pad}{place:{width}}   {code}".rstrip() for place, code in shown]
+    if all(map(app.out.fits, lines)):
+        return lines
+    below = [line for place, code in shown for line in (place, code and f"  {code}") if line]
+    room = app.out.width and max(app.out.width - indent, 20)
+    return [f"{pad}{line}" for each in below for line in folded_lines(app, each, room)]
+
+
+def traceback_lines(app: App, traceback: str | None, indent: int) -> list[str]:
+    """The whole traceback, if it has any calls."""
+    if not _CALL.search(traceback or ""):
+        return []
+    room = app.out.width and max(app.out.width - indent, 20)
+    return [f"{' ' * indent}{line}" for line in folded_lines(app, traceback or "", room)]
