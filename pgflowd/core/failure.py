@@ -34,7 +34,7 @@ class Fail(Exception):
 class RetryAfter(Exception):
     """Raised by a handler: this attempt failed, the next one may start in `delay` seconds.
 
-    If no attempts are left, it is the last failure like any other.
+    In the last attempt it is a failure like any other.
     """
 
     def __init__(self, delay: float | timedelta, reason: str = "") -> None:
@@ -42,7 +42,11 @@ class RetryAfter(Exception):
         if not math.isfinite(seconds) or seconds < 0:
             raise ValueError(f"RetryAfter needs seconds, 0 or more, not {delay!r}")
         self.delay_s = min(seconds, MAX_DELAY_S)
-        super().__init__(reason or f"to be retried in {seconds:g} s")
+        super().__init__(reason or _asked(self.delay_s))
+
+
+def _asked(delay_s: float) -> str:
+    return f"asked for a retry in {delay_s:g} s"
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,10 @@ class Failure:
     delay_s: float | None = None
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Describe an exception that a handler raised."""
+def failure_of(error: BaseException, *, is_last: bool = False) -> Failure:
+    """Describe an exception that a handler raised, perhaps in its last attempt."""
     if isinstance(error, BaseExceptionGroup):
-        return _failure_of_group(error)
+        return _failure_of_group(error, is_last)
     name = type(error).__name__
     try:
         text = str(error)
@@ -69,14 +73,15 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Fail):
         return Failure(name, clean(text or "Fail", MAX_MESSAGE_CHARS), retry=False)
     if isinstance(error, RetryAfter):
+        text += ", but no attempt is left" * (is_last and text == _asked(error.delay_s))
         return Failure(name, clean(text, MAX_MESSAGE_CHARS), delay_s=error.delay_s)
     message = f"{name}: {text}" if text else name
     return Failure(clean(name, MAX_TYPE_CHARS), clean(message, MAX_MESSAGE_CHARS))
 
 
-def _failure_of_group(group: BaseExceptionGroup[BaseException]) -> Failure:
+def _failure_of_group(group: BaseExceptionGroup[BaseException], is_last: bool) -> Failure:
     """The first `Fail` in it decides, else the first `RetryAfter`; else it is an ordinary one."""
-    inside = [failure_of(error) for error in _leaves(group)]
+    inside = [failure_of(error, is_last=is_last) for error in _leaves(group)]
     name = clean(type(group).__name__, MAX_TYPE_CHARS)
     text = f"{name}: {group.message}: " + "; ".join(failure.message for failure in inside)
     first = min(inside, key=lambda failure: (failure.retry, failure.delay_s is None))

@@ -7,14 +7,17 @@ failure.
 
 from __future__ import annotations
 
+import textwrap
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
 from pgflowd.core.graph import Graph, Node, draw
-from pgflowd.core.statuses import StepStatus
-from pgflowd.testing.engine import Engine, EngineRun, EngineStep, TaskRow, json_null
+from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.traceback_text import place_of
+from pgflowd.testing.engine import Engine, EngineRun, EngineStep, Key, TaskRow, json_null
 
 # more pictures than these would bury the failure that they explain
 runs_of_test: deque[FlowRun] = deque(maxlen=5)
@@ -29,6 +32,7 @@ class TaskRun:
     attempts: int
     output: Any
     error: str | None  # of the last failed attempt
+    traceback: str | None  # of the same
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class StepRun:
     attempts: int
     output: Any
     error: str | None
+    traceback: str | None  # of the last task that failed
     skip_reason: str | None
     tasks: tuple[TaskRun, ...]
 
@@ -56,9 +61,13 @@ class FlowRun:
     _plan: FlowPlan
 
     def picture(self) -> str:
-        """The run as boxes and arrows, with the errors below."""
+        """The run as boxes and arrows, with the errors and their tracebacks below."""
         nodes = [self._node(slug) for slug in self._plan.steps]
-        errors = [f"{slug}: {step.error}" for slug, step in self.steps.items() if step.error]
+        errors = [
+            f"{slug}: {step.error}{_below(step.traceback)}"
+            for slug, step in self.steps.items()
+            if step.error
+        ]
         head = f"{self.flow_slug} {self.status}"
         return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors])
 
@@ -73,32 +82,51 @@ class FlowRun:
         return self.picture()
 
     def __repr__(self) -> str:
-        return f"FlowRun({self.flow_slug!r}, {self.status!r}, output={self.output!r})"
+        failed = {slug: step for slug, step in self.steps.items() if step.error}
+        if self.status == RunStatus.COMPLETED or not failed:
+            return f"FlowRun({self.flow_slug!r}, {self.status!r}, output={self.output!r})"
+        slug, step = failed.popitem()
+        place = place_of(step.traceback)
+        error = f"{slug}: {step.error}" + (f" at {place}" if place else "")
+        return f"FlowRun({self.flow_slug!r}, {self.status!r}, error={error!r})"
 
 
-def result_of(engine: Engine, run: EngineRun) -> FlowRun:
-    """The run as `run_flow` returns it."""
+def _below(traceback: str | None) -> str:
+    """A traceback as lines below an error, if it has any calls."""
+    has_calls = traceback is not None and "\n" in traceback.strip()
+    return "\n" + textwrap.indent((traceback or "").rstrip(), "  ") if has_calls else ""
+
+
+def result_of(engine: Engine, run: EngineRun, tracebacks: Mapping[Key, str]) -> FlowRun:
+    """The run as `run_flow` returns it, with the traceback of each task's last failure."""
     return FlowRun(
         flow_slug=engine.flow_slug,
         status=str(run.status),
         input=run.input,
         output=json_null(run.output),
-        steps={slug: _step(state) for slug, state in run.states.items()},
+        steps={slug: _step(run, state, tracebacks) for slug, state in run.states.items()},
         took_s=engine.now,
         _plan=engine.plan,
     )
 
 
-def _step(state: EngineStep) -> StepRun:
+def _step(run: EngineRun, state: EngineStep, tracebacks: Mapping[Key, str]) -> StepRun:
+    tasks = tuple(
+        _task(task, tracebacks.get((run.run_id, state.slug, task.index))) for task in state.tasks
+    )
+    failed = [task for task in tasks if task.error]
     return StepRun(
         status=str(state.status),
         attempts=max((task.claims for task in state.tasks), default=0),
         output=json_null(state.output),
         error=state.error,
+        traceback=failed[-1].traceback if state.error and failed else None,
         skip_reason=state.skip_reason,
-        tasks=tuple(_task(task) for task in state.tasks),
+        tasks=tasks,
     )
 
 
-def _task(task: TaskRow) -> TaskRun:
-    return TaskRun(task.index, str(task.status), task.claims, json_null(task.output), task.error)
+def _task(task: TaskRow, traceback: str | None) -> TaskRun:
+    return TaskRun(
+        task.index, str(task.status), task.claims, json_null(task.output), task.error, traceback
+    )

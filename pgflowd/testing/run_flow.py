@@ -30,6 +30,7 @@ from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.flow import Flow
+from pgflowd.processes.runner.raised import traceback_of
 from pgflowd.testing.context import FakeContext
 from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, json_null
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
@@ -73,7 +74,7 @@ def run_flow(
         flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
     )
     execute_tasks(engine, handlers)
-    runs_of_test.append(result := result_of(engine, run))
+    runs_of_test.append(result := result_of(engine, run, handlers.tracebacks))
     return result
 
 
@@ -86,7 +87,8 @@ def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
                 output = handlers.execute(record)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 _refuse_endless(record)
-                failure = failure_of(error)
+                handlers.tracebacks[record.key] = traceback_of(error)
+                failure = failure_of(error, is_last=record.attempt >= record.max_attempts)
                 queue.fail(
                     record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s
                 )
@@ -111,6 +113,7 @@ class TestedHandlers:
     ) -> None:
         self.flow, self.steps, self.run = flow, flow.steps, run
         self.mock, self.fail, self.connection = mock, fail, connection
+        self.tracebacks: dict[Key, str] = {}  # of each task's last failure
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
         for slug, raised in fail.items():

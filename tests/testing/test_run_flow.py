@@ -231,6 +231,34 @@ def test_a_flow_runs_inside_a_running_loop():
     assert asyncio.run(inside()).steps["summary"].output == "short"
 
 
+@covers("newcomer 1")
+def test_a_failure_has_its_traceback_without_our_calls():
+    def broken(run: Any) -> Any:
+        return run["nothing"]
+
+    run = run_flow(flow, {"url": "x"}, mock={"website": broken})
+
+    step = run.steps["website"]
+    line = broken.__code__.co_firstlineno + 1
+    assert step.traceback == step.tasks[0].traceback
+    assert (step.traceback or "").splitlines()[:3] == [
+        "Traceback (most recent call last):",
+        f'  File "{__file__}", line {line}, in broken',
+        '    return run["nothing"]',
+    ]
+    assert step.traceback and str(run).endswith(step.traceback.splitlines()[-1])
+    assert f"website: KeyError: 'nothing' at {__file__}:{line} in broken" in repr(run)
+
+
+@covers("newcomer 16")
+def test_the_last_attempt_promises_no_retry():
+    run = run_flow(flow, {"url": "x"}, fail={"sentiment": RetryAfter(3)})
+
+    error = "asked for a retry in 3 s, but no attempt is left"
+    assert run.steps["sentiment"].error == error
+    assert run.steps["sentiment"].traceback == f"pgflowd.core.failure.RetryAfter: {error[:24]}\n"
+
+
 def test_the_picture_shows_states_and_errors():
     run = run_flow(flow, {"url": "x"}, fail={"sentiment": Fail("no")})
 

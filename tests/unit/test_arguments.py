@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.covers import covers
 
 from pgflowd import Fail, Flow, RetryAfter
 from pgflowd.core.definition.arguments import arguments_for
@@ -121,6 +122,18 @@ def test_wishes_of_handlers_are_kept():
     assert failure_of(RetryAfter(timedelta.max)).delay_s == 2**31 - 1
     with pytest.raises(ValueError, match="0 or more"):
         RetryAfter(-1)
+
+
+@covers("newcomer 16")
+def test_a_wish_for_a_retry_in_the_last_attempt_promises_none():
+    asked = "asked for a retry in 30 s"
+
+    assert failure_of(RetryAfter(30)).message == asked
+    last = failure_of(RetryAfter(30), is_last=True)
+    assert last.message == f"{asked}, but no attempt is left"
+    group = failure_of(ExceptionGroup("g", [RetryAfter(30)]), is_last=True)
+    assert group.message.endswith("but no attempt is left")
+    assert failure_of(RetryAfter(30, "busy"), is_last=True).message == "busy"
 
 
 def test_the_message_of_an_exception_group_has_all_of_it_and_retries_as_they_ask():

@@ -199,7 +199,20 @@ def test_a_retry_may_be_wished_for_in_a_moment_or_in_an_age(start_worker, delay)
     run = worker.start_run(True)
 
     until(lambda: worker.outcomes(run)[:1] == ["failed"])
-    assert worker.attempts(run)[0][2].startswith("to be retried in ")
+    assert worker.attempts(run)[0][2].startswith("asked for a retry in ")
+
+
+@covers("newcomer 16")
+def test_the_last_attempt_promises_no_retry(start_worker):
+    worker = start_worker(one_step("raise RetryAfter(0)", 2))
+
+    run = worker.start_run()
+    assert worker.failed(run, 5)
+
+    asked = "asked for a retry in 0 s"
+    assert [attempt[2] for attempt in worker.attempts(run)] == [
+        asked, f"{asked}, but no attempt is left",
+    ]  # fmt: skip
 
 
 @covers("row 53", "row 54")

@@ -91,7 +91,7 @@ class RunnerProcess:
         except BaseException as error:
             if self._socket.is_copy:
                 _leave(error)
-            body, head = b"", _failure_head(error)
+            body, head = b"", _failure_head(error, is_last=task["attempt"] >= task["max_attempts"])
         _flush()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -123,9 +123,9 @@ class RunnerProcess:
         setproctitle.setproctitle(f"{self._start_of_title}{joint}{what}")
 
 
-def _failure_head(error: BaseException) -> dict[str, Any]:
+def _failure_head(error: BaseException, *, is_last: bool) -> dict[str, Any]:
     """Return the head of `done` for an exception."""
-    failure = failure_of(error)
+    failure = failure_of(error, is_last=is_last)
     head: dict[str, Any] = {
         "outcome": "failed",
         "error_type": failure.error_type,
