@@ -152,6 +152,21 @@ def locks(environment: Environment, place: Place) -> str:
     return f"{table} for {seconds} s"
 
 
+def retry(environment: Environment, place: Place) -> str:
+    """Failed runs are retried while siblings still run, open ones are cancelled and retried."""
+    query = """
+        select count(case status when 'started' then pgflowd.cancel(run_id, 'chaos', 'chaos') end),
+               count(pgflowd.retry(run_id, 'chaos', true))
+          from (select run_id, status from pgflow.runs where status = %s
+                 order by started_at desc limit %s) as run
+    """
+    chance = environment.chance
+    params = chance.choice(("started", "failed")), chance.choice((1, 3))
+    row = environment.conn().execute(query.encode(), params).fetchone()
+    assert row is not None
+    return f"{row[1]} runs, {row[0]} of them cancelled before" if row[1] else ""
+
+
 FAULTS: list[tuple[int, str, Fault]] = [
     (8, "kill", kill),
     (5, "freeze", freeze),
@@ -163,4 +178,5 @@ FAULTS: list[tuple[int, str, Fault]] = [
     (2, "reload", reload),
     (2, "drain", drain),
     (1, "locks", locks),
+    (4, "retry", retry),
 ]

@@ -5,7 +5,8 @@ and renew; beside them sweeps, cancels and retries, all on the same runs.
 Every actor is a thread with its own connection and its own random generator, drawn from one seed,
 which the test prints. An actor without work asks again at once. When time is up, nothing new
 begins and no actor crashes any more; the workers continue until every run has ended. The ledger
-keeps the verdict of each report, and the test compares it with the tables.
+keeps the verdict of each report, and which claims met an execution of their task that had not
+ended; the test compares both with the tables.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import random
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,9 @@ class Stress:
         self.outputs: dict[tuple[Any, ...], str] = {}
         self.seen: Counter[str] = Counter()
         self.crashed_workers: list[uuid.UUID] = []
+        self.executing: dict[tuple[Any, ...], set[int]] = defaultdict(set)  # tokens, by their task
+        self.met: list[tuple[int, Any]] = []  # a token that was executing, and the claim after it
+        self.unfenced_tasks: set[tuple[Any, ...]] = set()  # these overlap, as G3 does not hold
         self.errors: list[BaseException] = []
         self._lock = threading.Lock()
 
@@ -94,6 +98,32 @@ class Stress:
                 self.completed[key(task)[:3]] += 1
                 self.outputs[key(task)[:3]] = output
 
+    def begun(self, tasks: list[Row]) -> None:
+        """Enter claimed tasks: from now on their handlers run."""
+        with self._lock:
+            for task in tasks:
+                tokens = self.executing[key(task)[:3]]
+                self.met += [(token, task) for token in tokens]
+                tokens.add(task.token)
+
+    def overlaps(self) -> list[Row]:
+        """Executions that another one met before their lease had lapsed, by leases alone."""
+        query = """
+            select older.*, met.claimed from pgflowd.attempts as older
+              join unnest(%s::bigint[], %s::timestamptz[]) as met (token, claimed) using (token)
+             where coalesce(older.outcome, 'lost') = 'lost'
+               and older.lease_until > met.claimed - %s::interval
+        """
+        met = [each for each in self.met if key(each[1])[:3] not in self.unfenced_tasks]
+        tokens, claimed = [token for token, _ in met], [task.lease_until for _, task in met]
+        return self.db.rows(query, tokens, claimed, LEASE)
+
+    def ended(self, tasks: list[Row]) -> None:
+        """Enter that the handlers of these tasks have ended, or are dead."""
+        with self._lock:
+            for task in tasks:
+                self.executing[key(task)[:3]].discard(task.token)
+
     # -- the actors ------------------------------------------------------------------------
 
     def fenced(self, conn: Connection, chance: random.Random) -> None:
@@ -104,6 +134,7 @@ class Stress:
         while not self.is_over():
             wild = self.in_full_swing
             if wild and chance.random() < 0.03:
+                self.ended(held)
                 zombies += held
                 held = []
                 if chance.random() < 0.5:
@@ -133,9 +164,11 @@ class Stress:
     ) -> list[Row]:
         """Report and claim in one transaction, as a worker does."""
         elements = [self._element(task, chance, wild) for task in reports]
+        self.ended(reports)
         with conn.transaction():
             answers = self.db.report(*elements, conn=conn) if elements else []
             claimed = self.db.claim(flow, worker, chance.randint(1, 12), LEASE, conn)
+            self.begun(claimed)
         for task, sent, answer in zip(reports, elements, answers, strict=True):
             assert answer.verdict != "error", answer
             self.record(task, answer.verdict, sent.get("output", ""))
@@ -162,7 +195,9 @@ class Stress:
         """A worker of upstream: it claims without a lease, and reports one by one, or vanishes."""
         while not self.is_over():
             flow, worker = self._new_worker(chance)
-            for task in self.db.upstream_claim(flow, worker, conn):
+            claimed = self.db.upstream_claim(flow, worker, conn)
+            self.unfenced_tasks.update(key(task)[:3] for task in claimed)
+            for task in claimed:
                 what = chance.random() if self.in_full_swing else 1.0
                 if what < 0.05:
                     continue
@@ -192,11 +227,13 @@ class Stress:
                 self.db.rows(inputs, flow, chance.randint(1, 20), conn=conn)
 
     def operator(self, conn: Connection, chance: random.Random) -> None:
-        """Cancels some runs, and retries some that failed or were cancelled."""
+        """Cancels some runs, and retries some that failed or were cancelled, or some at once."""
         while not self.is_over():
             for run in self.db.open_runs(conn):
-                if self.in_full_swing and chance.random() < 0.01:
+                if self.in_full_swing and chance.random() < 0.03:
                     self._unless("PF003", lambda run=run: self.db.cancel(run.run_id, conn))
+                    if chance.random() < 0.8:
+                        self._unless("PF004", lambda run=run: self.db.retry(run.run_id, conn, True))
             query = "select run_id from pgflow.runs where status = 'failed' limit 20"
             for run in self.db.rows(query, conn=conn):
                 if self.in_full_swing and chance.random() < 0.1:

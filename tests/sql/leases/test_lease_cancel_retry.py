@@ -8,6 +8,7 @@ import uuid
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 
 
@@ -131,6 +132,7 @@ def test_a_retry_runs_what_failed_and_nothing_that_completed(db: LeaseDatabase) 
     assert db.retry(run) == 2
 
     assert db.status(run) == "started"
+    assert db.complete(tasks[2], "of no use") == "late"
     again = db.claim(flow, worker)
     assert sorted((task.step_slug, task.task_index) for task in again) == [("m", 1), ("m", 2)]
     assert {task.attempt for task in again} == {1}
@@ -141,6 +143,86 @@ def test_a_retry_runs_what_failed_and_nothing_that_completed(db: LeaseDatabase) 
     db.complete(last, "end")
     assert db.status(run) == "completed"
     assert db.heartbeat(worker, tasks[2]) == ["lost"]
+
+
+@covers("database 8", "G3")
+@pytest.mark.parametrize("ended", ["failed", "cancelled"])
+def test_what_still_runs_ends_before_a_retried_task_begins_anew(
+    db: LeaseDatabase, ended: str
+) -> None:
+    flow = db.flow("quick", "slow", max_attempts=2)
+    run = db.start(flow)
+    worker, other = db.worker(flow), db.worker(flow)
+    quick, slow = sorted(db.claim(flow, worker), key=lambda task: task.step_slug)
+    db.fail(slow)
+    db.show(slow)
+    slow = db.claim_one(flow, worker)
+    if ended == "failed":
+        db.fail(quick, retry=False)
+    else:
+        db.fail(quick)
+        db.cancel(run)
+
+    assert db.retry(run, cancelled=True) == 2
+
+    assert [task.step_slug for task in db.claim(flow, other)] == ["quick"]
+    assert db.heartbeat(worker, slow, lease="40 s") == ["cancel"], "its runner is to be killed"
+    assert db.claim(flow, other) == []
+    lease = "select lease_until from pgflowd.attempts where token = %s"
+    assert db.queue(flow)[db.task(run, "slow").message_id].vt == db.value(lease, slow.token)
+    assert db.fail(slow, "killed") == "late"
+    anew = db.claim_one(flow, other)
+    assert (anew.step_slug, anew.attempt) == ("slow", 1)
+    assert db.heartbeat(worker, slow) == ["lost"]
+    assert db.fail(slow, "killed") == "repeated"
+    assert db.complete(anew) == "completed"
+
+
+@covers("database 8")
+def test_a_retried_task_whose_worker_is_gone_begins_anew_by_recovery(
+    any_core: LeaseDatabase,
+) -> None:
+    db = any_core
+    flow = db.flow("a", "b", "c", max_attempts=1)
+    run = db.start(flow)
+    worker = db.worker(flow)
+    db.fail(db.claim_one(flow, worker, max_tasks=1))
+    run = db.start(flow)
+    first, *held = db.claim(flow, worker, 3)
+    assert {first.run_id, *(task.run_id for task in held)} == {run}
+    db.fail(first)
+    assert db.retry(run) == 3
+
+    db.do("update pgflowd.attempts set lease_until = now() where token = %s", held[0].token)
+    assert db.sweep() == (1, 0), "its lease has lapsed"
+    assert db.crashed(worker) == 1, "its processes are reaped"
+
+    again = db.claim(flow, db.worker(flow))
+    assert {task.run_id for task in again} == {run}
+    assert [task.attempt for task in again] == [1, 1, 1]
+    assert db.heartbeat(worker, *held) == ["lost", "lost"]
+
+
+@covers("database 8")
+def test_a_run_that_fails_and_is_retried_twice_waits_for_the_same_attempt(
+    db: LeaseDatabase,
+) -> None:
+    flow = db.flow("quick", "slow", max_attempts=1)
+    run = db.start(flow)
+    worker, other = db.worker(flow), db.worker(flow)
+    tasks = {task.step_slug: task for task in db.claim(flow, worker)}
+    db.fail(tasks["quick"])
+    for _ in range(2):
+        db.retry(run, cancelled=True)
+        db.fail(db.claim_one(flow, other))
+    db.retry(run)
+    db.cancel(run)
+    db.retry(run, cancelled=True)
+
+    assert [task.step_slug for task in db.claim(flow, other)] == ["quick"]
+    assert db.heartbeat(worker, tasks["slow"]) == ["cancel"]
+    assert db.complete(tasks["slow"]) == "late"
+    assert db.claim_one(flow, other).step_slug == "slow"
 
 
 def test_a_retry_after_a_type_violation_asks_the_step_again(db: LeaseDatabase) -> None:
@@ -188,7 +270,8 @@ def test_a_cancelled_run_is_retried_only_on_request(db: LeaseDatabase) -> None:
     assert refused.value.sqlstate == "PF004"
 
     assert db.retry(run, cancelled=True) == 1
-    assert db.heartbeat(worker, held) == ["lost"]
+    assert db.heartbeat(worker, held) == ["cancel"]
+    assert db.release(held) == "late"
     assert db.complete(db.claim_one(flow, worker)) == "completed"
     assert db.cancel(db.start(flow)) == "cancelled"
 

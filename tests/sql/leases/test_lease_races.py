@@ -94,7 +94,7 @@ def test_the_last_completion_that_meets_a_cancel_is_kept_as_late(
     assert db.value("select output from pgflowd.attempts") == "late"
 
 
-def test_a_report_that_meets_a_retry_is_lost(db: LeaseDatabase) -> None:
+def test_a_report_that_meets_a_retry_is_late_and_begins_the_task_anew(db: LeaseDatabase) -> None:
     flow = db.flow("a", "b", max_attempts=1)
     run = db.start(flow)
     one, other = sorted(db.claim(flow, db.worker(flow)), key=lambda task: task.step_slug)
@@ -105,9 +105,10 @@ def test_a_report_that_meets_a_retry_is_lost(db: LeaseDatabase) -> None:
         assert db.retry(run, first) == 2
         second = db.meanwhile(lambda conn: db.report(element(other), conn=conn))
 
-    assert second.result()[0].verdict == "lost"
-    assert db.outcomes(run, "b") == ["lost"]
+    assert second.result()[0].verdict == "late"
+    assert db.outcomes(run, "b") == ["late"]
     assert db.task(run, "b").status == "queued"
+    assert len(db.claim(flow, db.worker(flow))) == 2
 
 
 def test_a_report_that_meets_an_unfenced_one_is_lost(any_core: LeaseDatabase) -> None:

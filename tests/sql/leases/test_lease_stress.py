@@ -10,6 +10,7 @@ import os
 import random
 
 import pytest
+from support.covers import covers
 from support.lease_stress import Stress
 from support.leases import LeaseDatabase
 
@@ -26,6 +27,7 @@ WITHOUT_A_NET = """
 CORES = [("own", "all"), ("own", "off"), ("foreign", "all"), ("0.8", "all")]
 
 
+@covers("database 8")
 @pytest.mark.parametrize("db", CORES, ids="-".join, indirect=True)
 def test_many_actors_at_once_lose_nothing_and_count_right(db: LeaseDatabase) -> None:
     if db.core == "own":
@@ -40,6 +42,7 @@ def test_many_actors_at_once_lose_nothing_and_count_right(db: LeaseDatabase) -> 
     assert not db.open_runs(), "every run ends"
     assert stress.seen["completed"] > 100
     assert max(stress.completed.values()) == 1, "nothing is completed twice"
+    assert not stress.overlaps(), "no task begins anew while it is executed under a lease"
     for name, query in LOSSES.items():
         assert not db.rows(query), name
     for (run, step, index), output in stress.outputs.items():
@@ -62,7 +65,8 @@ def _summary(stress: Stress) -> str:
     runs = "select status, count(*) from pgflow.runs group by 1 order by 1"
     outcomes = "select outcome, count(*) from pgflowd.attempt_history group by 1 order by 1"
     counted = [dict(map(tuple, stress.db.rows(query))) for query in (runs, outcomes)]
-    return f"runs {counted[0]}, attempts {counted[1]}, answers {dict(stress.seen)}"
+    answers = f"{dict(stress.seen)}, {len(stress.met)} met"
+    return f"runs {counted[0]}, attempts {counted[1]}, answers {answers}"
 
 
 LOSSES = {

@@ -21,6 +21,7 @@ begin
       from unnest(_close_attempts.elements) as element
      cross join lateral (
        select case when element.standing in ('repeated', 'late') then element.standing
+                   when element.standing = 'revoked' then 'late'
                    when element.standing <> 'live' then 'lost'
                    when became[element.ord] in ('completed', 'queued', 'failed')
                      then became[element.ord]
@@ -43,7 +44,7 @@ begin
            exit_signal = (found.usage ->> 'exit_signal')::int,
            output = case when found.verdict = 'late' then outputs[found.ord] end
       from found
-     where found.standing in ('live', 'late', 'lost') and found.is_kept
+     where found.standing in ('live', 'late', 'lost', 'revoked') and found.is_kept
        and attempt.run_id = found.run_id and attempt.step_slug = found.step_slug
        and attempt.task_index = found.task_index and attempt.token = found.token
   ), deleted as (
@@ -54,6 +55,7 @@ begin
        and attempt.task_index = found.task_index
        and case when attempt.token = found.token then not found.is_kept
                 else history = 'off' and found.verdict in ('completed', 'failed', 'late')
+                     and found.standing <> 'revoked'
                      and attempt.outcome is distinct from 'late' end
   )
   select array_agg((

@@ -1,6 +1,6 @@
 -- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started
 -- tasks again whose worker vanished, and returns them. The attempt is not spent: it closes as
--- stalled, and the count goes back. With `only_lapsed` a live lease is left alone; that is tested
+-- stalled, and the count goes back, to 0 where a retry has revoked the attempt. With `only_lapsed` a live lease is left alone; that is tested
 -- here, under the lock. Left alone are also tasks whose run or step has ended, and those that
 -- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts
 -- stalled `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no
@@ -18,7 +18,7 @@ declare
   queue record;
 begin
   with stalled as (
-    select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token
+    select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token, attempt.msg_id
       from unnest(_requeue_stalled.run_ids, _requeue_stalled.step_slugs, _requeue_stalled.task_indexes)
            as given (run_id, step_slug, task_index)
      cross join lateral (
@@ -45,7 +45,8 @@ begin
   ), queued as (
     update pgflow.step_tasks as task
        set status = 'queued', started_at = null, last_worker_id = null,
-           attempts_count = greatest(task.attempts_count - 1, 0)
+           attempts_count = case when task.message_id is distinct from stalled.msg_id then 0
+                                 else greatest(task.attempts_count - 1, 0) end
       from stalled
      where task.run_id = stalled.run_id and task.step_slug = stalled.step_slug
        and task.task_index = stalled.task_index

@@ -1,5 +1,7 @@
 -- _requeue_step(run_id, step_slug): gives each unfinished task of a started step a new message and
--- all its attempts back; returns their number. The step counts all its tasks again.
+-- all its attempts back; returns their number. The step counts all its tasks again. A task with an
+-- open attempt is still executed somewhere: it stays started, its new message is hidden until the
+-- lease ends, and its worker is woken to learn that the attempt is revoked.
 -- Called by: retry.   Locks: messages; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
 returns int language plpgsql set search_path = '' as $$
@@ -8,6 +10,7 @@ declare
   old_ids bigint[];
   queue text;
   new_ids bigint[];
+  hidden record;
 begin
   select array_agg(task.task_index order by task.task_index),
          array_agg(task.message_id), min(pgflowd._task_queue(task))
@@ -30,11 +33,29 @@ begin
             where state.run_id = _requeue_step.run_id
               and state.step_slug = _requeue_step.step_slug), 0)
          with ordinality as sent (msg_id, ord);
+  for hidden in
+    select array_agg(new.msg_id) as msg_ids, attempt.lease_until
+      from unnest(task_indexes, new_ids) as new (task_index, msg_id)
+      join pgflowd.attempts as attempt
+        on attempt.run_id = _requeue_step.run_id and attempt.step_slug = _requeue_step.step_slug
+       and attempt.task_index = new.task_index and attempt.ended_at is null
+     group by attempt.lease_until
+  loop
+    perform pgflowd._make_visible(queue, hidden.msg_ids, hidden.lease_until);
+    perform pgflowd._wake(queue);
+  end loop;
   update pgflow.step_tasks as task
-     set status = 'queued', message_id = new.msg_id, attempts_count = 0, started_at = null,
+     set status = case when held.token is null then 'queued' else 'started' end,
+         message_id = new.msg_id,
+         attempts_count = case when held.token is null then 0 else task.attempts_count end,
+         started_at = case when held.token is not null
+                           then greatest(held.started_at, task.queued_at) end,
          failed_at = null, completed_at = null, output = null, error_message = null,
-         last_worker_id = null
+         last_worker_id = case when held.token is not null then task.last_worker_id end
     from unnest(task_indexes, new_ids) as new (task_index, msg_id)
+    left join pgflowd.attempts as held
+      on held.run_id = _requeue_step.run_id and held.step_slug = _requeue_step.step_slug
+     and held.task_index = new.task_index and held.ended_at is null
    where task.run_id = _requeue_step.run_id and task.step_slug = _requeue_step.step_slug
      and task.task_index = new.task_index;
   update pgflow.step_states as state

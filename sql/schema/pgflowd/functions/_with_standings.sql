@@ -1,7 +1,8 @@
 -- _with_standings(elements): returns the elements with their standings. The caller holds the
 -- locks of all runs and tasks, taken in statements before this one: so it sees attempts as they
 -- are. Standings are those of _lease_standing, and `nothing` (no such task), `unknown` (no such
--- token), `repeated` (this report was recorded before).
+-- token), `repeated` (this report was recorded before). Whatever a revoked attempt reports, its
+-- task is released.
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._with_standings(elements pgflowd.element[])
 returns pgflowd.element[] language plpgsql set search_path = ''
@@ -11,7 +12,8 @@ begin
   return (
     select array_agg((
              found.ord, found.run_id, found.step_slug, found.task_index, found.token,
-             found.outcome, found.error_message, found.error_type, found.traceback,
+             case when found.standing = 'revoked' then 'released' else found.outcome end,
+             found.error_message, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
              found.standing = 'live' and found.is_moved, found.is_run_open)::pgflowd.element)
       from (select element.ord, element.run_id, element.step_slug, element.task_index,

@@ -1,7 +1,8 @@
 -- heartbeat(worker_id, tokens, lease): extends the leases of a living worker; returns for each
 -- token
 --   ok      go on; the lease and the message's visibility now last for `lease`, or longer
---   cancel  run or step has ended: kill the runner
+--   cancel  run or step has ended, or a retry has revoked the attempt: kill the runner. A revoked
+--           lease is extended until that is reported, so that the task begins anew only then
 --   lost    another worker has the task, or the token is unknown
 -- started_at follows when it is older than 20 s, so that no recovery of upstream takes a long
 -- task; a task that was queued again and not claimed since is taken back. A task that another
@@ -19,6 +20,7 @@ declare
   locked bigint[];
   live bigint[];
   ended bigint[];
+  revoked bigint[];
   lost bigint[];
   until timestamptz;
   queue record;
@@ -35,8 +37,9 @@ begin
 
   select array_agg(judged.token) filter (where judged.standing = 'live'),
          array_agg(judged.token) filter (where judged.standing = 'late'),
+         array_agg(judged.token) filter (where judged.standing = 'revoked'),
          array_agg(judged.token) filter (where judged.standing = 'lost')
-    into live, ended, lost
+    into live, ended, revoked, lost
     from (select attempt.token,
                  pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
                                          state.status,
@@ -51,6 +54,8 @@ begin
               on state.run_id = attempt.run_id and state.step_slug = attempt.step_slug
            where attempt.token = any(locked)) as judged;
 
+  ended := ended || revoked;
+  live := live || revoked;
   until := clock_timestamp() + heartbeat.lease;
   update pgflow.step_tasks as task
      set status = 'started', started_at = now(), last_worker_id = heartbeat.worker_id
@@ -76,8 +81,8 @@ begin
 
   return query
     select asked.token,
-           case when asked.token = any(live) then 'ok'
-                when asked.token = any(ended) then 'cancel'
+           case when asked.token = any(ended) then 'cancel'
+                when asked.token = any(live) then 'ok'
                 when asked.token = any(locked) then 'lost'
                 when exists (select from pgflowd.attempts as attempt
                               where attempt.token = asked.token and attempt.ended_at is null

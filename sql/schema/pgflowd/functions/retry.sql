@@ -1,9 +1,10 @@
 -- retry(run_id, actor, even_if_cancelled): tries a failed run again; returns the number of tasks
 -- queued again. Completed work stays. The run and its failed steps are started again (a step
 -- that failed by its condition is tested again). Each unfinished task gets a new message and all
--- its attempts; an attempt that is still at work on one of them is lost. Then the core's
--- pipeline goes on. PF002 for an unknown run; PF004 for one that has not failed, or was
--- cancelled, unless `even_if_cancelled`.
+-- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
+-- and only then the task begins anew, or when its lease has lapsed. Then the core's pipeline goes
+-- on. PF002 for an unknown run; PF004 for one that has not failed, or was cancelled, unless
+-- `even_if_cancelled`.
 -- Called by: clients, commands, operators.
 -- Locks: the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
 -- messages.
@@ -32,6 +33,16 @@ begin
   perform from pgflow.step_tasks as task
     where task.run_id = retry.run_id and task.status <> 'completed'
     order by task.step_slug, task.task_index for no key update;
+  update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
+    from pgflow.step_tasks as task
+    join pgflow.step_states as state
+      on state.run_id = task.run_id and state.step_slug = task.step_slug
+   where task.run_id = retry.run_id and task.status <> 'completed'
+     and attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+     and attempt.task_index = task.task_index and attempt.ended_at is null
+     and (attempt.lease_until < clock_timestamp()
+          or pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
+               state.status, pgflowd._is_cancelled(retry.run_id)) <> 'late');
   delete from pgflowd.runs as known where known.run_id = retry.run_id;
   update pgflow.runs as known set status = 'started', failed_at = null
    where known.run_id = retry.run_id;
@@ -41,11 +52,6 @@ begin
          remaining_tasks = case when state.started_at is not null then state.remaining_tasks end,
          failed_at = null, error_message = null
    where state.run_id = retry.run_id and state.status = 'failed';
-  update pgflowd.attempts as attempt set ended_at = now(), outcome = 'lost'
-    from pgflow.step_tasks as task
-   where task.run_id = retry.run_id and task.status <> 'completed'
-     and attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
-     and attempt.task_index = task.task_index and attempt.ended_at is null;
   for step in select state.step_slug from pgflow.step_states as state
                where state.run_id = retry.run_id and state.status = 'started'
                order by state.step_slug

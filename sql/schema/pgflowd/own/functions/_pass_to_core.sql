@@ -19,7 +19,7 @@ begin
          bool_or(element.outcome in ('failed', 'timed_out', 'crashed')) as any_failed,
          bool_or(element.outcome = 'released') as any_released
     into done
-    from unnest(elements) as element where element.standing in ('live', 'late');
+    from unnest(elements) as element where element.standing in ('live', 'late', 'revoked');
   if done.any_moved then
     perform pgflowd._restore_tasks(elements);
   end if;
