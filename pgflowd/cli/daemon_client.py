@@ -18,6 +18,8 @@ from pgflowd.cli.app import App
 from pgflowd.cli.exits import ExitCode
 from pgflowd.errors import RunError
 
+RELOAD_EXTRA_S = 60.0  # for stops after their grace, and for a reload that goes on already
+
 
 class NotRunning(click.ClickException):
     """No daemon listens at the socket."""
@@ -46,6 +48,13 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
     except (OSError, ValueError):
         text = f"the daemon at {path} does not answer"
         raise RunError(text, code="E414", next="read its log, or try again") from None
+
+
+def ask_to_reload(app: App) -> dict[str, Any]:
+    """Reload the daemon; it answers when drains and starts of changed flows have ended."""
+    supervisor = app.settings.supervisor
+    limit_s = RELOAD_EXTRA_S + supervisor.drain_timeout_s + 2 * supervisor.start_timeout_s
+    return ask(app, "reload", limit_s)
 
 
 def socket_path(app: App) -> Path:

@@ -461,6 +461,51 @@ def test_a_reload_reports_why_a_flow_is_broken_until_it_is_repaired(setup, datab
     assert "E210" not in [problem["code"] for problem in daemon.ask()["problems"]]
 
 
+@covers("newcomer 18", "rule 43")
+def test_a_reload_tells_what_became_of_each_flow(setup, database):
+    for slug in ("alpha", "beta", "gamma", "delta", "old"):
+        setup.flow(slug)
+    daemon = setup.serve()
+    gate = setup.directory / "gate"
+    start_marked(setup, database, "beta", gate=str(gate))
+    setup.module("flow_beta", FLOW.format(slug="beta", attempts=3) + "\n# newer\n")
+    setup.module("flow_delta", FLOW.format(slug="delta", attempts=3).replace("work", "other"))
+    setup.module("flow_old", "import no_such_module\n")
+    setup.flow("new")
+    setup.config(supervisor={"drain_timeout": "1m"}, **{"flows.gamma": {"enabled": False}})
+
+    command = [*PGFLOWD, "reload", "-c", str(daemon.config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setup.environ) as asked:
+        daemon.until("supervisor.reloaded")
+        assert asked.poll() is None  # a task of beta still runs
+        gate.touch()
+        shown = asked.communicate(timeout=30)[0].splitlines()
+
+    assert asked.returncode == 1
+    assert sorted(line for line in shown if not line.startswith("delta")) == [
+        "alpha: unchanged",
+        "beta: drained and started again",
+        "gamma: disabled",
+        "new: started",
+        "old: kept the old code and shape, because the new code is broken",
+    ]
+    [delta] = [line for line in shown if line.startswith("delta")]
+    assert delta.startswith("delta: parked: E306 ")
+
+    setup.flow("old")
+    setup.entries.remove("flow_delta")
+    setup.config()
+    again = json.loads(daemon.command("reload", "--json").stdout)["flows"]
+    assert {(flow["flow"], flow["result"]) for flow in again} == {
+        ("alpha", "unchanged"),
+        ("beta", "unchanged"),
+        ("new", "unchanged"),
+        ("gamma", "started"),
+        ("old", "unchanged"),
+        ("delta", "removed"),
+    }
+
+
 @covers("rule 44")
 def test_what_needs_a_restart_is_reported(setup, database):
     setup.flow("alpha")

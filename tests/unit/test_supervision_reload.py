@@ -31,6 +31,8 @@ from pgflowd.core.supervision.reload import (
     on_reload_refused,
     with_policy,
 )
+from pgflowd.core.supervision.reload_results import is_over, reloaded_flows
+from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.core.supervision.tree import ChildSpec, Policy
 
 
@@ -123,6 +125,31 @@ def test_a_flow_that_is_disabled_is_drained_and_stays_in_the_tree():
 
     assert orders(actions) == []
     assert state_of(tree, "worker a") is ChildState.DISABLED
+
+    tree, actions = reloaded(tree, worker("a"), worker("b"))
+    assert answer(actions) == ReportReload(kept=("b",), new=("a",))
+
+
+@covers("newcomer 18")
+def test_the_answer_waits_for_drains_and_starts():
+    tree, first = reloaded(running("a", "b"), worker("a", fingerprint="2"), worker("c"))
+    report = answer(first)
+
+    def results(tree):
+        flows = reloaded_flows(tree, report)
+        return {flow.flow: flow.result.value for flow in flows}, is_over(flows)
+
+    assert results(tree) == ({"a": "draining", "b": "draining", "c": "starting"}, False)
+    tree, _ = ended(tree, "worker a", "worker b")
+    assert results(tree) == ({"a": "starting", "b": "removed", "c": "starting"}, False)
+    tree, _ = ended(tree, "worker a", exit=CANNOT)
+    tree, _ = on_waiting(tree, "worker c", "database", 1.0)
+    assert results(tree) == ({"a": "parked", "b": "removed", "c": "starting"}, True)
+    tree, _ = ready(tree, "worker c")
+    assert results(tree) == ({"a": "parked", "b": "removed", "c": "started"}, True)
+    for _ in range(2):  # the first restart has no delay
+        tree, _ = ended(tree, "worker c", exit=CRASH)
+    assert results(tree) == ({"a": "parked", "b": "removed", "c": "restarting"}, True)
 
 
 @covers("rule 43")

@@ -12,20 +12,25 @@ from typing import Any
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.daemon_client import ask, wait_for_end
+from pgflowd.cli.daemon_client import ask, ask_to_reload, wait_for_end
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import print_problems
+from pgflowd.core.supervision.reload_results import ReloadResult
 from pgflowd.errors import Problem
 
-RELOAD_TIMEOUT_S = 300.0  # the daemon answers when changed flows are drained and replaced
+_LISTS = ("flows", "kept", "changed", "new", "gone", "retried", "broken", "problems")
 _RESULTS = {
-    "kept": "kept",
-    "changed": "drained and restarted",
-    "new": "added",
-    "gone": "drained and removed",
-    "retried": "started again",
-    "broken": "broken",
+    ReloadResult.UNCHANGED: "unchanged",
+    ReloadResult.STARTED: "started",
+    ReloadResult.RESTARTED: "drained and started again",
+    ReloadResult.REMOVED: "drained and removed",
+    ReloadResult.DISABLED: "disabled",
+    ReloadResult.PARKED: "parked",
+    ReloadResult.KEPT_OLD: "kept the old code and shape, because the new code is broken",
+    ReloadResult.RESTARTING: "crashed, and is tried again",
+    ReloadResult.DRAINING: "still drains",
+    ReloadResult.STARTING: "still starts",
 }
 
 
@@ -59,12 +64,14 @@ def stop(app: App, now: bool, wait: bool) -> None:
 def reload(app: App) -> None:
     """Read config and flows again, and replace flows that changed.
 
+    It returns when changed flows are drained and started again, and tells how each flow ended.
+
     \b
     Example: pgflowd reload
     """
-    answer = ask(app, "reload", RELOAD_TIMEOUT_S)
+    answer = ask_to_reload(app)
     if app.json:
-        lists = {key: answer.get(key, []) for key in (*_RESULTS, "problems")}
+        lists = {key: answer.get(key, []) for key in _LISTS}
         outcome = {"code": answer.get("code"), "error": answer.get("error")}
         app.print_document(**outcome, **lists)
     else:
@@ -73,7 +80,7 @@ def reload(app: App) -> None:
         app.exit(ExitCode.TRY_LATER)
     if answer.get("error"):
         app.exit(ExitCode.CONFIG)
-    if answer.get("broken"):
+    if any(ReloadResult(flow["result"]).is_bad for flow in answer["flows"]):
         app.exit(ExitCode.NO)
 
 
@@ -89,9 +96,12 @@ def _report_end(app: App, answer: dict[str, Any], wait: bool, state: str) -> Non
 
 
 def _show(app: App, answer: dict[str, Any]) -> None:
-    for key, text in _RESULTS.items():
-        for name in answer.get(key, []):
-            app.print(f"{name}: {text}")
+    told = {problem["code"] for problem in answer.get("problems", [])}
+    for flow in answer.get("flows", []):
+        text = _RESULTS[ReloadResult(flow["result"])]
+        if flow["text"] and flow["code"] not in told:
+            text += f": {flow['code'] or ''} {flow['text']}".replace("  ", " ")
+        app.print(f"{flow['flow']}: {text}")
     if answer.get("code") == "E411":
         app.note(str(answer["error"]))
     elif answer.get("error"):

@@ -16,7 +16,7 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from pgflowd.cli.app import App
-from pgflowd.cli.daemon_client import ask, socket_path
+from pgflowd.cli.daemon_client import ask_to_reload, socket_path
 from pgflowd.cli.local.local_daemon import wait_until_settled
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
@@ -28,7 +28,6 @@ from pgflowd.db.query import execute
 from pgflowd.db.runs import list_runs
 from pgflowd.errors import ConfigError, PgflowdError
 
-RELOAD_TIMEOUT_S = 120.0  # running tasks of changed flows are drained first
 POLL_MS = 500  # between two checks whether the daemon has ended
 _UNWATCHED = {".pgflowd", ".venv", "venv", "node_modules", ".git", "__pycache__"}
 _SUFFIXES = {".py", ".toml"}
@@ -60,7 +59,7 @@ class Project:
         """Reload the daemon and print what changed."""
         before, runs = self._shapes, self._count_runs()
         began_at = time.monotonic()
-        answer = ask(self.app, "reload", RELOAD_TIMEOUT_S)
+        answer = ask_to_reload(self.app)
         if answer.get("error"):
             self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return

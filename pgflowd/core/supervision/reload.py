@@ -150,9 +150,9 @@ def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | Non
     if child.state.is_alive:
         child = transition.change(child, next_spec=spec)
         transition.drain(child, transition.tree.policy.drain_timeout_s)
-    else:
-        transition.replace(child, spec)
-    return "changed"
+        return "changed"
+    transition.replace(child, spec)
+    return "new" if child.state is ChildState.DISABLED and spec.enabled else "changed"
 
 
 def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:

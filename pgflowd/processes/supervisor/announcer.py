@@ -86,22 +86,24 @@ class Announcer:
             return
         self._log.info(f"supervisor.{what.value}")
         self._notifier.stopping(what.value)
-        self._supervisor.control.answer_reload(STOPPING)
+        self._supervisor.control.answer_all_reloads(STOPPING)
 
     def _on_reloaded(self, action: act.ReportReload) -> None:
-        flows = {name: list(names) for name, names in asdict(action).items()}
-        status = self._supervisor.status
-        status.reloads["done"] += 1
-        self._log.info("supervisor.reloaded", **flows)
-        problems = [problem_json(problem) for problem in status.answer]
-        self._supervisor.control.answer_reload({**flows, "problems": problems})
+        """The reload is applied; who asked for it learns how its drains and starts have ended."""
+        self._supervisor.status.reloads["done"] += 1
+        self._log.info("supervisor.reloaded", **asdict(action))
+        self._supervisor.control.report_reload(action)
         self._reload_is_over()
 
     def on_reload_refused(self, problems: Sequence[Problem]) -> None:
         """A reload was refused and has changed nothing."""
         self._supervisor.status.reloads["refused"] += 1
         answer = {"error": "refused", "problems": [problem_json(each) for each in problems]}
-        self._supervisor.control.answer_reload(answer)
+        control = self._supervisor.control
+        if self._supervisor.tree.phase is DaemonPhase.DISCOVERING:  # no reload will follow
+            control.answer_all_reloads(answer)
+        else:
+            control.answer_reload(answer)
         self._reload_is_over()
 
     def _reload_is_over(self) -> None:

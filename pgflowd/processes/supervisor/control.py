@@ -1,19 +1,24 @@
 """
 The supervisor's end of the control socket.
 
-It answers the fixed set of commands (`host.control.COMMANDS`). A reload is answered when it has
-been applied or refused, every other command at once. No client can block the loop.
+It answers the fixed set of commands (`host.control.COMMANDS`). A reload is answered when it was
+refused, or when its drains and starts have ended; every other command at once. No client can block
+the loop.
 """
 
 from __future__ import annotations
 
 import os
 import selectors
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pgflowd.core.supervision.actions import ReportReload
 from pgflowd.core.supervision.lifecycle import DaemonPhase
+from pgflowd.core.supervision.reload_results import is_over, reloaded_flows
 from pgflowd.host.control import ControlClient, ControlSocket, Request
 from pgflowd.host.socket_place import SocketInUse, SocketPathError
+from pgflowd.processes.supervisor.status import problem_json
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
@@ -29,7 +34,9 @@ class ControlServer:
         self._control = control
         self._selector = supervisor.selector
         self._is_lost = False  # somebody else has its path, as the log says
-        self._waiting: list[ControlClient] = []  # for the answer to a reload
+        self._waiting: list[ControlClient] = []  # for a reload to begin
+        self._reloading: list[ControlClient] = []  # for the answer to the one that goes on
+        self._report: ReportReload | None = None  # of the one that was applied last
         self._selector.register(control, selectors.EVENT_READ, ("connect", None))
 
     @property
@@ -61,10 +68,11 @@ class ControlServer:
 
     @property
     def awaits_reload(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._reloading)
 
     def tick(self, now: float) -> None:
-        """Close the clients that have used up their time."""
+        """Close the clients that have used up their time, and answer those of a reload."""
+        self._answer_if_over()
         for client in list(self._control.overdue(now)):
             self._selector.unregister(client.socket)
             self._control.drop(client)
@@ -90,7 +98,7 @@ class ControlServer:
             request.client.until = float("inf")
             supervisor.reload()
             if supervisor.tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
-                self.answer_reload(STOPPING)
+                self.answer_all_reloads(STOPPING)
             return
         if request.command == "drain":
             supervisor.stop(drain=True, without_limit=True)
@@ -113,9 +121,35 @@ class ControlServer:
         event = selectors.EVENT_WRITE if client.answer else selectors.EVENT_READ
         self._selector.modify(client.socket, event, ("client", client))
 
+    def begin_reload(self) -> None:
+        """The clients that wait get the answer of this reload; those of one before get theirs."""
+        self._answer_if_over(at_once=True)
+        self._reloading, self._waiting = self._waiting, []
+
+    def report_reload(self, report: ReportReload) -> None:
+        """A reload was applied; it is answered when its drains and starts have ended."""
+        self._report = report
+        self._answer_if_over()
+
+    def answer_all_reloads(self, answer: dict[str, Any]) -> None:
+        """Answer every client of a reload: no other one will begin."""
+        self._reloading, self._waiting = self._reloading + self._waiting, []
+        self.answer_reload(answer)
+
+    def _answer_if_over(self, *, at_once: bool = False) -> None:
+        if self._report is None:
+            return
+        flows = reloaded_flows(self._supervisor.tree, self._report)
+        if at_once or is_over(flows):
+            problems = [problem_json(problem) for problem in self._supervisor.status.answer]
+            answer = {"flows": [flow.document() for flow in flows], "problems": problems}
+            self.answer_reload({**asdict(self._report), **answer})
+
     def answer_reload(self, answer: dict[str, Any]) -> None:
-        waiting, self._waiting = self._waiting, []
-        for client in waiting:
+        """Answer the clients of the reload that goes on."""
+        self._report = None
+        clients, self._reloading = self._reloading, []
+        for client in clients:
             self._control.answer(client, answer)
             self._watch(client)
 

@@ -61,6 +61,7 @@ class Reloader:
     def begin(self) -> None:
         """Read the config (at a reload), and start a discovery."""
         self._supervisor.restore_directory()
+        self._supervisor.control.begin_reload()
         if self._supervisor.tree.phase is not DaemonPhase.DISCOVERING:
             self._supervisor.announcer.reloading()
             try:
