@@ -64,10 +64,13 @@ def between(start: datetime | None, end: datetime | None) -> float | None:
 
 
 def size(count: int) -> str:
-    """A number of characters or bytes: `812 B`, `1.2 kB`, `15 MB`."""
+    """A number of characters or bytes: `812 B`, `1.2 kB`, `15 MB`, `471 GB`."""
     if count < 1000:
         return f"{count} B"
-    number, unit = (count / 1000, "kB") if count < 1_000_000 else (count / 1_000_000, "MB")
+    number, units = count / 1000, ["TB", "GB", "MB"]
+    unit = "kB"
+    while number >= 1000 and units:
+        number, unit = number / 1000, units.pop()
     return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
 
 

@@ -2,23 +2,38 @@
 Examines a database and reports findings, for `pgflowd doctor`.
 
 Each examination yields findings. If one fails, for example without permission, that is a finding
-and the others go on. All examinations only read. `pgflowd.violations` lists broken invariants.
+and the others go on. Each has a limit of time, and so have all together: what takes longer is not
+looked at, which is a finding too. All examinations only read.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
 
 from pgflowd.core.finding import Finding, error, ok, warning
-from pgflowd.core.text import counted, duration, short_id
+from pgflowd.core.obstacles import (
+    MANY_TRANSACTIONS,
+    MAX_NAMED,
+    is_harmful,
+    is_overfull,
+    queue_problem,
+    snapshot_problem,
+)
+from pgflowd.core.text import counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
+from pgflowd.db.obstacles import (
+    idle_slots,
+    oldest_snapshots,
+    oldest_transactions,
+    queue_share,
+)
 from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
@@ -27,7 +42,12 @@ Connection = psycopg.Connection[Any]
 
 MAX_CLOCK_SKEW_S = 1.0  # less is normal between machines with a time server
 OLD_TRANSACTION_S = 300.0  # longer than any transaction of pgflowd
+MANY_BYTES = 1_000_000_000  # of log that a slot keeps; less is no matter
 MAX_ROWS = 20  # of each kind, so that the output stays readable
+LIMIT_S = 10.0  # of one examination
+WHOLE_LIMIT_S = 40.0  # of all; a program that watches gives up after a minute
+MAX_RUNS = 10_000  # whose invariants are looked at: the newest
+RUNS_AT_ONCE = 1000  # in one statement, which takes a second at most
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,7 @@ class DoctorRequest:
 
     stale_threshold_s: float
     has_listen_url: bool
+    until: float = float("inf")  # when the present examination has to end; monotonic
 
 
 Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
@@ -44,14 +65,18 @@ Examination = Callable[[Connection, DoctorRequest], Iterator[Finding]]
 def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Perform all examinations, or only those of the server if the schema cannot be used."""
     is_usable = True
+    ends_at = time.monotonic() + WHOLE_LIMIT_S
     for name, examination in EXAMINATIONS.items():
         if not is_usable and name not in _OF_THE_SERVER:
             continue
+        until = min(time.monotonic() + LIMIT_S, ends_at)
         try:
-            with translated(conn):
-                for finding in examination(conn, request):
+            with translated(conn), conn.transaction():
+                for finding in _limited(conn, examination, replace(request, until=until)):
                     is_usable = is_usable and finding.code not in _UNUSABLE
                     yield finding
+        except _TOO_SLOW as problem:
+            yield _not_looked_at(name, problem)
         except PgflowdError as problem:
             yield error(name, f"could not be examined: {problem.text}", problem.next, problem.code)
         except psycopg.Error as problem:
@@ -59,6 +84,25 @@ def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
             yield error(name, f"could not be examined: {text}")
         if conn.closed:
             return
+
+
+def _limited(
+    conn: Connection, examination: Examination, request: DoctorRequest
+) -> Iterator[Finding]:
+    _set_limit(conn, request.until)
+    yield from examination(conn, request)
+
+
+def _set_limit(conn: Connection, until: float) -> None:
+    """Let each statement of this transaction end at this moment."""
+    left_s = max(until - time.monotonic(), 0.001)  # none would be no limit
+    conn.execute("select set_config('statement_timeout', %s, true)", (f"{left_s * 1000:.0f}",))
+
+
+def _not_looked_at(name: str, problem: psycopg.Error) -> Finding:
+    text = next(iter(str(problem).splitlines()), type(problem).__name__)
+    remedy = "look again when the server has less to do"
+    return warning(name, f"not looked at, since it took too long: {text}", remedy)
 
 
 def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -140,12 +184,39 @@ def _isolation(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _transactions(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    rows = conn.execute(_TRANSACTIONS, {"old": OLD_TRANSACTION_S, "most": MAX_ROWS}).fetchall()
-    if not rows:
-        yield ok("transactions", f"none is older than {duration(OLD_TRANSACTION_S)}")
-    for client, state, age_s in rows:
-        text = f"{client} {state} for {duration(age_s)}: dead rows stay, and claims slow down"
-        yield warning("transactions", text, "end it: `select pg_terminate_backend(PID)`")
+    """Those of this database keep its dead rows; those of others may keep notifications."""
+    old = execute(conn, oldest_transactions(OLD_TRANSACTION_S, MAX_ROWS))
+    here = [each for each in old if each.database == conn.info.dbname]
+    for each in here:
+        text = f"{each}, {each.since}: dead rows stay, and claims slow down"
+        yield warning("transactions", text, each.remedy)
+    if not here:
+        text = f"none is older than {duration(OLD_TRANSACTION_S)}"
+        if old:
+            text += f" here; in other databases {len(old)}, the oldest: {old[0]}, {old[0].since}"
+        yield ok("transactions", text)
+
+
+def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """What keeps dead rows, or files of the write-ahead log, whichever way."""
+    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_ROWS))
+    for problem in [snapshot_problem(each) for each in holders if is_harmful(each)]:
+        yield warning("snapshots", problem.text, problem.next or "", problem.code)
+    slots = execute(conn, idle_slots(MANY_BYTES))
+    for slot, kept in slots:
+        text = f"{slot}, inactive, keeps {size(kept)} of the write-ahead log"
+        yield warning("snapshots", text, slot.remedy)
+    if not holders and not slots:
+        yield ok("snapshots", "no transaction and no replication slot holds back much")
+
+
+def _notifications(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    share = execute(conn, queue_share())
+    if not is_overfull(share):
+        yield ok("notifications", f"{share:.1%} of the server's queue is used")
+        return
+    problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED)))
+    yield error("notifications", problem.text, problem.next, problem.code)
 
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -205,15 +276,40 @@ def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     yield ok("orphans", "; ".join(parts) or "none")
 
 
+def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    """Say how much is kept, since nothing is ever deleted."""
+    row = conn.execute(_HISTORY).fetchone()
+    assert row is not None
+    count, kept, since = row
+    began = f" since {since:%Y-%m-%d}" if since else ""
+    text = f"{size(kept)} in about {count:.0f} runs{began}; nothing is deleted by itself"
+    yield ok("history", text)
+
+
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    rows = conn.execute(_VIOLATIONS, (MAX_ROWS,)).fetchall()
-    if not rows:
-        yield ok("invariants", "I2 to I10 hold for the runs of the last day")
-    for number, flow, run_id, step, index, detail in rows:
+    """Look at the newest runs, some at a time, until time is up."""
+    rows = conn.execute(_QUEUE_VIOLATIONS, (MAX_ROWS,)).fetchall()
+    run_ids = [run_id for (run_id,) in conn.execute(_NEWEST_RUNS, (MAX_RUNS,)).fetchall()]
+    looked_at, is_late = 0, False
+    while looked_at < len(run_ids) and not is_late:
+        portion = run_ids[looked_at : looked_at + RUNS_AT_ONCE]
+        try:
+            _set_limit(conn, request.until)
+            rows += conn.execute(_RUN_VIOLATIONS, (portion, MAX_ROWS)).fetchall()
+            looked_at += len(portion)
+        except _TOO_SLOW:
+            is_late = True
+    for number, flow, run_id, step, index, detail in rows[:MAX_ROWS]:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
         remedy = "if no table was changed by hand, please report this"
         yield error("invariants", f"{number} {where}: {detail}", remedy)
+    seen = f"the newest {counted(looked_at, 'run')} and all queues"
+    if is_late:
+        text = f"only {seen} were looked at: {len(run_ids) - looked_at} more took too long"
+        yield warning("invariants", text, "look again when the server has less to do")
+    elif not rows:
+        yield ok("invariants", f"I2 to I10 hold in {seen}")
 
 
 _OF_THE_SERVER: dict[str, Examination] = {
@@ -223,6 +319,8 @@ _OF_THE_SERVER: dict[str, Examination] = {
     "durability": _durability,
     "isolation": _isolation,
     "transactions": _transactions,
+    "snapshots": _snapshots,
+    "notifications": _notifications,
 }
 EXAMINATIONS = {
     **_OF_THE_SERVER,
@@ -231,9 +329,11 @@ EXAMINATIONS = {
     "flows": _flows,
     "stalled": _stalled,
     "orphans": _orphans,
+    "history": _history,
     "invariants": _invariants,
 }
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
+_TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 
 _RIGHTS = """
 select current_user,
@@ -244,21 +344,15 @@ select current_user,
          and has_table_privilege('pgflow.step_tasks', 'update'),
        has_table_privilege('pgflow.flows', 'insert')
 """
-_TRANSACTIONS = """
-select 'pid ' || pid || coalesce(', ' || nullif(application_name, ''), '')
-         || coalesce(', ' || usename, '') as client,
-       coalesce(state, 'open') as state,
-       extract(epoch from clock_timestamp() - xact_start)::float8 as age_s
-  from pg_catalog.pg_stat_activity
- where datname = current_database() and pid <> pg_backend_pid()
-   and backend_type = 'client backend'
-   and xact_start < clock_timestamp() - make_interval(secs => %(old)s)
-union all
-select 'prepared transaction ' || gid, 'waits', extract(epoch from clock_timestamp() - prepared)
-  from pg_catalog.pg_prepared_xacts
- where database = current_database()
-   and prepared < clock_timestamp() - make_interval(secs => %(old)s)
- order by 3 desc limit %(most)s
+_HISTORY = """
+select (select greatest(reltuples, 0) from pg_catalog.pg_class
+         where oid = 'pgflow.runs'::regclass),
+       (select sum(pg_total_relation_size(class.oid))::bigint
+          from pg_catalog.pg_class as class
+          join pg_catalog.pg_namespace as schema on schema.oid = class.relnamespace
+         where class.relkind in ('r', 'p') and (schema.nspname in ('pgflow', 'pgflowd')
+               or schema.nspname = 'pgmq' and class.relname ~ '^[aq]_')),
+       (select min(started_at) from pgflow.runs)
 """
 _DEFAULT_ISOLATION = """
 select reset_val from pg_catalog.pg_settings where name = 'default_transaction_isolation'
@@ -280,7 +374,12 @@ select count(*) from pgflow.workers as worker
  where to_jsonb(worker) ->> 'stopped_at' is null
    and worker.last_heartbeat_at < now() - interval '5 minutes'
 """
-_VIOLATIONS = """
+_NEWEST_RUNS = "select run_id from pgflow.runs order by started_at desc limit %s"
+_RUN_VIOLATIONS = """
 select invariant, flow_slug, run_id, step_slug, task_index, detail
-  from pgflowd.violations(max_rows => %s)
+  from pgflowd.run_violations(%s, %s)
+"""
+_QUEUE_VIOLATIONS = """
+select invariant, flow_slug, run_id, step_slug, task_index, detail
+  from pgflowd.queue_violations(%s)
 """

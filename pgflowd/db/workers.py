@@ -109,7 +109,8 @@ def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
          where worker.worker_id = %s
         returning worker.deprecated_at is not null,
           (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting),
-          (select extract(epoch from now() - min(vt))::float8 from {table} where vt <= now()),
+          (select array[extract(epoch from now() - vt)::text, left(message ->> 'run_id', 36)]
+             from {table} where vt <= now() order by vt limit 1),
           (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
         """
     ).format(table=table, most=sql.Literal(MAX_COUNTED))
@@ -148,9 +149,10 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
 def _standing(rows: Rows) -> Standing:
     if not rows:
         return Standing(RowState.GONE)
-    is_deprecated, queued, oldest_s, due_in_s = rows[0]
+    is_deprecated, queued, oldest, due_in_s = rows[0]
     row = RowState.DEPRECATED if is_deprecated else RowState.OK
-    return Standing(row, queued, oldest_s, due_in_s)
+    waits_s, run_id = oldest or (None, None)
+    return Standing(row, queued, None if waits_s is None else float(waits_s), due_in_s, run_id)
 
 
 def _first(rows: Rows) -> bytes | None:

@@ -5,15 +5,17 @@ It listens on channel `pgflowd`. The payload is the name of a queue, or a run th
 follows, which is sent to all workers. After each connect it first commits its LISTEN and then
 wakes all workers, so no notification is missed. At most ten wakes per flow pass in
 `notify_throttle`, and one at its end. Every 10 s it asks the server whether it still listens;
-without an answer the connection is lost. Behind a transaction pooler no notification arrives: it
-warns (W314) and wakes all workers every `poll_max`.
+without an answer the connection is lost. Behind a pooler it tries whether a notification arrives.
+If none does, as with pooled transactions, it warns (W314) and wakes all workers every `poll_max`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -22,6 +24,7 @@ from pgflowd.core.messages import Follow, Ready, Wake
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.db.connection import is_pooled
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
@@ -31,6 +34,9 @@ CHECK_TIMEOUT_S = 4.0  # a slow server answers in less
 MAX_QUEUES = 10_000  # that the throttle keeps; any client may send any name
 MAX_WAKES = 10  # per queue and window; further ones find the worker busy with claims
 MIN_HOLD_S = 0.05  # by then a full channel has room again
+HEAR_WITHIN_S = 2.0  # a notification that has not arrived by then never will
+DEAF = "a pooler is in between, and no notification comes through it"
+DEAF_NEXT = "set [database] listen_url to bypass the pooler"
 _LISTEN_CHECK = "select count(*) from pg_listening_channels() as name where name = 'pgflowd'"
 
 
@@ -70,11 +76,28 @@ class Listener:
 
     def _subscribe(self, conn: psycopg.Connection[Any]) -> None:
         conn.execute("listen pgflowd")
-        row = conn.execute(_LISTEN_CHECK).fetchone()
-        self._is_listening = row is not None and row[0] == 1
+        self._is_listening = not is_pooled(conn) or self._hears(conn)
+        problems = []
         if not self._is_listening:
-            text = "a transaction pooler is in between; set [database] listen_url"
-            self._log.warning("listener.deaf", code="W314", error=text)
+            conn.execute("unlisten pgflowd")  # in the session where it most likely is
+            problems = [{"code": "W314", "text": DEAF, "next": DEAF_NEXT}]
+            self._log.warning("listener.deaf", code="W314", error=f"{DEAF}; {DEAF_NEXT}")
+        self._service.numbers["problems"] = problems
+
+    def _hears(self, conn: psycopg.Connection[Any]) -> bool:
+        """
+        Whether a notification of another session arrives here.
+
+        To ask the server which channels this session has proves nothing: a transaction pooler may
+        answer by the very session that said LISTEN, and yet pass no notification on.
+        """
+        channel = f"pgflowd_{uuid4().hex}"
+        conn.execute(f"listen {channel}")
+        with contextlib.closing(self._link.open()) as other:
+            other.execute("select pg_notify(%s, '')", (channel,))
+        heard = any(each.channel == channel for each in conn.notifies(timeout=HEAR_WITHIN_S))
+        conn.execute(f"unlisten {channel}")
+        return heard
 
     def _listen(self, conn: psycopg.Connection[Any]) -> None:
         """Pass notifications on until the connection fails."""

@@ -155,7 +155,7 @@ class DatabaseLink:
             self._wait_to_retry()
         while self._conn is None:
             try:
-                self._conn = self._open()
+                self._conn = self.open()
                 with self.limited(self._conn):
                     prepare(self._conn)
             except CONNECTION_ERRORS as error:
@@ -203,7 +203,8 @@ class DatabaseLink:
         with self._service.interruptible(), limited(conn, limit_s):
             yield
 
-    def _open(self) -> psycopg.Connection[Any]:
+    def open(self) -> psycopg.Connection[Any]:
+        """Open a connection; the caller of this method closes it."""
         url = read(self._url, place="[database] url")
         self._log.hide(secrets_in(url))
         limits = limits_of(self._settings.database)
@@ -229,10 +230,10 @@ def limited(conn: psycopg.Connection[Any], limit_s: float) -> Iterator[None]:
             end.shutdown(socket.SHUT_RDWR)
 
     before = signal.signal(signal.SIGALRM, shut)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    outer_s, _ = signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, outer_s)
         os.close(number)

@@ -9,8 +9,9 @@ first waits one `heartbeat_interval`, so that running workers report the outcome
 keeps no state, so a restart loses nothing.
 
 It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
-trip and clock at each sweep. It reports as problems clocks that differ (W312), `synchronous_commit`
-off (W315), and a connection without encryption (W316).
+trip and clock before each sweep. It reports as problems clocks that differ (W312),
+`synchronous_commit` off (W315), a connection without encryption (W316), a notification queue that
+is not emptied (E319), and what keeps dead rows (E321).
 """
 
 from __future__ import annotations
@@ -25,13 +26,22 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.messages import Released, WorkerEnded
+from pgflowd.core.obstacles import (
+    MANY_TRANSACTIONS,
+    MAX_NAMED,
+    is_harmful,
+    is_overfull,
+    queue_problem,
+    snapshot_problem,
+)
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import Query, execute
 from pgflowd.db.schema import status
 from pgflowd.db.tasks import Swept, sweep, sweep_dead
-from pgflowd.errors import DatabaseError
+from pgflowd.errors import DatabaseError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
@@ -64,7 +74,7 @@ class Sweeper:
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
         self._is_exposed = False
-        self._warned: set[str] = set()
+        self._problems: list[Problem] = []
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
         service.numbers["recovered_24h"] = 0
@@ -92,7 +102,7 @@ class Sweeper:
             self._failed.append(json.loads(notice.message_detail or "{}"))
 
     def _work(self, conn: psycopg.Connection[Any]) -> None:
-        self._measure(conn)
+        self._look(conn)
         sweep_at = time.monotonic() + self._settings.worker.heartbeat_interval_s
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
@@ -122,7 +132,8 @@ class Sweeper:
             self._service.channel.send(Released(worker_id, self._released.pop(worker_id)))
 
     def _sweep(self, conn: psycopg.Connection[Any]) -> None:
-        """Recover stalled tasks, a limited number at once."""
+        """Recover stalled tasks, a limited number at once; look first, since a sweep may fail."""
+        self._look(conn)
         threshold_s = self._settings.recovery.stale_threshold_s
         for _ in range(MAX_ROUNDS):
             swept = self._execute(conn, sweep(threshold_s, MAX_TASKS))
@@ -130,22 +141,31 @@ class Sweeper:
             if swept.recovered + swept.given_up < MAX_TASKS:
                 break
         self._service.numbers["last_sweep_at"] = time.time()
-        self._measure(conn)
 
-    def _measure(self, conn: psycopg.Connection[Any]) -> None:
-        """Measure round trip and clock for the next heartbeat, and log each problem once."""
+    def _look(self, conn: psycopg.Connection[Any]) -> None:
+        """Measure the database, and report its problems."""
         with self._link.limited(conn), translated(conn):
-            started, sent_at = time.monotonic(), time.time()
-            row = conn.execute(_CLOCK_QUERY).fetchone()
-            assert row is not None
-            rtt_s = time.monotonic() - started
+            problems = [*self._measure(conn), *_obstacles(conn)]
+        known = {each.code for each in self._problems}
+        for problem in problems:
+            if problem.code not in known:
+                level = "warning" if problem.is_warning else "error"
+                fields = {"code": problem.code, "error": problem.text, "next": problem.next}
+                self._log.write(level, "sweeper.problem", **fields)
+        if known != {each.code for each in problems}:
+            self._service.send_heartbeat_soon()
+        self._problems = problems
+        self._service.numbers["problems"] = [
+            {"code": each.code, "text": each.text, "next": each.next} for each in problems
+        ]
+
+    def _measure(self, conn: psycopg.Connection[Any]) -> list[Problem]:
+        """Measure round trip and clock for the next heartbeat; return what is wrong."""
+        started, sent_at = time.monotonic(), time.time()
+        row = conn.execute(_CLOCK_QUERY).fetchone()
+        assert row is not None
+        rtt_s = time.monotonic() - started
         skew_s = row[0] - (sent_at + rtt_s / 2)
-        problems = _problems(skew_s, row[1], self._is_exposed)
-        for code, text in problems.items():
-            if code not in self._warned:
-                self._warned.add(code)
-                self._log.warning("sweeper.problem", code=code, error=text)
-        self._service.numbers["problems"] = [{"code": c, "text": t} for c, t in problems.items()]
         self._service.numbers["database"] = {
             "state": "up",
             "at": time.time(),
@@ -153,6 +173,7 @@ class Sweeper:
             "rtt_s": round(rtt_s, 6),
             "clock_skew_s": round(skew_s, 3),
         }
+        return _problems(skew_s, row[1], self._is_exposed)
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[Swept]) -> Swept:
         self._failed.clear()  # notices of a call that was rolled back do not count
@@ -187,17 +208,26 @@ select extract(epoch from clock_timestamp())::float8, current_setting('synchrono
 """
 
 
-def _problems(skew_s: float, commits: str, exposed: bool) -> dict[str, str]:
-    """Return the text of each problem by its code."""
-    problems = {}
+def _problems(skew_s: float, commits: str, exposed: bool) -> list[Problem]:
+    """Return what is wrong with the clock and the connection."""
+    problems = []
     if abs(skew_s) > MAX_SKEW_S:
-        problems["W312"] = (
-            f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
-        )
+        text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
+        problems.append(Problem("W312", text, "database"))
     if commits == "off":
-        problems["W315"] = (
-            "synchronous_commit is off: what was just committed is lost when the server crashes"
-        )
+        text = "synchronous_commit is off: what was just committed is lost when the server crashes"
+        problems.append(Problem("W315", text, "database"))
     if exposed:
-        problems["W316"] = f"{EXPOSED}; {EXPOSED_NEXT}"
+        problems.append(Problem("W316", EXPOSED, "database", EXPOSED_NEXT))
+    return problems
+
+
+def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
+    """Return what hinders the whole database. To ask for the queue's share also empties it."""
+    problems = []
+    share = execute(conn, queue_share())
+    if is_overfull(share):
+        problems.append(queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED))))
+    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_NAMED))
+    problems += [snapshot_problem(each) for each in holders if is_harmful(each)]
     return problems

@@ -49,7 +49,8 @@ def test_a_healthy_database_has_only_good_findings(examined, shop):
     assert {one["state"] for each in found.values() for one in each} == {"ok"}
     assert list(found) == [
         "pgflowd", "server", "schema", "clocks", "pooler", "durability", "isolation",
-        "transactions", "rights", "recovery", "flows", "stalled", "orphans", "invariants",
+        "transactions", "snapshots", "notifications", "rights", "recovery", "flows", "stalled",
+        "orphans", "history", "invariants",
     ]  # fmt: skip
     assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
 
@@ -167,7 +168,10 @@ def test_an_old_transaction_is_named(examined, shop, monkeypatch):
 
     assert code_of(found, "transactions")[0] == "warning"
     told = found["transactions"][0]["text"]
-    assert f"pid {other.info.backend_pid}, report builder, postgres idle in transaction" in told
+    named = f"pid {other.info.backend_pid} (report builder, user postgres, database "
+    assert told.startswith(named)
+    assert "), idle in transaction for " in told
+    assert f"pg_terminate_backend({other.info.backend_pid})" in found["transactions"][0]["next"]
     other.rollback()
 
 
@@ -310,7 +314,7 @@ def test_a_missing_permission_is_reported_and_the_rest_is_shown(pgflowd, shop):
 
 
 def test_a_check_that_fails_for_another_reason_is_an_error_too(here, shop):
-    shop.conn.execute("alter function pgflowd.violations rename to elsewhere")
+    shop.conn.execute("alter function pgflowd.queue_violations rename to elsewhere")
 
     ended = here("doctor")
 
@@ -334,3 +338,119 @@ def test_findings_fit_the_terminal(shop, careless, elsewhere, columns):
 
     assert max(len(line) for line in shown.splitlines()) <= columns, shown
     assert "W315" in shown
+
+
+@covers("database 18")
+def test_a_task_that_was_given_up_and_then_failed_is_no_violation(examined, shop):
+    shop.start()
+    shop.complete(shop.claim_all()["website#0"], {})
+    shop.claim_all()
+    shop.stall()
+    shop.conn.execute(
+        "update pgflow.step_tasks set requeued_count = 3, started_at = now() - interval '1 h',"
+        " queued_at = now() - interval '2 h' where step_slug = 'summary'"
+    )
+    shop.conn.execute("select pgflow.requeue_stalled_tasks()")
+    shop.conn.execute("select pgflowd.sweep('60 s')")
+    query = "select status, error_message from pgflow.step_tasks where step_slug = 'summary'"
+    status, text = shop.conn.execute(query).fetchone()
+
+    found = examined()
+
+    assert status == "failed" and text
+    assert code_of(found, "invariants") == ("ok", None)
+
+
+@covers("database 13")
+def test_only_the_newest_runs_are_looked_at_and_their_number_is_told(examined, shop, monkeypatch):
+    monkeypatch.setattr(doctor, "MAX_RUNS", 5)
+    monkeypatch.setattr(doctor, "RUNS_AT_ONCE", 2)
+    shop.run_through()
+    shop.conn.execute(
+        "update pgflow.runs set started_at = started_at - interval '1 h', remaining_steps = 1"
+    )
+    for _ in range(5):
+        shop.start("send_email")
+
+    [told] = examined()["invariants"]
+
+    assert (told["state"], told["text"]) == (
+        "ok", "I2 to I10 hold in the newest 5 runs and all queues",
+    )  # fmt: skip
+
+
+@covers("database 13")
+def test_what_takes_too_long_is_not_looked_at_and_that_is_told(examined, shop, monkeypatch):
+    shop.start("send_email")
+    shop.conn.execute("alter function pgflowd.stalled_tasks rename to quick")
+    shop.conn.execute(SLOW)
+    monkeypatch.setattr(doctor, "LIMIT_S", 0.3)
+
+    found = examined()
+
+    assert code_of(found, "stalled") == ("warning", None)
+    assert found["stalled"][0]["text"].startswith("not looked at, since it took too long: cancel")
+    assert code_of(found, "invariants") == ("ok", None)
+
+
+SLOW = """
+create function pgflowd.stalled_tasks(threshold interval)
+returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
+               attempt int, times int, started_at timestamptz, stalled_at timestamptz, reason text)
+language plpgsql as $$ begin perform pg_sleep(30); end $$
+"""
+
+
+def test_locks_that_others_hold_end_no_examination(examined, shop, monkeypatch):
+    shop.start()
+    monkeypatch.setattr(doctor, "LIMIT_S", 0.3)
+    other = shop.database.connect(autocommit=False)
+    other.execute("lock table pgflow.step_states in access exclusive mode")
+
+    found = examined()
+
+    assert code_of(found, "invariants") == ("warning", None)
+    assert found["orphans"][0]["state"] == "ok"
+    other.rollback()
+
+
+@covers("database 5", "database 17")
+def test_transactions_of_other_databases_are_counted(examined, shop, empty_database, monkeypatch):
+    monkeypatch.setattr(doctor, "OLD_TRANSACTION_S", 0.0)
+    other = empty_database.connect(application_name="report builder", autocommit=False)
+    other.execute("select 1")
+
+    [told] = examined()["transactions"]
+
+    assert told["state"] == "ok"
+    assert " here; in other databases " in told["text"]
+    other.rollback()
+
+
+@covers("database 17")
+def test_what_keeps_dead_rows_is_named(examined, shop, monkeypatch):
+    monkeypatch.setattr("pgflowd.core.obstacles.OLD_S", 0.0)
+    monkeypatch.setattr("pgflowd.core.obstacles.MANY_TRANSACTIONS", 20)
+    monkeypatch.setattr(doctor, "MANY_TRANSACTIONS", 20)
+    other = shop.database.connect(application_name="report builder", autocommit=False)
+    other.execute("set transaction isolation level repeatable read")
+    other.execute("select 1")
+    for _ in range(30):
+        shop.start("send_email")
+
+    found = examined()
+
+    texts = [one["text"] for one in found["snapshots"] if one["code"] == "E321"]
+    assert any(f"pid {other.info.backend_pid} (report builder, " in text for text in texts), texts
+    other.rollback()
+
+
+@covers("database 7")
+def test_it_says_how_much_is_kept_and_that_nothing_is_deleted(examined, shop):
+    shop.run_through()
+    shop.conn.execute("analyze pgflow.runs")
+
+    [told] = examined()["history"]
+
+    assert " in about 1 runs since " in told["text"]
+    assert told["text"].endswith("; nothing is deleted by itself")

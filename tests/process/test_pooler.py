@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from support.covers import covers
 from support.daemon import is_completed, start_run
+from support.pooler import pooler as session_pooler
 from support.transaction_pooler import TransactionPooler
 
 from pgflowd.testing.until import until
@@ -65,3 +66,35 @@ def test_a_pooler_that_has_no_session_for_us_is_waited_for(setup, database, pool
 
     daemon.until("supervisor.ready", within_s=12)
     assert daemon.events("child.restarted") == daemon.events("child.killed") == []
+
+
+@covers("database 16")
+def test_a_pooler_with_one_session_does_not_make_the_listener_believe_that_it_hears(
+    setup, database
+):
+    setup.flow("alpha", attempts=1)
+    with TransactionPooler(database.dsn, sessions=1) as pooler:
+        daemon = setup.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
+
+        assert daemon.events("listener.deaf", code="W314")
+        run_id = start_run(database, "alpha")
+        until(lambda: is_completed(database, run_id), 5)
+        status = until(lambda: with_problem(daemon, "W314"))
+        assert status["state"] == "healthy"  # it polls
+
+
+@covers("database 16")
+def test_a_pooler_that_keeps_sessions_apart_is_listened_through(setup, database):
+    setup.flow("alpha", attempts=1)
+    with session_pooler(database.dsn) as url:
+        daemon = setup.serve(database={"listen_url": url})
+        run_id = start_run(database, "alpha")
+
+        until(lambda: is_completed(database, run_id), 5)
+
+        assert daemon.events("listener.deaf") == []
+
+
+def with_problem(daemon, code):
+    status = daemon.ask()
+    return status if code in {each["code"] for each in status["problems"]} else None

@@ -60,6 +60,37 @@ def test_a_daemon_that_has_lost_the_database_is_degraded():
     assert document(running("a"), facts(listener=up, sweeper=up))["state"] == "healthy"
 
 
+@pytest.mark.parametrize(("code", "state"), [("E319", "degraded"), ("W312", "healthy")])
+def test_an_error_of_any_child_makes_the_daemon_degraded_and_a_warning_does_not(code, state):
+    told = {"code": code, "text": "x", "next": "y"}
+
+    shown = document(running("a"), facts(sweeper=ChildFacts(1, 1.0, numbers={"problems": [told]})))
+
+    assert shown["state"] == state
+    assert shown["problems"] == [{"code": code, "flow": None, "text": "x", "next": "y"}]
+
+
+def test_a_worker_that_stands_still_makes_the_daemon_degraded():
+    numbers = {"line_failures": 3, "line_failing_s": 20.0, "line_error": {"text": "no room"}}
+    worker = ChildFacts(1, 1.0, "7f3a", 10, numbers, heard_at=58.0, late_s=30.0)
+
+    shown = document(running("a"), facts(worker__a=worker))
+
+    assert shown["state"] == "degraded"
+    [problem] = shown["problems"]
+    assert (problem["code"], problem["flow"]) == ("E322", "a")
+    assert "22s" in problem["text"]
+
+
+@covers("newcomer 19")
+def test_the_age_of_numbers_is_told_the_queue_included():
+    worker = ChildFacts(1, 1.0, "7f3a", 10, {"queue_age_s": 11.0}, heard_at=56.5)
+
+    shown = document(running("a", "b"), facts(worker__a=worker))["flows"]
+
+    assert [flow["age_s"] for flow in shown] == [14.5, None]
+
+
 def test_a_worker_that_has_ended_in_a_drain_is_shown_as_stopping():
     tree, _ = on_stop(running("a", "b"), 1.0, drain=True, within_s=60)
     tree, _ = ended(tree, "sweeper", "worker a", now=2.0)

@@ -73,5 +73,7 @@ def test_what_fits_is_json(value):
 def test_names_and_numbers():
     assert short_id("019bc0de-4a51-7c02-9f6e-12ab7f3a9c12") == "7f3a9c12"
     assert (cut("abcdef", 4), cut("abcd", 4)) == ("abc…", "abcd")
-    assert [size(number) for number in (812, 1200, 15_000_000)] == ["812 B", "1.2 kB", "15 MB"]
+    sizes = (812, 1200, 15_000_000, 471_000_000_000, 1.2e15)
+
+    assert [size(number) for number in sizes] == ["812 B", "1.2 kB", "15 MB", "471 GB", "1200 TB"]
     assert (counted(1, "run"), counted(3, "run")) == ("1 run", "3 runs")

@@ -45,6 +45,9 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
     table = inner.table(TITLES, rows, right=RIGHT, losing=LOSING)
     lines += [f" {line}" for line in table.splitlines()]
+    ages = [flow["age_s"] for flow in status["flows"] if flow.get("age_s") is not None]
+    if ages:
+        lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
     parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
     return lines + problem_lines(status["problems"], screen, parked)
 

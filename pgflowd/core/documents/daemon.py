@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgflowd.core.documents import versioned
+from pgflowd.core.documents.worker_problems import problems_of_worker
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
@@ -22,6 +23,7 @@ from pgflowd.core.supervision.tree import ChildEntry, Tree
 
 NOT_RUNNING = "not_running"
 _NUMBERS = ("queued", "oldest_queued_s", "completed_1m", "failed_1m", "p50_s", "p95_s")
+_ERROR = "E"  # codes of errors begin so; those of warnings leave a daemon healthy
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class ChildFacts:
     worker_id: str | None = None
     max_concurrency: int | None = None
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    heard_at: float | None = None  # when the last of them came; monotonic
+    late_s: float | None = None  # no task waits so long while a runner is free
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,7 @@ class FlowStatus:
     exits: list[str]
     parked_s: float | None
     retry_in_s: float | None
+    age_s: float | None
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,8 @@ def is_cut_off(reports: Iterable[Mapping[str, Any]]) -> bool:
     return DatabaseState.DOWN in states
 
 
-def state_of(tree: Tree, *, cut_off: bool = False) -> DaemonState:
-    """The state of the daemon; one that is cut off from the database is degraded."""
+def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
+    """The state of the daemon; one with an error among its problems is degraded."""
     if tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}:
         return DaemonState.DRAINING if tree.is_draining else DaemonState.STOPPING
     if not tree.was_ready:
@@ -123,17 +128,23 @@ def state_of(tree: Tree, *, cut_off: bool = False) -> DaemonState:
     all_up = tree.phase is DaemonPhase.RUNNING and all(
         child.state is ChildState.UP for child in others
     )
-    return DaemonState.HEALTHY if all_up and not cut_off else DaemonState.DEGRADED
+    return DaemonState.HEALTHY if all_up and is_sound else DaemonState.DEGRADED
+
+
+def is_sound(problems: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether no problem is an error."""
+    return not any(str(each.get("code") or "").startswith(_ERROR) for each in problems)
 
 
 def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     """The whole status."""
     is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
+    found = problems(tree, facts)
     return DaemonStatus(
         name=facts.name,
         version=facts.version,
-        state=state_of(tree, cut_off=is_cut_off(c.numbers for c in facts.children.values())),
+        state=state_of(tree, is_sound=is_sound(found)),
         pid=facts.pid,
         started_at=iso(facts.started_at),
         up_s=facts.monotonic - facts.monotonic_started_at,
@@ -146,7 +157,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
         database=_database(tree, facts),
         singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
         flows=[_flow(child, facts, idle) for child in tree.workers],
-        problems=problems(tree, facts),
+        problems=found,
     )
 
 
@@ -178,6 +189,8 @@ def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
             found.append(_problem(None, child.spec.name, text, "pgflowd tree"))
         if stuck := facts.of(child).numbers.get("stuck", 0):
             found.append(_problem(None, child.spec.name, _stuck(stuck), None))
+        if child.state is ChildState.UP:
+            found += _of_worker(child, facts)
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):
             flow = child.spec.name or None
@@ -190,6 +203,18 @@ def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
             found.append(_problem("E301", None, text, database.get("next") or "see that it runs"))
     found += [dict(warning) for warning in facts.warnings]
     return found
+
+
+def _of_worker(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:
+    own = facts.of(child)
+    judged = problems_of_worker(
+        own.numbers,
+        age_s=_since(own.heard_at, facts) or 0.0,
+        up_s=_since(own.started_at, facts) or 0.0,
+        late_s=own.late_s,
+        max_concurrency=own.max_concurrency,
+    )
+    return [_problem(each.code, child.spec.name, each.text, each.next) for each in judged]
 
 
 def _stuck(count: Any) -> str:
@@ -229,7 +254,15 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
         exits=list(child.exits),
         parked_s=_since(child.parked_at, facts) if is_parked else None,
         retry_in_s=retry_in_s if is_parked else None,
+        age_s=_age(own, facts) if has_process else None,
     )
+
+
+def _age(own: ChildFacts, facts: DaemonFacts) -> float | None:
+    """How old the oldest number of a worker is: it reads its queue less often than it sends."""
+    queue_age_s: Any = own.numbers.get("queue_age_s")
+    age_s = _since(own.heard_at, facts)
+    return age_s + queue_age_s if age_s is not None and is_number(queue_age_s) else age_s
 
 
 def _single(kind: ChildKind, tree: Tree, facts: DaemonFacts, idle: str) -> dict[str, Any]:

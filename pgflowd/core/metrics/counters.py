@@ -8,11 +8,14 @@ for one message. Counters only grow while the process lives; the supervisor adds
 child's earlier processes. `core.metrics.definitions` lists them. The other numbers of a worker are
 
     running, runners, queued, oldest_queued_s         at this moment; queued is from the database
+    oldest_queued_run                                 the run of the task that waits longest
+    queue_age_s                                       since these were read from the database
+    claimed_s                                         since a claim has brought a task, or null
     zygote                                            its pid
     completed_1m, failed_1m, p50_s, p95_s             over the last minute
     wakes_1m       {reason: n}                        notification, completion, due, fallback
     database       {state, server, place, pgmq, schema, rtt_s, clock_skew_s, at}
-    problems       [{code, text}]                     warnings that `status` shows
+    problems       [{code, text, next}]               that `status` shows
     line_failures  n                                  calls in a row that failed or left a report
     line_failing_s                                    since the first of them, or null
     line_error     {code, text, run, task}            the last of them; code: the SQLSTATE, or null

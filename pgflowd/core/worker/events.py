@@ -136,6 +136,7 @@ class Standing(NamedTuple):
     queued: int = 0
     oldest_queued_s: float | None = None
     due_in_s: float | None = None  # until the next hidden message becomes visible
+    oldest_run: str | None = None  # of the oldest queued message
 
 
 GOOD_STANDING = Standing()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from pgflowd.core.documents.daemon import is_cut_off, state_of
+from pgflowd.core.documents.daemon import is_cut_off
 from pgflowd.core.supervision import actions as act
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
@@ -42,6 +42,7 @@ class Announcer:
         self._notifier = notifier
         self._feed_at = 0.0
         self._extend_at = 0.0
+        self._summary_at = 0.0
         self._last_summary = ""
 
     @property
@@ -62,6 +63,11 @@ class Announcer:
         if self._is_busy() and self._extend_at <= now:
             self._notifier.extend(EXTENSION_S)
             self._extend_at = now + EXTEND_INTERVAL_S
+        if self._summary_at <= now:
+            self._summary_at = now + CHECK_S
+            self._send_summary()
+
+    def _send_summary(self) -> None:
         summary = self._summary()
         if summary != self._last_summary:
             self._last_summary = summary
@@ -149,7 +155,7 @@ class Announcer:
         tree = self._supervisor.tree
         alive = self._supervisor.children.alive.values()
         cut_off = is_cut_off(process.numbers for process in alive)
-        state = state_of(tree, cut_off=cut_off)
+        state = self._supervisor.status.state()
         if cut_off or any(child.waiting_for for child in tree.children):
             return f"{state}: waiting for the database"
         up = sum(child.state is ChildState.UP for child in tree.workers)

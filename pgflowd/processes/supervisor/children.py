@@ -50,6 +50,7 @@ class ChildProcess:
     worker_id: str | None = None
     kill_reason: str | None = None
     numbers: dict[str, Any] = field(default_factory=dict)
+    heard_at: float | None = None  # when the last of them came; monotonic
     unread: list[Message | UnreadableMessage] = field(
         default_factory=list
     )  # what was left in the channel at its end

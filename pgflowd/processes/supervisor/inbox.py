@@ -60,6 +60,7 @@ class Inbox:
             return
         if isinstance(message, msg.Heartbeat):
             process.numbers = merged(process.numbers, message.numbers)
+            process.heard_at = now
         elif isinstance(message, msg.Failed | msg.Leaving):
             process.exit_message = message
         elif isinstance(message, msg.Wake | msg.Follow):

@@ -12,14 +12,25 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pgflowd import __version__
-from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, status_of
+from pgflowd.core.documents.daemon import (
+    ChildFacts,
+    DaemonFacts,
+    is_sound,
+    problems,
+    state_of,
+    status_of,
+)
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.openmetrics import exposition
+from pgflowd.core.statuses import DaemonState
 from pgflowd.errors import Problem
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
+
+
+LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
 
 class StatusReporter:
@@ -42,6 +53,11 @@ class StatusReporter:
     def document(self) -> dict[str, Any]:
         return status_of(self._supervisor.tree, self._facts()).to_json()
 
+    def state(self) -> DaemonState:
+        """The daemon's state in one word, as the document has it."""
+        tree = self._supervisor.tree
+        return state_of(tree, is_sound=is_sound(problems(tree, self._facts())))
+
     def metrics(self) -> str:
         counters = {id: dict(kept) for id, kept in self._counters.items()}
         children = self._supervisor.children
@@ -60,10 +76,15 @@ class StatusReporter:
         settings = self._supervisor.settings
         children = {}
         for id, process in self._supervisor.children.alive.items():
-            slug = process.served.slug if process.served else None
-            most = settings.worker_for(slug).max_concurrency if slug else None
+            worker = settings.worker_for(process.served.slug) if process.served else None
             children[id] = ChildFacts(
-                process.pid, process.started_at, process.worker_id, most, process.numbers
+                pid=process.pid,
+                started_at=process.started_at,
+                worker_id=process.worker_id,
+                max_concurrency=worker.max_concurrency if worker else None,
+                late_s=max(LATE_MIN_S, worker.notify_fallback_s) if worker else None,
+                heard_at=process.heard_at,
+                numbers=process.numbers,
             )
         return DaemonFacts(
             settings.pgflowd.name,

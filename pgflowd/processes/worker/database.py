@@ -14,6 +14,7 @@ import json
 import os
 import random
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
@@ -48,6 +49,7 @@ class DatabaseConnections:
         emit: Callable[[events.WorkerEvent], None],
     ) -> None:
         self.standing = events.GOOD_STANDING
+        self.claimed_at: float | None = None  # when a claim last brought a task; monotonic
         self._settings = settings
         self._flow, self._queue = flow, flow.lower()
         self._worker_id, self._name = worker_id, name
@@ -137,6 +139,8 @@ class DatabaseConnections:
             calls.append(tasks.claim(self._flow, self._worker_id, action.claim, self._lease_s))
         results = await execute_together_async(self._connections[MAIN], calls)
         claimed = results.pop() if action.claim else ()
+        if claimed:
+            self.claimed_at = time.monotonic()
         changes = results.pop() if action.changes_of else ()
         answers = results.pop() if action.reports else ()
         return events.ReportAndClaimDone(

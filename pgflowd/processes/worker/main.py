@@ -283,7 +283,10 @@ class _Worker:
             self._loop.remove_writer(self._channel)
 
     def _send_heartbeat(self) -> None:
-        numbers = self._metrics.now(self._state, self._database.standing, self._zygote.pid)
+        database = self._database
+        numbers = self._metrics.now(
+            self._state, database.standing, self._zygote.pid, database.claimed_at
+        )
         for portion in portions(numbers):
             self._send(Heartbeat(portion))
         pause_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)

@@ -63,8 +63,10 @@ class WorkerMetrics:
             self._tasks_1m.add(name, now)
             self._took.append((now, action.seconds[0]))
 
-    def now(self, state: WorkerState, standing: Standing, zygote: int) -> dict[str, Any]:
-        """The numbers of this moment."""
+    def now(
+        self, state: WorkerState, standing: Standing, zygote: int, claimed_at: float | None = None
+    ) -> dict[str, Any]:
+        """The numbers of this moment; `claimed_at`: when a claim last brought a task."""
         now, runners = time.monotonic(), state.runners
         took = sorted(seconds for at, seconds in self._took if at >= now - MINUTE_S)
         last = self._tasks_1m.counts(now)
@@ -74,6 +76,9 @@ class WorkerMetrics:
             "runners": len(runners.by_id),
             "queued": waiting.queued,
             "oldest_queued_s": waiting.oldest_queued_s,
+            "oldest_queued_run": waiting.oldest_run,
+            "queue_age_s": _queue_age_s(state, now),
+            "claimed_s": None if claimed_at is None else round(now - claimed_at, 3),
             "zygote": zygote,
             "completed_1m": last["completed"],
             "failed_1m": last["failed"],
@@ -105,6 +110,14 @@ def _line(turns: Turns, now: float) -> dict[str, Any]:
             "task": error.task,
         },
     }
+
+
+def _queue_age_s(state: WorkerState, now: float) -> float | None:
+    """How long ago the worker has seen its queue; a claim that drained it has seen it since."""
+    if state.schedule.has_drained:
+        return 0.0
+    renewed_at = state.connections.renewed_at
+    return None if renewed_at < 0 else round(now - renewed_at, 3)
 
 
 def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:

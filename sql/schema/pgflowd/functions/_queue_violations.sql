@@ -1,8 +1,9 @@
--- _queue_violations(flow_slug, queue_name, queue, since, max_rows): returns I5, I6 and I7 of one
--- queue of one flow; `queue` is its table, null when that is missing.
--- Called by: violations.   Locks: nothing.
+-- _queue_violations(flow_slug, queue_name, queue, max_rows): returns I5 to I7 of one queue of one
+-- flow; `queue` is its table, null when that is missing. I7 reads the queue and not the archive,
+-- which anybody may empty.
+-- Called by: queue_violations.   Locks: nothing.
 create or replace function pgflowd._queue_violations(
-  flow_slug text, queue_name text, queue regclass, since interval, max_rows int)
+  flow_slug text, queue_name text, queue regclass, max_rows int)
 returns table (invariant text, flow text, run_id uuid, step_slug text, task_index int, detail text)
 language plpgsql stable set search_path = '' as $$
 begin
@@ -11,19 +12,6 @@ begin
                         format('the flow has no queue %s', _queue_violations.queue_name);
     return;
   end if;
-  return query execute format($query$
-    select 'I5', task.flow_slug, task.run_id, task.step_slug, task.task_index,
-           'the task is queued and has no message'
-      from pgflow.runs as run
-      join pgflow.step_tasks as task on task.run_id = run.run_id
-      join pgflow.step_states as state
-        on state.run_id = task.run_id and state.step_slug = task.step_slug
-     where run.flow_slug = $1 and run.status = 'started' and state.status = 'started'
-       and run.started_at > now() - $2 and task.status = 'queued'
-       and pgflowd._task_queue(task) = $4
-       and not exists (select from %1$s as message where message.msg_id = task.message_id)
-     limit $3
-    $query$, queue) using _queue_violations.flow_slug, since, max_rows, queue_name;
   return query execute format($query$
     select 'I6', $1, null::uuid, null::text, null::int,
            'message ' || message.msg_id || ' has no open task: ' || left(message.message::text, 200)

@@ -1,0 +1,111 @@
+-- run_violations(run_ids, max_rows): returns I2 to I5 and I8 to I10 of these runs; `violations` says
+-- what the numbers mean.
+-- Older cores keep no output of steps, so there is no I4. Workers of other runtimes have no leases,
+-- and history may be off, so I9 and I10 say "at most". Each run is looked up by its key, whatever
+-- the statistics say, so the cost is that of the runs named.
+-- Called by: violations; `pgflowd doctor`.   Locks: nothing.
+create or replace function pgflowd.run_violations(run_ids uuid[], max_rows int default 20)
+returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
+               detail text)
+language plpgsql stable set search_path = ''
+  set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+#variable_conflict use_column
+declare
+  flow record;
+begin
+  return query
+    select 'I2', run.flow_slug, run.run_id, state.step_slug, null::int,
+           format('the run is completed, the step %s', state.status)
+      from pgflow.runs as run
+      join pgflow.step_states as state on state.run_id = run.run_id
+     where run.run_id = any (run_ids) and run.status = 'completed'
+       and (run.remaining_steps <> 0 or state.status not in ('completed', 'skipped')
+            or coalesce(state.remaining_tasks, 0) <> 0)
+     limit max_rows;
+  return query
+    select 'I3', state.flow_slug, state.run_id, state.step_slug, null::int,
+           format('%s of %s tasks are completed', counted.completed, state.initial_tasks)
+      from pgflow.step_states as state
+     cross join lateral (
+       select count(*) as tasks, coalesce(max(task.task_index), -1) as last_index,
+              count(*) filter (where task.status = 'completed') as completed
+         from pgflow.step_tasks as task
+        where task.run_id = state.run_id and task.step_slug = state.step_slug) as counted
+     where state.run_id = any (run_ids) and state.status = 'completed'
+       and (counted.completed <> state.initial_tasks or counted.tasks <> state.initial_tasks
+            or counted.last_index <> state.initial_tasks - 1)
+     limit max_rows;
+  return query
+    select 'I4', state.flow_slug, state.run_id, state.step_slug, null::int,
+           'the output of the map is not the list of its tasks'' outputs'
+      from pgflow.step_states as state
+      join pgflow.steps as step
+        on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
+     where state.run_id = any (run_ids) and step.step_type = 'map' and state.status = 'completed'
+       and to_jsonb(state) ? 'output'
+       and to_jsonb(state) -> 'output' is distinct from (
+         select coalesce(to_jsonb(array_agg(task.output order by task.task_index)), '[]')
+           from pgflow.step_tasks as task
+          where task.run_id = state.run_id and task.step_slug = state.step_slug)
+     limit max_rows;
+  for flow in
+    select run.flow_slug, array_agg(run.run_id) as run_ids
+      from pgflow.runs as run where run.run_id = any (run_ids) group by run.flow_slug
+  loop
+    return query select violation.*
+      from pgflowd._missing_messages(flow.flow_slug, flow.run_ids, max_rows) as violation;
+  end loop;
+  return query
+    select 'I8', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           case when task.status = 'failed' then 'failed without a text'
+                else 'recovery gave it up, and its run waits for ever' end
+      from pgflow.runs as run
+      join pgflow.step_tasks as task on task.run_id = run.run_id
+     where run.run_id = any (run_ids)
+       and (task.status = 'failed' and coalesce(task.error_message, '') = ''
+            or task.status = 'started' and run.status = 'started'
+               and to_jsonb(task) ->> 'permanently_stalled_at' is not null)
+     limit max_rows;
+  return query
+    select 'I8', state.flow_slug, state.run_id, state.step_slug, null::int,
+           'the step failed before its attempts were used up'
+      from pgflow.step_states as state
+      join pgflow.steps as step
+        on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
+      join pgflow.flows as flow on flow.flow_slug = state.flow_slug
+     where state.run_id = any (run_ids) and state.status = 'failed'
+       and coalesce(state.error_message, '')
+           !~ '^(Condition not met|cancelled by |\[TYPE_VIOLATION\]|stalled)'
+       and not exists (select from pgflow.step_tasks as task
+                        where task.run_id = state.run_id and task.step_slug = state.step_slug
+                          and task.status = 'failed' and task.attempts_count
+                              >= coalesce(step.opt_max_attempts, flow.opt_max_attempts))
+       and not exists (select from pgflowd.attempts as attempt
+                        where attempt.run_id = state.run_id and attempt.step_slug = state.step_slug
+                          and attempt.outcome = 'stalled')
+     limit max_rows;
+  return query
+    select 'I9', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           format('%s leases are live', count(*))
+      from pgflow.runs as run
+      join pgflow.step_tasks as task on task.run_id = run.run_id
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index
+     where run.run_id = any (run_ids) and run.status = 'started'
+       and task.status = 'started' and attempt.ended_at is null
+       and attempt.worker_id = task.last_worker_id and attempt.attempt = task.attempts_count
+     group by task.flow_slug, task.run_id, task.step_slug, task.task_index having count(*) > 1
+     limit max_rows;
+  return query
+    select 'I10', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           format('the task is %s, and was completed %s times', task.status, count(*))
+      from pgflow.step_tasks as task
+      join pgflowd.attempts as attempt
+        on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
+       and attempt.task_index = task.task_index
+     where task.run_id = any (run_ids) and attempt.outcome = 'completed'
+     group by task.flow_slug, task.run_id, task.step_slug, task.task_index, task.status
+    having count(*) > 1 or task.status <> 'completed'
+     limit max_rows;
+end $$;
