@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -36,15 +37,17 @@ class Denied(click.ClickException):
 def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
     """Send a command to the daemon of this configuration, and return its answer."""
     from pgflowd.host import control
+    from pgflowd.host.other_daemons import owner_of
 
     path = socket_path(app)
     try:
         return control.ask(path, command, timeout_s, **arguments)
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        text = f"no daemon is running at {path}; `pgflowd serve` starts one"
-        raise NotRunning(text) from None
+        remedy = ask_elsewhere(app) or "`pgflowd serve` starts one"
+        raise NotRunning(f"no daemon is running at {path}; {remedy}") from None
     except PermissionError:
-        raise Denied(f"{path} belongs to another user; ask as that user, or as root") from None
+        owner = owner_of(path) or "another user"
+        raise Denied(f"{path} belongs to {owner}; ask as that user, or as root") from None
     except (OSError, ValueError):
         text = f"the daemon at {path} does not answer"
         raise RunError(text, code="E414", next="read its log, or try again") from None
@@ -61,6 +64,19 @@ def socket_path(app: App) -> Path:
     from pgflowd.host.config import control_path
 
     return Path(control_path(app.settings))
+
+
+def ask_elsewhere(app: App) -> str | None:
+    """Say how to ask a daemon of this name that listens in another runtime directory."""
+    from pgflowd.host.other_daemons import other_daemons
+
+    if app.settings.supervisor.control:
+        return None
+    other = next(other_daemons(app.settings.pgflowd.name), None)
+    if other is None:
+        return None
+    variable = f"PGFLOWD__SUPERVISOR__CONTROL={quote(str(other.socket))}"
+    return f"{other.user} has one, which answers with {variable}"
 
 
 def wait_for_end(pid: int) -> None:

@@ -118,23 +118,7 @@ class SocketPlace:
         return listener, _inode_of(self._path)
 
 
-def _remove_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens; refuse anything else."""
-    try:
-        mode = path.lstat().st_mode
-        if not stat.S_ISSOCK(mode):
-            kind = _KINDS.get(stat.S_IFMT(mode), "a pipe or device")
-            raise SocketPathError(f"{path} is {kind}, not the socket of a daemon", is_taken=True)
-        if _is_listening(path):
-            raise SocketPathError(f"another program listens at {path}", is_taken=True)
-        path.unlink()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _path_error(error) from error
-
-
-def _is_listening(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     """Whether a process has this socket open, as far as a connection tells."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
@@ -144,6 +128,22 @@ def _is_listening(path: Path) -> bool:
         except OSError:  # its queue is full, it is of another type, or we may not connect
             return True
     return True
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket on which nobody listens; refuse anything else."""
+    try:
+        mode = path.lstat().st_mode
+        if not stat.S_ISSOCK(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "a pipe or device")
+            raise SocketPathError(f"{path} is {kind}, not the socket of a daemon", is_taken=True)
+        if is_listening(path):
+            raise SocketPathError(f"another program listens at {path}", is_taken=True)
+        path.unlink()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _path_error(error) from error
 
 
 def _make_private(directory: Path) -> None:

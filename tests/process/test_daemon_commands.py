@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from support.covers import covers
-from support.daemon import start_marked
+from support.daemon import PGFLOWD, start_marked
 
+from pgflowd.host.control import ControlSocket
 from pgflowd.testing.until import until
 
 
@@ -152,11 +156,38 @@ def test_commands_with_json_answer_as_the_page_documents(setup, database):
         assert all(f"`{key}`" in section for key in answer if key != "schema_version"), answer
 
 
+@covers("newcomer 21")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_root_is_told_how_to_ask_the_daemon_of_another_user(setup, database, monkeypatch):
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    name = f"t-{os.getpid()}"
+    config = setup.config(name, supervisor={"control": ""})
+    path = Path(f"/tmp/pgflowd-65534/{name}.sock")
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os.setuid(65534)
+            control = ControlSocket(path)
+            signal.pause()
+            control.close()
+        os._exit(1)
+    try:
+        until(path.exists)
+        for command in (["status"], ["stop"]):
+            done = subprocess.run(
+                [*PGFLOWD, *command, "-c", str(config)],
+                capture_output=True, text=True, env=setup.environ, cwd=setup.directory, check=False,
+            )  # fmt: skip
+            assert done.returncode == 3
+            how = f"PGFLOWD__SUPERVISOR__CONTROL={path}"
+            assert f"nobody has one, which answers with {how}" in " ".join(done.stderr.split())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        shutil.rmtree(path.parent)
+
+
 def test_watching_continues_until_interrupted(setup, database):
-    import subprocess
-
-    from support.daemon import PGFLOWD
-
     setup.flow("alpha")
     daemon = setup.serve()
     command = [*PGFLOWD, "status", "--watch", "100ms", "--json", "-c", str(daemon.config)]

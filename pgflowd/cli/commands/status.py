@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.daemon_client import NotRunning, ask, socket_path
+from pgflowd.cli.daemon_client import NotRunning, ask, ask_elsewhere, socket_path
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import DURATION
@@ -88,6 +88,8 @@ def _show_database(app: App) -> None:
         app.print_document(**document)
         return
     app.note(f"no daemon is running at {socket_path(app)}; this is from the database")
+    if elsewhere := ask_elsewhere(app):
+        app.note(elsewhere)
     database = document["database"]
     app.print("\n".join(database_lines(database, app.out)))
     rows = [[flow["slug"], str(flow["queued"])] for flow in document["flows"]]
