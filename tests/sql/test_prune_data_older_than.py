@@ -1,6 +1,7 @@
 """prune_data_older_than, and the Elixir edition's form of it."""
 
 import pytest
+from support.covers import covers
 
 
 def old(suite, run, column, days=10):
@@ -117,12 +118,38 @@ def test_workers_silent_since_before_the_cutoff_go(suite):
     assert set(suite.column("select function_name from pgflow.workers")) == {"4", "5"}
 
 
-def test_a_worker_with_tasks_may_go(suite, runs):
+@covers("database 7")
+def test_a_worker_that_a_task_names_stays_and_goes_with_it(suite, runs):
     suite.do("update pgflow.workers set last_heartbeat_at = now() - interval '10 days'")
 
     prune(suite, 5)
 
-    assert suite.task(runs[2], "a")["last_worker_id"] is None
+    assert suite.task(runs[2], "a")["last_worker_id"] == suite.worker("f")
+    suite.do("update pgflow.step_tasks set last_worker_id = null")
+    prune(suite, 5)
+    assert suite.column("select * from pgflow.workers") == []
+
+
+@covers("database 7")
+def test_silent_workers_cost_one_pass_over_the_tasks_and_so_many_pages_more(suite, runs):
+    suite.do(
+        "insert into pgflow.workers (worker_id, queue_name, function_name, last_heartbeat_at)"
+        " select gen_random_uuid(), 'f', n, now() - interval '9 days' - n * interval '1 minute'"
+        " from generate_series(1, 50) as n"
+    )
+    pages = suite.value("select pg_relation_size('pgflow.step_tasks') / 8192")
+    scans = "select seq_scan from pg_stat_xact_user_tables where relname = 'step_tasks'"
+    suite.do("set enable_indexscan = off; set enable_bitmapscan = off")
+    before = suite.value(scans)
+
+    deleted = suite.value("select pgflow._prune_workers(now() - interval '5 days', %s)", 4 * pages)
+
+    assert deleted == 4, "the oldest ones"
+    assert suite.column("select min(function_name::int) from pgflow.workers where queue_name = 'f'"
+                        " and function_name ~ '^[0-9]'") == [1]  # fmt: skip
+    assert suite.value(scans) - before <= 1 + 4
+    assert suite.value("select pgflow._prune_workers(now() - interval '5 days', 0)") == 1
+    assert suite.value("select pgflow._prune_workers(now() - interval '5 days')") == 45
 
 
 def test_statuses_below_do_not_matter(suite):
@@ -169,10 +196,11 @@ def test_the_elixir_form_prunes_some_flows_and_counts(suite, runs):
     )
 
     assert row == {
-        "deleted_runs": 2, "deleted_step_states": 4, "deleted_step_tasks": 3, "deleted_workers": 2,
+        "deleted_runs": 2, "deleted_step_states": 4, "deleted_step_tasks": 3, "deleted_workers": 0,
     }  # fmt: skip
     assert left(suite) == {runs[2], other}
 
     row = suite.row("select * from pgflow.prune_data_older_than(interval '5 days', null)")
 
     assert row["deleted_runs"] == 1 and left(suite) == {runs[2]}
+    assert row["deleted_workers"] == 1, "the other is that of the open run"

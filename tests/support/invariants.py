@@ -102,8 +102,9 @@ OF_LEASES = {
         select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
          where r.status = 'started' and t.status = 'started' and 1 <> (
            select count(*) from pgflowd.attempts a where a.ended_at is null
-              and (a.run_id, a.step_slug, a.task_index, a.worker_id, a.attempt)
-                = (t.run_id, t.step_slug, t.task_index, t.last_worker_id, t.attempts_count))
+              and (a.run_id, a.step_slug, a.task_index, a.attempt)
+                = (t.run_id, t.step_slug, t.task_index, t.attempts_count)
+              and a.worker_id = coalesce(t.last_worker_id, a.worker_id))
     """,
     "I10 a completed task has one completed attempt, any other none": """
         select t.* from pgflow.step_tasks t

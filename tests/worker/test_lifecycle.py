@@ -362,6 +362,25 @@ def test_a_worker_whose_row_is_gone_exits_10(start_worker):
     assert isinstance(worker.all_received[-1], Leaving)
 
 
+@covers("outside 5")
+def test_a_worker_whose_row_is_gone_finishes_what_it_runs(start_worker, tmp_path):
+    worker = start_worker(TASKS)
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    run = worker.start_run([{"touch": str(begun), "until": str(gate)}])
+    until(begun.exists)
+
+    worker.conn.execute("delete from pgflow.workers")
+    until(lambda: worker.records("worker.deprecated"), 5)
+    leased_until = "select lease_until from pgflowd.attempts where ended_at is null"
+    before = worker.value(leased_until)
+    until(lambda: worker.value(leased_until) > before)
+    gate.touch()
+
+    assert worker.ended() == 10
+    assert worker.outcomes(run) == ["completed"]
+    assert worker.status(run) == "completed"
+
+
 @covers("rule 39")
 def test_a_runner_that_dies_before_it_is_ready_fails_no_task(start_worker):
     module = """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import Connection, LeaseDatabase, element
 
 
@@ -200,3 +201,53 @@ def test_a_claim_that_was_rolled_back_left_nothing(db: LeaseDatabase) -> None:
 
     assert db.outcomes(run) == []
     assert db.claim_one(flow, db.worker(flow)).attempt == 1
+
+
+FREEZE = "update pgflow.workers set last_heartbeat_at = now() - interval '9 days'"
+PRUNE = "select pgflow.prune_data_older_than(interval '5 days')"
+
+
+@covers("database 22")
+def test_a_worker_that_is_being_pruned_claims_nothing_and_is_told_at_once(
+    own: LeaseDatabase,
+) -> None:
+    flow = own.flow(max_attempts=9)
+    run = own.start(flow)
+    worker = own.worker(flow)
+    own.fail(own.claim_one(flow, worker), delay="0 s")
+    own.do("update pgflow.step_tasks set last_worker_id = null")
+    own.do(FREEZE)
+    own.do("set lock_timeout = '1s'")
+
+    first = own.connect()
+    with first.transaction():
+        first.execute(PRUNE)
+        with pytest.raises(psycopg.Error, match="there is no worker") as refused:
+            own.claim(flow, worker)
+
+    assert refused.value.sqlstate == "PF002"
+    assert own.column("select * from pgflow.workers") == []
+    assert own.complete(own.claim_one(flow, own.worker(flow))) == "completed"
+    assert own.status(run) == "completed"
+
+
+@covers("database 22")
+@pytest.mark.parametrize("named", [True, False])
+def test_a_worker_that_was_frozen_and_claims_is_not_pruned(own: LeaseDatabase, named: bool) -> None:
+    flow = own.flow(max_attempts=9)
+    own.start(flow)
+    worker = own.worker(flow)
+    own.fail(own.claim_one(flow, worker), delay="0 s")  # its task goes on naming the worker
+    if not named:
+        own.do("update pgflow.step_tasks set last_worker_id = null")
+    own.do(FREEZE)
+    own.do("set lock_timeout = '1s'")
+
+    first = own.connect()
+    with first.transaction():
+        (task,) = own.claim(flow, worker, conn=first)
+        own.do(PRUNE)
+
+    assert own.heartbeat(worker, task) == ["ok"]
+    assert own.complete(task) == "completed"
+    assert own.column("select worker_id from pgflow.workers") == [worker]

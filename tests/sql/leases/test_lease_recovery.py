@@ -408,3 +408,43 @@ def test_a_lost_attempt_of_an_ended_run_is_closed_and_its_task_left(
 
     assert db.status(run) == "failed"
     assert db.task(run, other.step_slug).status != "queued"
+
+
+@covers("outside 5")
+def test_a_worker_whose_row_was_deleted_keeps_what_it_holds(db: LeaseDatabase) -> None:
+    flow = db.flow("a", "b")
+    run = db.start(flow)
+    worker = db.worker(flow)
+    first, second = db.claim(flow, worker)
+    for task in (first, second):
+        db.age(task, "30 s")
+
+    db.do("delete from pgflow.workers")
+
+    assert db.heartbeat(worker, first) == ["ok"]
+    assert [db.complete(task) for task in (first, second)] == ["completed", "completed"]
+    assert db.status(run) == "completed"
+
+
+@covers("outside 5")
+def test_a_task_whose_worker_s_row_was_deleted_is_given_back_when_its_lease_lapses(
+    db: LeaseDatabase,
+) -> None:
+    flow = db.flow("a", "b", timeout=600)
+    db.start(flow)
+    worker = db.worker(flow)
+    first, second = db.claim(flow, worker)
+
+    db.do("delete from pgflow.workers")
+    assert db.sweep() == (0, 0)
+    db.lapse(first)
+    stalled = "select step_slug, worker_id, reason from pgflowd.stalled_tasks()"
+    assert [tuple(row) for row in db.rows(stalled)] == [
+        (first.step_slug, worker, "its lease lapsed")
+    ]
+    assert db.sweep() == (1, 0)
+    db.lapse(second)
+
+    again = db.claim(flow, db.worker(flow))
+    assert [task.attempt for task in again] == [1, 1], "by the sweep, and by the claim"
+    assert db.heartbeat(worker, first, second) == ["lost", "lost"]

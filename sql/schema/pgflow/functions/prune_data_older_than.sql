@@ -1,8 +1,8 @@
 -- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
--- all their rows and messages, old archive rows, and workers whose last heartbeat is older. Runs
--- that have not ended stay, however old. The form with an interval alone is the recipe of
--- upstream's users; the other, for some flows or all (null), returns what it deleted. It has no
--- default: with one, a call with an interval alone would fit both and be ambiguous.
+-- all their rows and messages, old archive rows, and workers whose last heartbeat is older (see
+-- _prune_workers). Runs that have not ended stay, however old. The form with an interval alone is
+-- the recipe of upstream's users; the other, for some flows or all (null), returns what it deleted.
+-- It has no default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
 create or replace function pgflow.prune_data_older_than(
   p_retention_interval interval, p_flow_slugs text[])
@@ -39,8 +39,7 @@ begin
   get diagnostics deleted_step_states = row_count;
   delete from pgflow.runs as run where run.run_id = any (old_runs);
   get diagnostics deleted_runs = row_count;
-  delete from pgflow.workers as worker where worker.last_heartbeat_at < cutoff;
-  get diagnostics deleted_workers = row_count;
+  deleted_workers := pgflow._prune_workers(cutoff);
   return next;
 end $$;
 

@@ -54,7 +54,7 @@ begin
            where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
              and attempt.task_index = task.task_index and attempt.ended_at is null
              and attempt.attempt = task.attempts_count
-             and attempt.worker_id = task.last_worker_id) as lease on true
+             and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)) as lease on true
        where (flow.flow_slug = _handle_unstarted.flow_slug
               or lower(flow.flow_slug collate "C")
                  = lower(_handle_unstarted.queue_name collate "C"))

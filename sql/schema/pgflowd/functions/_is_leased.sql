@@ -8,7 +8,8 @@ begin
       join pgflowd.attempts as attempt
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
-       and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
+       and attempt.attempt = task.attempts_count
+       and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
      where task.run_id = _is_leased.run_id and task.step_slug = _is_leased.step_slug
        and task.task_index = _is_leased.task_index);
 end $$;

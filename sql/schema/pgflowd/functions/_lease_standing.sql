@@ -5,6 +5,7 @@
 --            lasts: the runner must end, and then the task is queued again
 --   late     its run or step ended before the report; the result is kept, nothing else changes
 --   lost     the task was claimed or reported since; `closed` when its row is closed
+-- A started task without a worker is one whose worker's row was deleted; its number tells the rest.
 -- No clock decides: a lapsed lease of a task that no worker took is live. A task that ended while
 -- its row is open was not ended by its report: if it failed in a cancelled run, by the cancel.
 -- The caller holds the locks of run and task, and read the attempt after it had them. The callers'
@@ -17,7 +18,7 @@ returns text language sql stable as $$
   select case
     when (attempt).ended_at is not null then 'closed'
     when (task).attempts_count is distinct from (attempt).attempt
-      or ((task).status <> 'queued' and (task).last_worker_id is distinct from (attempt).worker_id)
+      or ((task).status <> 'queued' and (task).last_worker_id <> (attempt).worker_id)
       then 'lost'
     when run_status = 'started' and step_status = 'started' then
       case when (task).status not in ('queued', 'started') then 'lost'

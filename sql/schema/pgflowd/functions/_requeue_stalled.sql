@@ -32,7 +32,8 @@ begin
       join pgflowd.attempts as attempt
         on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
        and attempt.task_index = task.task_index and attempt.ended_at is null
-       and attempt.attempt = task.attempts_count and attempt.worker_id = task.last_worker_id
+       and attempt.attempt = task.attempts_count
+       and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
      where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
        and to_jsonb(task) ->> 'permanently_stalled_at' is null
        and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit

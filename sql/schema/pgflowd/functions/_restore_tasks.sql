@@ -9,7 +9,9 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 set enable_mergejoin = off set jit = off as $$
 begin
   update pgflow.step_tasks as task
-     set status = 'started', last_worker_id = attempt.worker_id,
+     set status = 'started', last_worker_id = (
+           select worker.worker_id from pgflow.workers as worker
+            where worker.worker_id = attempt.worker_id),  -- its row may be deleted
          started_at = greatest(least(attempt.started_at, now()), task.queued_at)
     from unnest(_restore_tasks.elements) as element
     join pgflowd.attempts as attempt

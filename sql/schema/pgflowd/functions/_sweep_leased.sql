@@ -26,7 +26,7 @@ begin
                     where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
                       and attempt.task_index = task.task_index and attempt.ended_at is null
                       and attempt.attempt = task.attempts_count
-                      and attempt.worker_id = task.last_worker_id
+                      and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
                       and attempt.lease_until < clock_timestamp())
                  else task.last_worker_id = _sweep_leased.worker_id end
            limit _sweep_leased.max_tasks

@@ -5,16 +5,19 @@
 -- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one.
--- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker.
+-- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker. A worker that
+-- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
 -- It waits for nothing, so it may follow a report in one transaction, and it sees what that made
 -- ready.
--- Called by: workers.   Locks: queue rows and tasks, skipping locked ones; attempts.
+-- Called by: workers.
+-- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')
 returns setof pgflowd.claimed_task language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 declare
   leaving boolean;
+  silent boolean;
   wanted int := coalesce(claim.max_tasks, 0);
   hidden_s int;
   queue record;
@@ -24,8 +27,9 @@ declare
   young bigint[];
   got int;
 begin
-  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null
-    into leaving
+  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null,
+         worker.last_heartbeat_at < now() - interval '1 minute'
+    into leaving, silent
     from pgflow.workers as worker
     join pgflow.flows as flow on flow.flow_slug = claim.flow_slug
    where worker.worker_id = claim.worker_id;
@@ -33,6 +37,9 @@ begin
     perform pgflowd._refuse_claim(claim.flow_slug, claim.worker_id);
   elsif leaving then
     return;
+  elsif silent then
+    perform pgflowd._refuse_claim(claim.flow_slug, claim.worker_id)
+      where not pgflowd._keep_worker(claim.worker_id);
   end if;
   hidden_s := greatest(1, ceil(coalesce(
     extract(epoch from claim.lease), pgflowd._longest_timeout(claim.flow_slug) + 2)));

@@ -58,7 +58,9 @@ begin
   live := live || revoked;
   until := clock_timestamp() + heartbeat.lease;
   update pgflow.step_tasks as task
-     set status = 'started', started_at = now(), last_worker_id = heartbeat.worker_id
+     set status = 'started', started_at = now(), last_worker_id = (
+           select worker.worker_id from pgflow.workers as worker
+            where worker.worker_id = heartbeat.worker_id)  -- its row may be deleted
     from pgflowd.attempts as attempt
    where attempt.token = any(live)
      and task.run_id = attempt.run_id and task.step_slug = attempt.step_slug

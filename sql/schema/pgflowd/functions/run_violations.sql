@@ -94,7 +94,8 @@ begin
        and attempt.task_index = task.task_index
      where run.run_id = any (run_ids) and run.status = 'started'
        and task.status = 'started' and attempt.ended_at is null
-       and attempt.worker_id = task.last_worker_id and attempt.attempt = task.attempts_count
+       and attempt.attempt = task.attempts_count
+       and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
      group by task.flow_slug, task.run_id, task.step_slug, task.task_index having count(*) > 1
      limit max_rows;
   return query

@@ -9,7 +9,8 @@ create or replace function pgflowd.stalled_tasks(
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
                attempt int, started_at timestamptz, stalled_at timestamptz, times int, reason text)
 language sql stable set search_path = '' as $$
-  select task.run_id, task.step_slug, task.task_index, task.flow_slug, task.last_worker_id,
+  select task.run_id, task.step_slug, task.task_index, task.flow_slug,
+         coalesce(task.last_worker_id, held.worker_id),
          task.attempts_count, coalesce(held.started_at, task.started_at), judged.stalled_at,
          greatest(coalesce((to_jsonb(task) ->> 'requeued_count')::int, 0),
                   pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index)),
@@ -27,7 +28,8 @@ language sql stable set search_path = '' as $$
     left join pgflowd.attempts as held
       on held.run_id = task.run_id and held.step_slug = task.step_slug
      and held.task_index = task.task_index and held.ended_at is null
-     and held.attempt = task.attempts_count and held.worker_id = task.last_worker_id
+     and held.attempt = task.attempts_count
+     and held.worker_id = coalesce(task.last_worker_id, held.worker_id)
    cross join lateral (
      select (to_jsonb(task) ->> 'permanently_stalled_at')::timestamptz as at) as given_up
    cross join lateral (

@@ -1,0 +1,34 @@
+-- _prune_workers(cutoff, max_pages): deletes workers whose last heartbeat is older, and returns how
+-- many. Those that a task still names stay, and so do those with a heartbeat in the last 5 minutes.
+-- For each row that goes, the foreign key of the tasks reads all tasks: an index would have a column
+-- that claims change. So one pass finds the workers that tasks name, and of the others only as many
+-- go, oldest first, as `max_pages` allow, one at least. The rows are small; others go next time.
+-- A worker that was frozen and claims at this moment holds the lock of its row, and so keeps it; or
+-- it finds the row locked, and claims nothing.
+-- Called by: prune_data_older_than.   Locks: the workers (skips locked).
+create or replace function pgflow._prune_workers(cutoff timestamptz, max_pages int default 100000)
+returns bigint language plpgsql set search_path = '', pg_temp as $$
+declare
+  silent uuid[];
+  deleted bigint;
+begin
+  silent := array(
+    select worker.worker_id from pgflow.workers as worker
+     where worker.last_heartbeat_at < least(_prune_workers.cutoff, now() - interval '5 minutes')
+     order by worker.last_heartbeat_at for update skip locked);
+  if silent = '{}' then
+    return 0;
+  end if;
+  delete from pgflow.workers as worker
+   where worker.worker_id = any (array(
+     select known.worker_id
+       from unnest(silent) with ordinality as known (worker_id, ord)
+      where known.worker_id not in (
+        select task.last_worker_id from pgflow.step_tasks as task
+         where task.last_worker_id = any (silent))
+      order by known.ord
+      limit greatest(1, _prune_workers.max_pages * current_setting('block_size')::bigint
+                        / greatest(1, pg_relation_size('pgflow.step_tasks')))));
+  get diagnostics deleted = row_count;
+  return deleted;
+end $$;
