@@ -10,6 +10,9 @@ import pytest
 from support.covers import covers
 from support.daemon import FLOW, is_completed_soon, start_run
 
+import pgflowd
+from pgflowd.db.schema.files import newest_version
+from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 
 
@@ -131,3 +134,37 @@ def test_a_working_directory_that_was_made_anew_is_used_again(setup, database):
     daemon.until("child.ready", child="worker beta")
     assert Path(f"/proc/{daemon.pid_of('beta')}/cwd").readlink() == home
     assert daemon.events("supervisor.problem") == []
+
+
+USES_THE_DATABASE = """
+from pgflowd import Flow
+flow = Flow("alpha", max_attempts=1)
+
+@flow.step
+def work(run, ctx):
+    from pgflowd import Client
+    with ctx.conn() as conn:
+        return [Client.__name__, conn.execute("select 7").fetchone()[0]]
+"""
+
+
+@covers("outside 13")
+def test_what_is_started_after_an_upgrade_on_disk_mixes_no_versions(setup, database):
+    package = setup.directory / "installed" / "pgflowd"
+    shutil.copytree(Path(pgflowd.__file__).parent, package)
+    shutil.copytree(shipped("sql"), package / "sql", dirs_exist_ok=True)
+    setup.environ["PYTHONPATH"] = str(package.parent)
+    setup.module("alpha", USES_THE_DATABASE)
+    daemon = setup.serve()
+    for path in package.rglob("*.py"):
+        path.write_text("raise SystemError('another version')")
+    for path in package.rglob("*.sql"):
+        path.unlink()
+
+    daemon.kill("listener")  # all are started again after it
+    daemon.until("child.ready", child="sweeper", count=2)
+    assert daemon.ask("reload")["kept"] == ["alpha"]
+
+    run = database.client.start_flow_sync("alpha", {}, timeout=10)
+    assert (run.error, run.output) == (None, {"work": ["Client", 7]})
+    assert daemon.ask()["database"]["schema"] == newest_version()

@@ -10,6 +10,9 @@ Some files are for some cores only. `pgflowd/own/` needs a schema `pgflow` from 
 `pgflowd/foreign/any/` and `pgflowd/foreign/<core>/` adapt pgflowd to one that another tool
 installed. On a foreign core no file of `pgflow/` is applied. A migration belongs to the schema
 that its name begins with.
+
+A process reads each file once. The supervisor reads all before its first fork (`read_all`): a child
+that it starts after an upgrade on disk has the SQL that belongs to its code.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
 from pgflowd.resources import shipped
 
@@ -58,7 +61,7 @@ class Migration:
 
 def read(path: str, **values: str) -> SqlFile:
     """Return the file with this path below `sql/`; each `<name>` in it becomes its value."""
-    text = (shipped("sql") / path).read_text(encoding="utf-8")
+    text = _text(path)
     for name, value in values.items():
         text = text.replace(f"<{name}>", value)
     return SqlFile(path, text)
@@ -66,9 +69,8 @@ def read(path: str, **values: str) -> SqlFile:
 
 def schema_files(core: str) -> list[SqlFile]:
     """Return the files of `sql/schema/` that suit this core, in the order of applying."""
-    root = shipped("sql") / "schema"
-    found = {path.relative_to(root).as_posix() for path in root.rglob("*.sql")}
-    listed = [line for line in _lines(root / "order.txt") if _suits(line, core)]
+    found = {path.removeprefix("schema/") for path in _paths() if path.startswith("schema/")}
+    listed = [line for line in _lines("schema/order.txt") if _suits(line, core)]
     others = sorted((path for path in found - set(listed) if _suits(path, core)), key=_rank)
     return [read(f"schema/{path}") for path in (*listed, *others)]
 
@@ -76,11 +78,12 @@ def schema_files(core: str) -> list[SqlFile]:
 def migrations() -> list[Migration]:
     """Return all migrations, oldest first."""
     found = []
-    for path in sorted((shipped("sql") / "migrations").glob("*.sql")):
-        match = _MIGRATION.fullmatch(path.name)
+    for path in sorted(path for path in _paths() if path.startswith("migrations/")):
+        name = path.removeprefix("migrations/")
+        match = _MIGRATION.fullmatch(name)
         if match is None:
-            raise ValueError(f"{path.name} is not named like 0001_pgflow_tables.sql")
-        found.append(Migration(int(match[1]), match[2], read(f"migrations/{path.name}")))
+            raise ValueError(f"{name} is not named like 0001_pgflow_tables.sql")
+        found.append(Migration(int(match[1]), match[2], read(path)))
     return found
 
 
@@ -97,8 +100,26 @@ def checksum(files: list[SqlFile]) -> str:
     return whole.hexdigest()
 
 
-def _lines(path: Path) -> list[str]:
-    stripped = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+def read_all() -> None:
+    """Read every file now; later calls of this process and its forks read none."""
+    for path in (*_paths(), "schema/order.txt"):
+        _text(path)
+
+
+@cache
+def _paths() -> frozenset[str]:
+    """Return the paths of all SQL files, below `sql/`."""
+    root = shipped("sql")
+    return frozenset(path.relative_to(root).as_posix() for path in root.rglob("*.sql"))
+
+
+@cache
+def _text(path: str) -> str:
+    return (shipped("sql") / path).read_text(encoding="utf-8")
+
+
+def _lines(path: str) -> list[str]:
+    stripped = (line.strip() for line in _text(path).splitlines())
     return [line for line in stripped if line and not line.startswith("#")]
 
 

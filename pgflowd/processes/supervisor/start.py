@@ -24,6 +24,7 @@ import setproctitle
 
 from pgflowd import __version__
 from pgflowd.core.settings.sections import Settings
+from pgflowd.db.schema.files import read_all
 from pgflowd.host.config import control_path
 from pgflowd.host.control import ControlSocket
 from pgflowd.host.fork import become_subreaper, hide_memory
@@ -41,7 +42,7 @@ SIGNALS = (
     signal.SIGUSR1,
     signal.SIGCHLD,
 )
-SHARED_MODULES = ("psycopg", "psycopg.rows", "psycopg.types.json")
+SHARED_MODULES = ("psycopg", "psycopg.rows", "psycopg.types.json", "pgflowd.client")
 
 
 def take_signals() -> SignalPipe:
@@ -83,9 +84,13 @@ def serve(
 
 
 def _prepare_process(name: str) -> None:
-    """Set the rights and title of a supervisor, and import what all children share."""
+    """Set the rights and title of a supervisor, and load what all children share.
+
+    What is loaded here cannot change: after an upgrade on disk no child mixes two versions.
+    """
     for module in SHARED_MODULES:
         importlib.import_module(module)
+    read_all()
     # failures of connections are logged by their callers
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
     gc.collect()
