@@ -6,7 +6,7 @@
 create or replace function pgflow._archive(flow_slugs text[], message_ids bigint[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 begin
-  perform pgmq.archive(queue.name, queue.messages)
+  perform pgflowd._archive(queue.name, queue.messages)
      from (select pgflow._queue_name(done.flow_slug) as name,
                   array_agg(done.message_id order by done.message_id) as messages
              from unnest(flow_slugs, message_ids) as done (flow_slug, message_id)

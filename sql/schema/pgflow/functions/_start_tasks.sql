@@ -6,7 +6,7 @@
 -- caller's read has hidden it.
 -- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
 -- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
--- Called by: start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then messages.
+-- Called by: _start_apart, start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then messages.
 create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
 returns table (run_id uuid, step_slug text, input jsonb, msg_id bigint, task_index int,

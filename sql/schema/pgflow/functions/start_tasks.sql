@@ -1,14 +1,21 @@
 -- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after
--- they have read the messages. The second form is that of 0.17. It names the queue, and the step
--- where a flow has a queue per step, which ours never have.
--- Called by: workers of other runtimes.   Locks: tasks (skips locked), then messages.
+-- they have read the messages. A task that cannot be started fails (_start_apart). The second form
+-- is that of 0.17. It names the queue, and the step where a flow has a queue per step, which ours
+-- never have.
+-- Called by: workers of other runtimes.
+-- Locks: tasks (skips locked), then messages; see pgflowd._fail_unstarted.
 create or replace function pgflow.start_tasks(flow_slug text, msg_ids bigint[], worker_id uuid)
-returns setof pgflow.step_task_record language sql set search_path = '', pg_temp as $$
-  select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
-         task.task_index, task.flow_input
-    from pgflow._start_tasks(
-           start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
-$$;
+returns setof pgflow.step_task_record language plpgsql set search_path = '', pg_temp as $$
+begin
+  return query
+    select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
+           task.task_index, task.flow_input
+      from pgflow._start_tasks(
+             start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
+exception when data_exception or program_limit_exceeded or out_of_memory or internal_error then
+  return query select * from pgflow._start_apart(
+    start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+end $$;
 
 create or replace function pgflow.start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, queue_name text, step_slug text default null)
@@ -26,9 +33,14 @@ begin
       using errcode = 'invalid_parameter_value',
             hint = 'It is called ' || pgflow._queue_name(start_tasks.flow_slug) || '.';
   end if;
-  return query
-    select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
-           task.task_index, task.flow_input
-      from pgflow._start_tasks(
-             start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
+  begin
+    return query
+      select start_tasks.flow_slug, task.run_id, task.step_slug, task.input, task.msg_id,
+             task.task_index, task.flow_input
+        from pgflow._start_tasks(
+               start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
+  exception when data_exception or program_limit_exceeded or out_of_memory or internal_error then
+    return query select * from pgflow._start_apart(
+      start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
+  end;
 end $$;

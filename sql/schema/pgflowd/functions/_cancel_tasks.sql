@@ -16,7 +16,7 @@ begin
      where task.run_id = _cancel_tasks.run_id and task.status not in ('completed', 'failed')
      group by 1 order by 1
   loop
-    perform pgmq.archive(queue.name, queue.msg_ids);
+    perform pgflowd._archive(queue.name, queue.msg_ids);
     perform pgflowd._wake(queue.name);
   end loop;
   update pgflow.step_tasks as task

@@ -3,6 +3,7 @@
 --   lease lapsed                      the task is queued again; the claim may start it now
 --   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
 --                                     PF010, has their number as its detail
+--   failed by this claim              left alone: its next attempt, if any, has its time
 --   queued after now()                returned as `young`: the claim makes it visible at its end
 --   locked by another transaction     visible again in a second
 --   lease alive                       hidden until the lease ends
@@ -16,6 +17,7 @@ language plpgsql set search_path = '' set enable_seqscan = off as $$
 declare
   lapsed record;
   one record;
+  archived bigint;
 begin
   select array_agg(free.run_id) as run_ids,
          array_agg(free.step_slug) as step_slugs,
@@ -39,7 +41,7 @@ begin
 
   for one in
     with known as (
-      select task.message_id, task.status, task.queued_at, lease.lease_until,
+      select task.message_id, task.status, task.queued_at, lease.lease_until, lease.has_failed,
              run.status = 'started' and state.status = 'started'
              and task.status not in ('completed', 'failed', 'skipped', 'cancelled') as is_open
         from pgflow.flows as flow
@@ -49,11 +51,11 @@ begin
         join pgflow.step_states as state
           on state.run_id = task.run_id and state.step_slug = task.step_slug
         left join lateral (
-          select max(attempt.lease_until) as lease_until
+          select max(attempt.lease_until) filter (where attempt.ended_at is null) as lease_until,
+                 bool_or(attempt.started_at = now() and attempt.ended_at is not null) as has_failed
             from pgflowd.attempts as attempt
            where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
-             and attempt.task_index = task.task_index and attempt.ended_at is null
-             and attempt.attempt = task.attempts_count
+             and attempt.task_index = task.task_index and attempt.attempt = task.attempts_count
              and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)) as lease on true
        where (flow.flow_slug = _handle_unstarted.flow_slug
               or lower(flow.flow_slug collate "C")
@@ -65,6 +67,7 @@ begin
              case
                when known.is_open is not true then 'foreign'
                when message.msg_id = any(requeued) then 'requeued'
+               when known.has_failed then 'failed'
                when known.status = 'queued' and known.queued_at > now() then 'young'
                when known.status = 'queued' then 'locked'
                when known.lease_until >= clock_timestamp() then 'leased'
@@ -82,9 +85,11 @@ begin
   loop
     case one.kind
       when 'foreign' then
-        perform pgmq.archive(queue_name, one.msg_ids);
-        raise notice 'messages without an open task were archived'
-          using errcode = 'PF010', detail = cardinality(one.msg_ids)::text;
+        archived := pgflowd._archive(queue_name, one.msg_ids);
+        if archived > 0 then
+          raise notice 'messages without an open task were archived'
+            using errcode = 'PF010', detail = archived::text;
+        end if;
       when 'young' then young := one.msg_ids;
       when 'locked' then perform pgflowd._make_visible(
         queue_name, one.msg_ids, clock_timestamp() + interval '1 s');

@@ -21,7 +21,7 @@ begin
   if task_indexes is null then
     return 0;
   end if;
-  perform pgmq.archive(queue, old_ids);
+  perform pgflowd._archive(queue, old_ids);
   select array_agg(sent.msg_id order by sent.ord) into new_ids
     from pgmq.send_batch(queue, (
            select array_agg(jsonb_build_object(

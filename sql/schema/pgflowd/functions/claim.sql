@@ -5,6 +5,7 @@
 -- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one.
+-- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
 -- It waits for nothing, so it may follow a report in one transaction, and it sees what that made
@@ -57,16 +58,24 @@ begin
         from pgmq.read(queue_name => queue.queue_name, vt => hidden_s, qty => wanted) as message;
       young := young || read.young;
       exit when read.msg_ids is null;
-      return query select * from pgflowd._start_attempts(
-        claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
-        claim.lease);
-      get diagnostics got = row_count;
+      begin
+        return query select * from pgflowd._start_attempts(
+          claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
+          claim.lease);
+        get diagnostics got = row_count;
+      exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
+                     or raise_exception then
+        return query select * from pgflowd._start_each(
+          claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
+          claim.lease);
+        get diagnostics got = row_count;
+      end;
       wanted := wanted - got;
       if got < cardinality(read.msg_ids) then
         unstarted := pgflowd._handle_unstarted(claim.flow_slug, queue.queue_name, read.msg_ids);
         young := young || unstarted.young;
         if unstarted.requeued is not null then
-          return query select * from pgflowd._start_attempts(
+          return query select * from pgflowd._start_each(
             claim.flow_slug, queue.queue_name, queue.step_slug, unstarted.requeued,
             claim.worker_id, began, claim.lease);
           wanted := wanted - cardinality(unstarted.requeued);

@@ -23,7 +23,7 @@ begin
    where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null;
   queue := pgflowd._task_queue(task);
-  perform pgmq.archive(queue, array[task.message_id]) where task.message_id is not null;
+  perform pgflowd._archive(queue, array[task.message_id]) where task.message_id is not null;
   new_id := (select sent.msg_id
                from pgmq.send_batch(queue, array[jsonb_build_object(
                       'flow_slug', task.flow_slug, 'run_id', task.run_id,

@@ -5,7 +5,7 @@
 -- `lost`, with PF001, or PF002 when there is no such task.
 -- `offset 0` keeps each look-up one by the whole key, where a plan could read a whole run; and
 -- a task is looked up by what its run's lock returned, or a plan could lock it before its run.
--- Called by: report, _report_alone, _report_singly.
+-- Called by: _fail_unstarted, report, _report_alone, _report_singly.
 -- Locks: each run with its tasks, ascending; then as _pass_to_core and _close_attempts. No
 -- transaction that holds a task of a run without the run waits, so runs may be locked while tasks
 -- of lesser ones are held. States change only with their run.

@@ -1,6 +1,6 @@
 -- _report_all(elements, outputs): records elements of distinct tasks on a foreign core, one by
 -- one, in order of run, step and index. It catches no error. Returns an answer for each.
--- Called by: report, _report_alone, _report_singly.
+-- Called by: _fail_unstarted, report, _report_alone, _report_singly.
 -- Locks: all runs ascending; then for each element its step state, its task, and as _pass_to_core
 -- and _close_attempts.
 create or replace function pgflowd._report_all(elements pgflowd.element[], outputs jsonb[])

@@ -1,6 +1,6 @@
 -- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the
 -- tasks of these messages and opens an attempt for each, on a foreign core.
--- Called by: claim.   Locks: tasks, skipping locked ones; then their attempts.
+-- Called by: claim, _start_each.   Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval)
