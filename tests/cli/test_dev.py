@@ -236,6 +236,73 @@ def test_where_a_handler_failed_is_on_each_screen(project: Path):
     assert "pgflowd/" not in shown
 
 
+@covers("newcomer 9")
+def test_a_given_database_is_served_without_a_server_of_its_own(project: Path, empty_database):
+    dev = Dev(project, "--database-url", empty_database.dsn)
+    try:
+        dev.prints("ready in")
+        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+        with empty_database.connect() as connection:
+            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (1,)
+
+            with (project / "double.py").open("a") as file:
+                file.write(MORE)
+
+            dev.prints("E306")
+            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (1,)
+    finally:
+        code = dev.stop()
+    assert code == 0
+    assert f"database {empty_database.dsn}" in dev.output
+    assert not (project / ".pgflowd" / "pg").exists()
+
+
+@covers("newcomer 9")
+@pytest.mark.parametrize("flag", ["--ephemeral", "--reset", "--port=5433"])
+def test_options_of_its_own_server_are_refused_with_a_given_database(project: Path, flag: str):
+    dev = Dev(project, "--database-url", "postgresql:///x", flag)
+
+    assert dev.process.wait(timeout=60) == 2
+    assert "are for dev's own PostgreSQL" in dev.output
+
+
+WAITING = """\
+import time
+from pathlib import Path
+from pgflowd import Flow
+
+def wait_for(name):
+    while not Path(name).exists():
+        time.sleep(0.05)
+
+wait_for("import.go")
+flow = Flow("double", timeout=300)
+
+@flow.step
+def twice(run):
+    wait_for("task.go")
+"""
+
+
+@covers("newcomer 17")
+def test_it_tells_what_it_waits_for(project: Path):
+    (project / "double.py").write_text(WAITING)
+    dev = Dev(project)
+    dev.prints("importing double …")
+    (project / "import.go").touch()
+    dev.prints("ready in")
+    dev.command("runs", "start", "double")
+    until(lambda: '"running": 1' in dev.command("status", "--json"))
+
+    (project / "double.py").write_text(f"{WAITING}    return 1\n")
+    dev.prints("waiting for 1 task of double with the old code …")
+    dev.process.send_signal(signal.SIGINT)
+    dev.prints("waiting for 1 task of double, at most 1m00s; Ctrl-C again stops now")
+
+    assert dev.stop() == 0
+    assert "stopping now; running tasks are given back" in dev.output
+
+
 def test_a_closed_terminal_ends_it_like_ctrl_c(project: Path):
     dev = Dev(project, "--ephemeral")
     dev.prints("ready in")

@@ -65,6 +65,9 @@ def demo(app: App, once: bool, keep: bool) -> None:
     from pgflowd.db.connection import connect
     from pgflowd.embedded import EmbeddedPostgres
 
+    if app.flag_database_url is not None:
+        text = "the demo has a PostgreSQL of its own; `pgflowd dev` takes --database-url"
+        raise click.UsageError(text)
     # variables of pgflowd and libpq are for a project or its database
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]

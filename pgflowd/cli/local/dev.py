@@ -4,6 +4,9 @@
 It runs an embedded PostgreSQL below `.pgflowd/` and a daemon that logs to this terminal, and
 watches the project's files. A change reloads the daemon. A flow whose shape has changed is
 recreated, with a warning. Commands in other terminals find the database while this runs.
+
+`--database-url` names another database. Its data may be needed elsewhere, so there a changed shape
+is refused, as in production.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -26,6 +30,7 @@ from pgflowd.cli.daemon_client import socket_path
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.local.local_daemon import (
+    STOP_TIMEOUT_S,
     DaemonNotUp,
     daemon,
     interrupted_by_term,
@@ -37,7 +42,6 @@ from pgflowd.core.text import duration
 
 if TYPE_CHECKING:
     from pgflowd.cli.local.dev_watch import Changes, Project
-    from pgflowd.embedded import EmbeddedPostgres
 
 
 @click.command(cls=Command)
@@ -53,31 +57,40 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
 
     Prints runs and the output of their handlers; with -v the whole log of the daemon. A change
     of a flow reloads the daemon. A flow whose steps have changed is recreated, and its runs are
-    deleted; in production this is refused. Variables of libpq such as PGHOST are ignored.
+    deleted; in production this is refused. The url of the config and variables of libpq such as
+    PGHOST are ignored. With --database-url it serves on that database, where it installs the
+    schema, starts no server and recreates no flow.
 
     \b
     Example: pgflowd dev
+             pgflowd dev --database-url postgresql://localhost/shop_dev
     """
     from pgflowd.cli.local.dev_watch import Changes, Project
     from pgflowd.db import schema
     from pgflowd.db.connection import connect
-    from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url, unset_libpq_variables
+    from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url
 
     began_at = time.monotonic()
-    unset_libpq_variables()
+    is_given = app.flag_database_url is not None
+    if is_given and (port or ephemeral or reset):
+        text = "--port, --ephemeral and --reset are for dev's own PostgreSQL, not --database-url"
+        raise click.UsageError(text)
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
         with (
             interrupted_by_term(),
             suppress(KeyboardInterrupt),
-            _server(root, port, ephemeral=ephemeral, reset=reset) as postgres,
-            announce_url(root, postgres.dsn),
+            _given(app)
+            if is_given
+            else _own(root, port, ephemeral=ephemeral, reset=reset) as database,
+            announce_url(root, database.url),
             nullcontext() if no_reload else Changes(root) as changes,
         ):
-            with connect(postgres.dsn, name="pgflowd dev") as connection:
+            with connect(database.url, name="pgflowd dev") as connection:
                 schema.install(connection)
-            project = Project(app, root, postgres.dsn)
-            _print_header(app, postgres, ephemeral=ephemeral)
+                version = connection.info.server_version
+            project = Project(app, root, database.url)
+            _print_header(app, database, version)
             while not _serve(app, project, changes, began_at):
                 began_at = time.monotonic()
     except DevAlreadyRunning:
@@ -89,14 +102,25 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
 def _serve(app: App, project: Project, changes: Changes | None, began_at: float) -> bool:
     """Serve until the daemon ends. False: no flow could be served; try again after a change."""
     from pgflowd.cli.local.dev_watch import follow_changes
+    from pgflowd.cli.local.waits import of_start, telling, telling_the_end
 
+    socket = socket_path(app)
+    limit_s = min(app.settings.supervisor.drain_timeout_s, STOP_TIMEOUT_S)
     arguments = ["-c", app.settings.file] if app.settings.file else []
     with (
         _log(app) as (log, environ),
-        daemon(arguments, database_url=project.dsn, log=log, environ=environ) as process,
+        daemon(
+            arguments,
+            database_url=project.dsn,
+            log=log,
+            environ=environ,
+            may_recreate=app.flag_database_url is None,
+            ending=partial(telling_the_end, app, socket, limit_s),
+        ) as process,
     ):
         try:
-            status = wait_until_settled(process, socket_path(app))
+            with telling(app, socket, of_start(app.settings.pgflowd.flows)):
+                status = wait_until_settled(process, socket)
         except DaemonNotUp as error:
             if changes is None or error.daemon_exit_code not in {ExitCode.CONFIG, ExitCode.NO}:
                 raise
@@ -122,43 +146,56 @@ def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
         yield log, ENVIRON
 
 
-@contextmanager
-def _server(
-    root: Path, port: int | None, *, ephemeral: bool, reset: bool
-) -> Iterator[EmbeddedPostgres]:
-    from pgflowd.embedded import EmbeddedPostgres
-    from pgflowd.host.dev_lock import DevAlreadyRunning
+@dataclass(frozen=True)
+class DevDatabase:
+    """The database on which a project is served, and what the first line says of it."""
 
+    url: str
+    about: str
+
+
+@contextmanager
+def _given(app: App) -> Iterator[DevDatabase]:
+    """The database that --database-url names; libpq's variables count."""
+    yield DevDatabase(app.database_url, "given; a changed shape is refused")
+
+
+@contextmanager
+def _own(root: Path, port: int | None, *, ephemeral: bool, reset: bool) -> Iterator[DevDatabase]:
+    """The database of an embedded server, which runs during the block."""
+    from pgflowd.embedded import EmbeddedPostgres
+    from pgflowd.host.dev_lock import DevAlreadyRunning, unset_libpq_variables
+
+    unset_libpq_variables()
     (root / ".pgflowd").mkdir(exist_ok=True)
     directory = root / ".pgflowd" / "pg"
     if ephemeral:
         directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
     elif reset and not EmbeddedPostgres(directory).discard():
         raise DevAlreadyRunning(str(root))
+    kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
     try:
         with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
             if port and postgres.port != port:
                 text = f"PostgreSQL already runs here on port {postgres.port}"
                 raise click.UsageError(f"{text}; stop it, or omit --port")
-            yield postgres
+            yield DevDatabase(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
     finally:
         if ephemeral:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _print_header(app: App, postgres: EmbeddedPostgres, *, ephemeral: bool) -> None:
-    kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
-    text = (
-        f"pgflowd {__version__} development   PostgreSQL {postgres.version}"
-        f" (embedded, .pgflowd/pg, {kept})"
-    )
+def _print_header(app: App, database: DevDatabase, version: int) -> None:
+    server = f"PostgreSQL {version // 10_000}.{version % 10_000}"
+    text = f"pgflowd {__version__} development   {server} ({database.about})"
     app.print(app.out.folded(text))
-    app.print(f"  database {postgres.dsn}")
+    app.print(f"  database {app.hide(database.url) or 'of the environment'}")
 
 
 def _print_ready(app: App, project: Project, took_s: float) -> None:
     flow = next(iter(project.slugs), "")
     inputs = {kind.flow: kind.input for kind in TEMPLATES.values()}
-    command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
-    hint = f"  Try:  {command}" if flow else ""
-    app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}.{hint}")
+    app.print(f"{time.strftime('%H:%M:%S')} ready in {duration(took_s)}")
+    if flow:
+        command = f"pgflowd runs start {flow} {shlex.quote(inputs.get(flow, '{}'))} --follow"
+        app.print("\n".join(app.out.commands("try", [(command, "in another terminal")])))

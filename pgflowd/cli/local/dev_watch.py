@@ -18,6 +18,7 @@ from typing import Any, Self
 from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import ask_to_reload, socket_path
 from pgflowd.cli.local.local_daemon import wait_until_settled
+from pgflowd.cli.local.waits import of_reload, print_time, telling
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.supervision.lifecycle import ChildState
@@ -59,11 +60,13 @@ class Project:
         """Reload the daemon and print what changed."""
         before, runs = self._shapes, self._count_runs()
         began_at = time.monotonic()
-        answer = ask_to_reload(self.app)
-        if answer.get("error"):
+        socket = socket_path(self.app)
+        with telling(self.app, socket, of_reload):
+            answer = ask_to_reload(self.app)
+            status = None if answer.get("error") else wait_until_settled(process, socket)
+        if status is None:
             self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
-        status = wait_until_settled(process, socket_path(self.app))
         took_s = time.monotonic() - began_at
         self._read_shapes(_flows_up(status))
         results = [
@@ -111,7 +114,7 @@ class Project:
         return Counter(row.flow_slug for row in rows)
 
     def _print_time(self, text: str) -> None:
-        self.app.print(self.app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
+        print_time(self.app, text)
 
 
 def follow_changes(

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -54,12 +55,17 @@ def daemon(
     database_url: str,
     log: IO[Any] | None,
     environ: Mapping[str, str] | None = None,
+    may_recreate: bool = True,
+    ending: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `pgflowd … serve` on this database until the block ends; log None: our stderr."""
+    """
+    Run `pgflowd … serve` on this database until the block ends; log None: our stderr. `ending`
+    is entered while it is waited for the daemon's end.
+    """
     from pgflowd.host.fork import set_death_signal
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "pgflowd", *arguments, "serve", "--recreate"],
+        [sys.executable, "-m", "pgflowd", *arguments, "serve", *["--recreate"] * may_recreate],
         env={
             **os.environ,
             **(environ or {}),
@@ -77,7 +83,8 @@ def daemon(
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
-            process.wait(STOP_TIMEOUT_S)
+            with ending():
+                process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
