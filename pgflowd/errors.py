@@ -128,6 +128,13 @@ class Problem:
     def is_warning(self) -> bool:
         return self.code.startswith("W")
 
+    @property
+    def position(self) -> tuple[str, int]:
+        """File and line, by which problems are sorted; the line 0 if there is none."""
+        place, _, line = (self.place or "").rpartition(":")
+        is_line = line.isdecimal() and line.isascii()
+        return (place, int(line)) if is_line else (self.place or "", 0)
+
     def __str__(self) -> str:
         where = f"{self.place}: " if self.place else ""
         remedy = f"; {self.next}" if self.next else ""

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import (
@@ -118,9 +119,9 @@ class Flow:
         return self._decorator(handler, options, is_map=True)
 
     def check(self) -> list[Problem]:
-        """All errors and warnings of the definition, in the order of the file."""
+        """All errors and warnings of the definition, by file and line."""
         problems = [*self._misuses, *flow_problems(self.written)]
-        return sorted(problems, key=lambda problem: int((problem.place or ":0").rpartition(":")[2]))
+        return sorted(problems, key=attrgetter("position"))
 
     def shape(self) -> Shape:
         """The flow as the database knows it. Raises FlowError with all errors."""

@@ -21,6 +21,7 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -98,7 +99,7 @@ def load_with_problems(
     if serving and ("pgflowd", "flows") not in loaded.invalid and is_read:
         searched = f"pgflowd.toml, pyproject.toml, {etc}/pgflowd.toml"
         problems += missing_flows(settings, file.shown or searched)
-    problems.sort(key=_place_and_line)
+    problems.sort(key=attrgetter("position"))
     return replace(settings, warnings=tuple(each for each in problems if each.is_warning)), problems
 
 
@@ -119,11 +120,6 @@ def runtime_directory(environ: Mapping[str, str], uid: int) -> Path:
         return Path("/run/pgflowd")
     session = environ.get("XDG_RUNTIME_DIR")
     return Path(session) / "pgflowd" if session else Path(f"/tmp/pgflowd-{uid}")
-
-
-def _place_and_line(problem: Problem) -> tuple[str, int]:
-    place, _, line = (problem.place or "").rpartition(":")
-    return (place, int(line)) if line.isdecimal() and line.isascii() else (problem.place or "", 0)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -29,6 +30,7 @@ from pgflowd.flow import Flow
 _dumps = Encoder(sort_keys=True, default=str)
 _SECRET = ("PGPASSWORD", "PGPASSFILE", "NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY")
 _SECRET_PREFIXES = ("PGFLOWD__", "WATCHDOG_", "LISTEN_")
+_hidden: set[str] = set()  # variables that were removed from this process's environment
 
 
 def secret_variables(settings: Settings) -> tuple[str, ...]:
@@ -44,6 +46,7 @@ def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
     for name in list(os.environ):
         if name in named or name in _SECRET or name.startswith(_SECRET_PREFIXES):
             del os.environ[name]
+            _hidden.add(name)
     here = _directory()
     wanted = [*python_path, *([] if "" in sys.path else here)]
     sys.path[:0] = [path for path in wanted if path not in sys.path]
@@ -106,7 +109,26 @@ def _failed(name: str, error: BaseException, why: str) -> FlowError:
             if is_own
             else "install it in the Python environment of pgflowd"
         )
+    elif hidden := _hidden_variable(error):
+        why += f"; the variable {hidden} is a secret of the daemon, hidden from flows"
+        remedy = "use ctx.conn() or Client() in handlers, or set another variable"
+    elif isinstance(error, KeyError) and _is_of_environment(error):
+        remedy = f"set the variable {error.args[0]} where the daemon starts"
     return _error("E210", f"cannot be imported: {why}", _place(error) or name, remedy)
+
+
+def _hidden_variable(error: BaseException) -> str | None:
+    """The hidden variable that the error or one of its calls in the user's code names, if any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.line or "" for frame in frames if not _is_library(frame.filename)]
+    text = "\n".join([_error_text(error), *own])
+    return next((name for name in sorted(_hidden) if re.search(rf"\b{name}\b", text)), None)
+
+
+def _is_of_environment(error: KeyError) -> bool:
+    """Whether `os.environ` raised it."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == os.__name__
 
 
 def _flow_named(module: ModuleType, attribute: str) -> Flow:

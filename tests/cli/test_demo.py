@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from support.covers import covers
 
 from pgflowd import __version__
 from pgflowd.embedded import EmbeddedPostgres
@@ -89,6 +90,17 @@ def test_settings_for_other_databases_and_daemons_are_not_for_the_demo(
     monkeypatch.setenv("PGSERVICE", "elsewhere")
 
     assert "3 runs, 109 tasks" in demo(here, "--once")
+
+
+@covers("newcomer 9")
+def test_another_database_is_refused(here: Path):
+    refused = subprocess.run(
+        [*COMMAND, "--database-url", "postgresql:///x"], cwd=here, capture_output=True, text=True
+    )
+
+    assert refused.returncode == 2
+    assert "the demo has a PostgreSQL of its own" in refused.stderr
+    assert list(here.iterdir()) == []
 
 
 def test_a_daemon_that_does_not_come_up_has_its_last_words_shown(here: Path):

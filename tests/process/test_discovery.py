@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from support.covers import covers
 from support.daemon import FLOW
 
@@ -54,6 +55,61 @@ def two(run, neither): ...
     problems = daemon.events("supervisor.problem")
     assert [record["code"] for record in problems] == ["E201", "E201"]
     assert [record["place"] for record in problems] == ["wrong.py:5", "wrong.py:8"]
+
+
+@covers("newcomer 21")
+def test_errors_of_several_flows_of_a_file_stand_in_the_order_of_the_file(setup, database):
+    source = """
+from pgflowd import Flow
+flow, other = Flow("wrong"), Flow("worse")
+
+@flow.step
+def one(run, nobody): ...
+
+@other.step
+def two(run, neither): ...
+
+@flow.step
+def three(run, nothing): ...
+"""
+    setup.module("wrong", source)
+    daemon = setup.start()
+
+    assert daemon.ended() == 78
+    problems = daemon.events("supervisor.problem")
+    assert [record["place"] for record in problems] == ["wrong.py:5", "wrong.py:8", "wrong.py:11"]
+
+
+READING = """
+import os
+from pgflowd import Flow
+flow = Flow("reads")
+URL = os.getenv("SHOP_DATABASE")
+HOST = {read}
+
+@flow.step
+def one(run): ...
+"""
+
+
+@covers("newcomer 10")
+@pytest.mark.parametrize(
+    ("read", "text", "remedy"),
+    [
+        ('os.environ["SHOP_DATABASE"]', "SHOP_DATABASE is a secret", "use ctx.conn() or Client()"),
+        ('os.getenv("SHOP_DATABASE").split("@")', "SHOP_DATABASE is a secret", "use ctx.conn()"),
+        ('os.environ["SHOP_MODE"]', "KeyError: 'SHOP_MODE'", "set the variable SHOP_MODE"),
+    ],
+)
+def test_e210_names_the_variable_that_a_module_misses(setup, database, read, text, remedy):
+    setup.module("reads", READING.format(read=read))
+    setup.environ["SHOP_DATABASE"] = database.dsn
+    daemon = setup.start(database={"url": "env:SHOP_DATABASE"})
+
+    assert daemon.ended() == 78
+    (problem,) = daemon.events("supervisor.problem")
+    assert (problem["code"], problem["place"]) == ("E210", "reads.py:6")
+    assert text in problem["error"] and remedy in problem["next"]
 
 
 def test_a_flow_with_more_warnings_than_a_message_holds_is_served(setup, database):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pgflowd.core.json import loads
@@ -166,6 +167,7 @@ class Discovery:
         for entry in self._entries:
             flows, problems = self._read(entry)
             problems += [problem for flow in flows for problem in flow.problems]
+            problems.sort(key=attrgetter("position"))  # flows may stand among each other
             is_valid = all(problem.is_warning for problem in problems)
             for flow in flows:
                 others = [each for each in result.flows if each.slug.lower() == flow.slug.lower()]
