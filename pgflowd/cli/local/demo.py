@@ -47,6 +47,7 @@ control = {control}
 [logging]
 format = "text"
 """
+OWN_SERVER = "the demo has a PostgreSQL of its own; `pgflowd dev` takes --database-url"
 _LAST_LINES = 2  # of the daemon's log, in the error that it did not start
 
 
@@ -66,8 +67,7 @@ def demo(app: App, once: bool, keep: bool) -> None:
     from pgflowd.embedded import EmbeddedPostgres
 
     if app.flag_database_url is not None:
-        text = "the demo has a PostgreSQL of its own; `pgflowd dev` takes --database-url"
-        raise click.UsageError(text)
+        raise click.UsageError(OWN_SERVER)
     # variables of pgflowd and libpq are for a project or its database
     for name in [name for name in os.environ if name.startswith("PG")]:
         del os.environ[name]

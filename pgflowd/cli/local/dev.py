@@ -12,12 +12,9 @@ is refused, as in production.
 from __future__ import annotations
 
 import shlex
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -41,6 +38,7 @@ from pgflowd.cli.params import NumberParam
 from pgflowd.core.text import duration
 
 if TYPE_CHECKING:
+    from pgflowd.cli.local.dev_database import DevDatabase
     from pgflowd.cli.local.dev_watch import Changes, Project
 
 
@@ -65,32 +63,22 @@ def dev(app: App, port: int | None, no_reload: bool, ephemeral: bool, reset: boo
     Example: pgflowd dev
              pgflowd dev --database-url postgresql://localhost/shop_dev
     """
+    from pgflowd.cli.local.dev_database import dev_database
     from pgflowd.cli.local.dev_watch import Changes, Project
-    from pgflowd.db import schema
-    from pgflowd.db.connection import connect
     from pgflowd.host.dev_lock import DevAlreadyRunning, announce_url
 
     began_at = time.monotonic()
-    is_given = app.flag_database_url is not None
-    if is_given and (port or ephemeral or reset):
-        text = "--port, --ephemeral and --reset are for dev's own PostgreSQL, not --database-url"
-        raise click.UsageError(text)
     root = Path(app.settings.file).absolute().parent if app.settings.file else Path.cwd()
     try:
         with (
             interrupted_by_term(),
             suppress(KeyboardInterrupt),
-            _given(app)
-            if is_given
-            else _own(root, port, ephemeral=ephemeral, reset=reset) as database,
+            dev_database(app, root, port, ephemeral=ephemeral, reset=reset) as database,
             announce_url(root, database.url),
             nullcontext() if no_reload else Changes(root) as changes,
         ):
-            with connect(database.url, name="pgflowd dev") as connection:
-                schema.install(connection)
-                version = connection.info.server_version
             project = Project(app, root, database.url)
-            _print_header(app, database, version)
+            _print_header(app, database)
             while not _serve(app, project, changes, began_at):
                 began_at = time.monotonic()
     except DevAlreadyRunning:
@@ -146,49 +134,9 @@ def _log(app: App) -> Iterator[tuple[IO[bytes] | None, dict[str, str]]]:
         yield log, ENVIRON
 
 
-@dataclass(frozen=True)
-class DevDatabase:
-    """The database on which a project is served, and what the first line says of it."""
-
-    url: str
-    about: str
-
-
-@contextmanager
-def _given(app: App) -> Iterator[DevDatabase]:
-    """The database that --database-url names; libpq's variables count."""
-    yield DevDatabase(app.database_url, "given; a changed shape is refused")
-
-
-@contextmanager
-def _own(root: Path, port: int | None, *, ephemeral: bool, reset: bool) -> Iterator[DevDatabase]:
-    """The database of an embedded server, which runs during the block."""
-    from pgflowd.embedded import EmbeddedPostgres
-    from pgflowd.host.dev_lock import DevAlreadyRunning, unset_libpq_variables
-
-    unset_libpq_variables()
-    (root / ".pgflowd").mkdir(exist_ok=True)
-    directory = root / ".pgflowd" / "pg"
-    if ephemeral:
-        directory = Path(tempfile.mkdtemp(prefix="pg-", dir=root / ".pgflowd"))
-    elif reset and not EmbeddedPostgres(directory).discard():
-        raise DevAlreadyRunning(str(root))
-    kept = "deleted at the end" if ephemeral else "kept; --ephemeral deletes it"
-    try:
-        with EmbeddedPostgres(directory, keep=not ephemeral, port=port or 0) as postgres:
-            if port and postgres.port != port:
-                text = f"PostgreSQL already runs here on port {postgres.port}"
-                raise click.UsageError(f"{text}; stop it, or omit --port")
-            yield DevDatabase(postgres.dsn, f"embedded, .pgflowd/pg, {kept}")
-    finally:
-        if ephemeral:
-            shutil.rmtree(directory, ignore_errors=True)
-
-
-def _print_header(app: App, database: DevDatabase, version: int) -> None:
-    server = f"PostgreSQL {version // 10_000}.{version % 10_000}"
-    text = f"pgflowd {__version__} development   {server} ({database.about})"
-    app.print(app.out.folded(text))
+def _print_header(app: App, database: DevDatabase) -> None:
+    server = f"PostgreSQL {database.version} ({database.about})"
+    app.print(app.out.folded(f"pgflowd {__version__} development   {server}"))
     app.print(f"  database {app.hide(database.url) or 'of the environment'}")
 
 

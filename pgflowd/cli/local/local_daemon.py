@@ -80,17 +80,23 @@ def daemon(
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            with ending():
-                process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
-            process.terminate()
-            process.wait()
+        _end(process, ending)
+
+
+def _end(
+    process: subprocess.Popen[bytes], ending: Callable[[], AbstractContextManager[None]]
+) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        with ending():
+            process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    except KeyboardInterrupt:  # a second Ctrl-C: a quick stop
+        process.terminate()
+        process.wait()
 
 
 def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
