@@ -210,13 +210,13 @@ def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         yield ok("snapshots", "no transaction and no replication slot holds back much")
 
 
-def _notifications(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     share = execute(conn, queue_share())
     if not is_overfull(share):
-        yield ok("notifications", f"{share:.1%} of the server's queue is used")
+        yield ok("listeners", f"{share:.1%} of the server's notification queue is used")
         return
     problem = queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED)))
-    yield error("notifications", problem.text, problem.next, problem.code)
+    yield error("listeners", problem.text, problem.next, problem.code)
 
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -320,7 +320,7 @@ _OF_THE_SERVER: dict[str, Examination] = {
     "isolation": _isolation,
     "transactions": _transactions,
     "snapshots": _snapshots,
-    "notifications": _notifications,
+    "listeners": _listeners,
 }
 EXAMINATIONS = {
     **_OF_THE_SERVER,

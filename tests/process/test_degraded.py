@@ -75,8 +75,8 @@ def test_doctor_names_who_holds_a_full_queue_in_another_database(small_queue):
     ended = daemon.command("doctor", "--json")
 
     found = {each["check"]: each for each in json.loads(ended.stdout)["findings"]}
-    assert (ended.returncode, found["notifications"]["code"]) == (1, "E319")
-    assert "(report builder, user postgres, database template1)" in found["notifications"]["text"]
+    assert (ended.returncode, found["listeners"]["code"]) == (1, "E319")
+    assert "(report builder, user postgres, database template1)" in found["listeners"]["text"]
     deaf.close()
 
 

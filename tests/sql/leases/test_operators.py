@@ -8,6 +8,7 @@ import threading
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 
 from pgflowd.testing.until import until
@@ -236,3 +237,27 @@ def test_nothing_is_violated_by_any_ordinary_life(any_core: LeaseDatabase):
     assert violated(any_core) == []
     statuses = sorted(any_core.status(run) for run in runs)
     assert statuses == ["completed", "completed", "failed", "started"]
+
+
+@covers("database 13")
+def test_to_look_at_some_runs_costs_the_same_however_many_there_are(own: LeaseDatabase):
+    own.do("vacuum analyze pgflow.runs, pgflow.step_states, pgflow.step_tasks, pgflowd.attempts")
+    flow = own.flow("a", "b:a")
+
+    few = pages_of_five_hundred_runs(own, flow, in_all=1000)
+    many = pages_of_five_hundred_runs(own, flow, in_all=6000)
+
+    assert many < 2 * few  # indexes may have grown by a level
+
+
+def pages_of_five_hundred_runs(own: LeaseDatabase, flow: str, in_all: int) -> int:
+    """Pages that a look at the invariants of 500 runs reads, in a session without plans."""
+    starts = "select count(*) from pgflow.start_flows(%s, array_fill('{}'::jsonb, array[%s]))"
+    own.value(starts, flow, in_all - own.value("select count(*) from pgflow.runs"))
+    listing = "select array_agg(run_id) from (select run_id from pgflow.runs limit 500) as run"
+    look = "explain (analyze, buffers, format json) select * from pgflowd.run_violations(%s)"
+    with own.connect() as conn:
+        runs = own.value(listing, conn=conn)
+        for _ in range(2):  # the first time reads catalogs
+            plan = own.value(look, runs, conn=conn)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
