@@ -93,6 +93,7 @@ TITLES: dict[str, str] = {
     "W320": "the server allows too few connections",
     "E321": "a transaction or slot keeps dead rows",
     "E322": "the calls of a worker to the database fail",
+    "W323": "a schema of the platform is not trusted",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

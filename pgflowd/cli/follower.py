@@ -6,14 +6,15 @@ it also reads without them: soon after a change, then less often, and for at mos
 time. After ten quiet seconds it finds a change within one second. When the connection is lost, it
 waits until the database is back.
 
-The lines that handlers print come on the same channels from workers that receive notifications, as
-long as they are requested. A line that is lost is not sent again.
+The lines that handlers print come from workers that receive notifications, as long as they are
+requested, on channels whose names only who may read runs can know. A line that is lost is not sent
+again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -55,15 +56,18 @@ class Follower:
         self._may_read_attempts = True
         self._notified: list[UUID] = []  # runs with notifications since they were read
         self._wants_output = False
+        self._output_channels: dict[str, UUID] = {}
         self._request_at = 0.0
 
     def listen(self) -> None:
         """Receive notifications from now on. Changes before can be skipped afterwards."""
-        with translated(self.connection):
-            for run_id in self.open:
-                channel = sql.Identifier(runs.channel(run_id))
-                self.connection.execute(sql.SQL("listen {}").format(channel))
+        self._listen_on(map(runs.channel, self.open))
         self._request_at = 0.0
+
+    def _listen_on(self, channels: Iterable[str]) -> None:
+        with translated(self.connection):
+            for channel in channels:
+                self.connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
 
     def request_output(self) -> None:
         """Also yield the lines that handlers print from now on."""
@@ -175,13 +179,12 @@ class Follower:
         by_channel = {runs.channel(run_id): run_id for run_id in self._known}
         lines = []
         for notice in notices:
-            run_id = by_channel.get(notice.channel)
-            if run_id is None:
+            if notice.channel in by_channel:
+                self._notified.append(by_channel[notice.channel])
                 continue
+            run_id = self._output_channels.get(notice.channel)
             line = output_line(notice.payload)
-            if line is None:
-                self._notified.append(run_id)
-            elif self._wants_output and run_id in self._last_read:
+            if line is not None and run_id in self._last_read:
                 lines.append(output_entry(self._last_read[run_id], line))
         return lines
 
@@ -190,6 +193,9 @@ class Follower:
         now = time.monotonic()
         if self._wants_output and self.open and now >= self._request_at:
             try:
+                channels = execute(self.connection, runs.output_channels(self.open))
+                self._output_channels.update(channels)
+                self._listen_on(self._output_channels)
                 execute(self.connection, runs.request_output(self.open))
             except AccessDenied:  # the timeline is complete without
                 self._wants_output = False

@@ -3,9 +3,9 @@ Keeps which runs are followed, and the lines of their handlers' output that wait
 
 A follower requests the output of its runs on channel `pgflowd`, again every `RENEW_S`. A worker
 remembers each request for `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a
-JSON object on the channel of the run, `event_type` `task:output`, like the events of runs and
-steps. Runs and lines are bounded: lines that find no room are dropped and counted. Pure: the time
-is an argument.
+JSON object on the output channel of the run, `event_type` `task:output`, like the events of runs
+and steps. Runs and lines are bounded: lines that find no room are dropped and counted. Pure: the
+time is an argument.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class FollowedRuns:
 
 
 def output_line(payload: str) -> dict[str, Any] | None:
-    """The line of output in a payload from the channel of a run, if it is one."""
+    """The line of output in a payload from the output channel of a run, if it is one."""
     if f'"{OUTPUT}"' not in payload:
         return None
     try:

@@ -35,6 +35,7 @@ from pgflowd.db.obstacles import (
     queue_share,
 )
 from pgflowd.db.query import database_time, execute, fetch_value
+from pgflowd.db.rights import has_trusted_cron, platform, rights
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
 
@@ -151,17 +152,11 @@ def _pooler(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _rights(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    row = conn.execute(_RIGHTS).fetchone()
-    assert row is not None
-    role, *rights = row
-    may = dict(zip(("view", "start", "serve", "deploy"), rights, strict=True))
-    if not any(rights):
-        text = f"{role} may not {', '.join(may)}"
-        yield error("rights", text, f"give {role} a role of `pgflowd db sql roles`", "E305")
-        return
-    text = f"{role} may {', '.join(name for name, right in may.items() if right)}"
-    missing = [name for name, right in may.items() if not right]
-    yield ok("rights", f"{text}; not {', '.join(missing)}" if missing else text)
+    yield from rights(conn)
+
+
+def _platform(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    yield from platform(conn)
 
 
 def _durability(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -221,7 +216,7 @@ def _listeners(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _recovery(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Warn of jobs of pg_cron that recover tasks too, except the one that our migrate creates."""
-    if fetch_value(conn, "select pg_catalog.to_regclass('cron.job')") is None:
+    if not has_trusted_cron(conn):
         yield ok("recovery", "by the sweeper")
         return
     jobs = [name for (name,) in conn.execute(_CRON_JOBS).fetchall()]
@@ -325,6 +320,7 @@ _OF_THE_SERVER: dict[str, Examination] = {
 EXAMINATIONS = {
     **_OF_THE_SERVER,
     "rights": _rights,
+    "platform": _platform,
     "recovery": _recovery,
     "flows": _flows,
     "stalled": _stalled,
@@ -335,15 +331,6 @@ EXAMINATIONS = {
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 
-_RIGHTS = """
-select current_user,
-       has_table_privilege('pgflow.runs', 'select'),
-       has_function_privilege('pgflow.start_flow_with_states(text, jsonb, uuid)', 'execute'),
-       has_table_privilege('pgflow.workers', 'insert')
-         and has_table_privilege('pgflowd.attempts', 'insert')
-         and has_table_privilege('pgflow.step_tasks', 'update'),
-       has_table_privilege('pgflow.flows', 'insert')
-"""
 _HISTORY = """
 select (select greatest(reltuples, 0) from pg_catalog.pg_class
          where oid = 'pgflow.runs'::regclass),

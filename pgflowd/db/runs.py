@@ -93,12 +93,18 @@ def channel(run_id: UUID | str) -> str:
 
 def request_output(run_ids: Sequence[UUID]) -> Query[None]:
     """Request from all workers the output of these runs' handlers, for a while."""
-    return _notify([("pgflowd", output_request(run_id)) for run_id in run_ids])
+    return Query(_REQUEST_OUTPUT, ([output_request(run_id) for run_id in run_ids],), lambda _: None)
+
+
+def output_channels(run_ids: Sequence[UUID]) -> Query[dict[str, UUID]]:
+    """Return the channels on which workers send the output of these runs' handlers."""
+    return Query(_OUTPUT_CHANNELS, (list(run_ids),), lambda rows: {row[0]: row[1] for row in rows})
 
 
 def publish_output(payloads: Sequence[tuple[str, str]]) -> Query[None]:
-    """Send payloads, each on the channel of its run."""
-    return _notify([(channel(run_id), payload) for run_id, payload in payloads])
+    """Send payloads, each on the output channel of its run."""
+    run_ids, texts = [each for each, _ in payloads], [payload for _, payload in payloads]
+    return Query(_PUBLISH_OUTPUT, (run_ids, texts), lambda _: None)
 
 
 def is_end_event(payload: str) -> bool:
@@ -139,9 +145,13 @@ def attempts(run_id: UUID) -> Query[list[Attempt]]:
     return Query(_ATTEMPTS, (run_id,), _read_attempts)
 
 
-_NOTIFY = """
-select pg_notify(message.channel, message.payload)
-  from unnest(%s::text[], %s::text[]) as message (channel, payload)
+_REQUEST_OUTPUT = "select pg_notify('pgflowd', payload) from unnest(%s::text[]) as payload"
+_OUTPUT_CHANNELS = """
+select pgflowd.output_channel(run_id), run_id from unnest(%s::uuid[]) as run_id
+"""
+_PUBLISH_OUTPUT = """
+select pg_notify(pgflowd.output_channel(line.run_id), line.payload)
+  from unnest(%s::uuid[], %s::text[]) as line (run_id, payload)
 """
 _ABILITIES = """
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
@@ -251,9 +261,3 @@ def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:
 def _read_attempts(rows: Rows) -> list[Attempt]:
     attempts = starmap(Attempt, rows)
     return [replace(each, outcome=each.outcome and Outcome(each.outcome)) for each in attempts]
-
-
-def _notify(messages: Sequence[tuple[str, str]]) -> Query[None]:
-    channels = [channel for channel, _ in messages]
-    payloads = [payload for _, payload in messages]
-    return Query(_NOTIFY, (channels, payloads), lambda rows: None)

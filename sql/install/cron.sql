@@ -11,7 +11,7 @@ begin
     end;
   end if;
 exception when insufficient_privilege then
-  raise warning 'pg_cron is installed, but % may not schedule jobs; the daemon''s sweeper recovers '
-                'stalled tasks instead', current_user;
+  raise warning 'pg_cron is installed, but % may not schedule jobs (%); the daemon''s sweeper '
+                'recovers stalled tasks instead', current_user, sqlerrm;
 end
 $$;

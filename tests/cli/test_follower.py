@@ -6,6 +6,7 @@ import json
 import threading
 
 import pytest
+from support.covers import covers
 
 from pgflowd.cli import follower as follower_module
 from pgflowd.cli.follower import Follower
@@ -111,7 +112,8 @@ def test_a_lost_connection_is_opened_again_and_no_entry_comes_twice(shop):
     assert len(set(following.entries)) == len(following.entries)
 
 
-def test_lines_on_the_channel_of_a_run_are_shown_and_foreign_payloads_are_harmless(shop):
+@covers("database 12")
+def test_lines_on_the_output_channel_are_shown_and_foreign_payloads_are_harmless(shop):
     run_id = shop.start()
     follower = Follower(shop.database.connect(), [run_id])
     follower.listen()
@@ -124,9 +126,12 @@ def test_lines_on_the_channel_of_a_run_are_shown_and_foreign_payloads_are_harmle
         {**line, "task_index": 10**300, "attempt": -1, "time": "0001-01-01T00:00:00+14:00"},
         "nonsense",
     ]
+    own = "select pg_notify(pgflowd.output_channel(%s), %s)"
     for sent in [*strange, line]:
         text = sent if isinstance(sent, str) else json.dumps(sent)
-        shop.conn.execute("select pg_notify(%s, %s)", (f"pgflow:run:{run_id}", text))
+        shop.conn.execute(own, (run_id, text))
+    forged = json.dumps({**line, "text": "from a stranger"})
+    shop.conn.execute("select pg_notify(%s, %s)", (f"pgflow:run:{run_id}", forged))
     shop.database.client.cancel(run_id)
 
     entries = list(follower.follow(timeout_s=20))
@@ -158,7 +163,7 @@ def test_a_follower_requests_output_at_once_and_again_in_time(shop, monkeypatch)
 
 def test_a_role_that_may_not_request_output_follows_without_it(shop):
     shop.conn.execute(schema.roles_sql().encode())
-    shop.conn.execute("revoke execute on function pg_notify(text, text) from public")
+    shop.conn.execute("revoke execute on function pgflowd.output_channel from pgflow_viewer")
     conn = shop.database.connect()
     conn.execute("set role pgflow_viewer")
     follower = Follower(conn, [shop.run_through()])

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from support.background import Background
+from support.covers import covers
 
 from pgflowd import Client
 from pgflowd.testing.until import until
@@ -94,7 +95,8 @@ def test_what_a_handler_prints_is_seen_while_it_runs_and_to_its_last_word(
     assert follower.events[-1]["event"] == "run:completed"
 
 
-def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
+@covers("database 12")
+def test_two_clients_follow_a_run_and_a_role_without_rights_reads_nothing(
     setup, tmp_path, following
 ):
     serve(setup)
@@ -103,6 +105,9 @@ def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
     run_id = first.events[0]["run_id"]
     with psycopg.connect(setup.dsn, autocommit=True) as reader:
         reader.execute(f'listen "pgflow:run:{run_id}"')
+        reader.execute("set role pg_monitor")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            reader.execute("select pgflowd.output_channel(%s)", (run_id,))
         second = following("runs", "follow", "@last", "--json")
         until(lambda: second.events, within_s=20)
         (tmp_path / "gate").touch()
@@ -111,7 +116,7 @@ def test_two_clients_follow_a_run_and_payloads_for_a_third_have_no_secret(
         assert first.texts()[-1] == second.texts()[-1] == "last words"
         payloads = [notice.payload for notice in reader.notifies(timeout=5, stop_after=3)]
     events = [json.loads(payload) for payload in payloads]
-    assert all(len(payload) < 8000 for payload in payloads)
+    assert all(set(one) <= {"event_type", "run_id", "step_slug", "status"} for one in events)
     assert len([one for one in events if one["event_type"] == "run:completed"]) == 1
 
 

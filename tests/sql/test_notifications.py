@@ -1,9 +1,10 @@
-"""On a plain PostgreSQL: the same events as notifications."""
+"""On a plain PostgreSQL events are notifications, which every role can receive."""
 
 import json
 import uuid
 
 import pytest
+from support.covers import covers
 
 
 @pytest.fixture
@@ -46,35 +47,30 @@ def test_a_run_is_followed_from_its_start_to_its_end(shared, follow):
     assert kinds(received(2)) == ["step:m:completed", "run:completed"]
 
 
-def test_the_payload_is_the_event_s(shared, follow):
-    shared.flow("f", "a")
+@covers("database 12")
+@pytest.mark.parametrize("size", [10, 9000])
+def test_no_payload_has_anything_that_a_role_without_rights_may_not_know(shared, follow, size):
+    secret = "s3cret" * size
+    shared.flow("f", "a", ("b: a", {"when_exhausted": "skip"}), "c: a", max_attempts=1)
     run, received = follow()
 
-    shared.start("f", {"x": 1}, run)
-
-    payload = received(2)[0]
-    assert payload["run_id"] == str(run) and payload["input"] == {"x": 1}
-    assert payload["flow_slug"] == "f" and payload["remaining_steps"] == 1
-    assert "truncated" not in payload
-
-
-@pytest.mark.parametrize("size", [7000, 8000, 9000, 100_000])
-def test_large_inputs_and_outputs_leave_the_rest(shared, follow, size):
-    shared.flow("f", "a")
-    run, received = follow()
-
-    shared.start("f", {"x": "ä" * (size // 2)}, run)
+    shared.start("f", {"x": secret}, run)
     shared.claim("f")
-    shared.complete(run, "a", "b" * size)
+    shared.complete(run, "a", secret)
+    shared.claim("f")
+    shared.fail(run, "b", secret)
+    shared.do("select pgflowd.cancel(%s, %s, %s)", run, secret, secret)
 
-    started, _step, completed, ended = received(4)
-    for payload, key in ((started, "input"), (completed, "output"), (ended, "output")):
-        assert payload.get("truncated", False) is (key not in payload)
-        assert (key in payload) == (size < 7500)
-        assert payload["run_id"] == str(run) and "status" in payload
+    payloads = received(8)
+    assert kinds(payloads)[-2:] == ["step:c:failed", "run:failed"]
+    assert payloads[0] == {"event_type": "run:started", "run_id": str(run), "status": "started"}
+    assert payloads[1] == {
+        "event_type": "step:started", "run_id": str(run), "step_slug": "a", "status": "started",
+    }  # fmt: skip
+    assert "s3cret" not in json.dumps(payloads)
 
 
-@pytest.mark.parametrize("size", [3999, 7700, 7950, 8200, 200_000])
+@pytest.mark.parametrize("size", [3999, 200_000])
 def test_a_long_error_message_does_not_lose_the_failure(shared, follow, size):
     shared.flow("f", "a", max_attempts=1)
     run, received = follow()
@@ -88,30 +84,16 @@ def test_a_long_error_message_does_not_lose_the_failure(shared, follow, size):
     assert kinds(received(4))[-2:] == ["step:a:failed", "run:failed"]
 
 
-def test_a_long_slug_and_a_long_message_at_once(shared, follow):
+def test_a_long_slug_is_named(shared, follow):
     slug = "s" * 128
     shared.flow("f", (slug, {"when_exhausted": "skip"}), max_attempts=1)
     run, received = follow()
     shared.start("f", {}, run)
     shared.claim("f")
 
-    shared.fail(run, slug, '\\"\n' * 3000)
+    shared.fail(run, slug, "why")
 
-    assert shared.statuses(run) == {slug: "skipped"}
     assert kinds(received(4))[-2:] == [f"step:{slug}:skipped", "run:completed"]
-
-
-def test_a_long_reason_does_not_lose_the_skip(shared, follow):
-    shared.flow("f", "a", "b")
-    run, received = follow()
-    shared.start("f", {}, run)
-
-    shared.do("select pgflow._cascade_force_skip_steps(%s, 'a', %s)", run, "\x01" * 9000)
-
-    skipped = received(4)[-1]
-    assert skipped["event_type"] == "step:skipped"
-    assert skipped["skip_reason"] == "\x01" * 100
-    assert skipped["truncated"] is True
 
 
 def test_each_transition_is_notified_once(shared, follow):

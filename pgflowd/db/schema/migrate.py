@@ -164,7 +164,8 @@ class MigrationPlan:
     def files(self) -> list[SqlFile]:
         fingerprint = read("install/fingerprint.sql").text
         core = literal(self.core)
-        finish = [read("install/finish.sql"), read("install/grants.sql")] if self.is_whole else []
+        names = ("trusted", "finish", "grants") if self.is_whole else ()
+        finish = [read(f"install/{name}.sql") for name in names]
         if self.is_whole and self.start is None and self.core == OWN:
             finish.append(read("install/cron.sql"))
         sweep = [read("install/sweep.sql", core=core)] if self.is_whole else []

@@ -10,6 +10,7 @@ begin
       using errcode = 'undefined_object',
             hint = 'Create the extension, or run a pgflowd daemon, which does this without cron.';
   end if;
+  perform pgflow._require_trusted('cron');
   if exists (select from cron.job as job where job.jobname = _schedule.job_name) then
     perform cron.unschedule(_schedule.job_name);
   end if;

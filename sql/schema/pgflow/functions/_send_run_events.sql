@@ -1,11 +1,12 @@
 -- _send_run_events(run_ids): sends the event of each run's present status. An input or output that
--- does not fit into it is left out.
+-- does not fit into it is left out. Without realtime nothing is built: notifications have no payload.
 -- Called by: _complete_runs, _fail_step, start_flows.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 declare
+  is_sent constant boolean := pgflow._has_realtime();
   events record;
 begin
   select array_agg(run.run_id order by one.ord) as run_ids,
@@ -32,7 +33,7 @@ begin
                'event_type', 'run:' || run.status, 'run_id', run.run_id,
                'flow_slug', run.flow_slug, 'status', run.status,
                'error_message', run.error_message, 'failed_at', run.failed_at)
-           end order by one.ord) as payloads
+           end order by one.ord) filter (where is_sent) as payloads
     into events
     from unnest(_send_run_events.run_ids) with ordinality as one (run_id, ord)
     join pgflow.runs as run on run.run_id = one.run_id
@@ -40,7 +41,8 @@ begin
      select case run.status when 'started' then run.input
                             when 'completed' then run.output end as payload) as kept
    cross join lateral (
-     select pgflow._is_large(kept.payload) and not pgflow._fits_event(kept.payload) as is_cut) as sent;
+     select is_sent and pgflow._is_large(kept.payload)
+            and not pgflow._fits_event(kept.payload) as is_cut) as sent;
   if events.run_ids is not null then
     perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;

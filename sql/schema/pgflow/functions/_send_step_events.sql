@@ -1,7 +1,8 @@
 -- _send_step_events(run_ids, step_slugs): sends the event of each step's present status. The
 -- event of a step that completed without a task has its start too, since no other event has it.
 -- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
--- cascade skipped it. An output that does not fit into its event is left out.
+-- cascade skipped it. An output that does not fit into its event is left out. Without
+-- realtime nothing is built: notifications have no payload.
 -- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps,
 -- start_flows, _start_steps.
 -- Locks: nothing.
@@ -10,6 +11,7 @@ returns void language plpgsql set search_path = '', pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off as $$
 declare
+  is_sent constant boolean := pgflow._has_realtime();
   events record;
 begin
   select array_agg(state.run_id order by one.ord) as run_ids,
@@ -47,7 +49,7 @@ begin
                   'event_type', 'step:' || state.status, 'run_id', state.run_id,
                   'step_slug', state.step_slug, 'status', state.status,
                   'skip_reason', state.skip_reason, 'skipped_at', state.skipped_at,
-                  'error_message', state.error_message) end order by one.ord) as payloads
+                  'error_message', state.error_message) end order by one.ord) filter (where is_sent) as payloads
     into events
     from unnest(_send_step_events.run_ids, _send_step_events.step_slugs)
            with ordinality as one (run_id, step_slug, ord)

@@ -3,6 +3,7 @@
 create or replace function pgflow._vault_secret(name text)
 returns text language plpgsql stable set search_path = '', pg_temp as $$
 begin
+  perform pgflow._require_trusted('vault');
   return (select nullif(secret.decrypted_secret, '')
             from vault.decrypted_secrets as secret
            where secret.name = _vault_secret.name limit 1);

@@ -4,6 +4,7 @@
 create or replace function pgflow.cleanup_ensure_workers_logs(retention_hours int default 24)
 returns table (cron_deleted bigint) language plpgsql security definer set search_path = '', pg_temp as $$
 begin
+  perform pgflow._require_trusted('cron');
   return query
     with deleted as (
       delete from cron.job_run_details as detail

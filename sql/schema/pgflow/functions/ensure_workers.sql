@@ -12,6 +12,7 @@ declare
   base_url text := 'http://kong:8000/functions/v1/';
   call_headers jsonb := '{}';
 begin
+  perform pgflow._require_trusted('net');
   if not local then
     base_url := 'https://' || pgflow._vault_secret('supabase_project_id') || '.supabase.co/functions/v1/';
     call_headers := jsonb_build_object(

@@ -1,0 +1,198 @@
+"""
+Schemas of others: with CREATE on the database anybody can make one of a name that we use, and
+write code that we would execute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from support.covers import covers
+from support.schema import Connection
+
+from pgflowd.core.finding import Finding
+from pgflowd.db import schema
+from pgflowd.db.doctor import DoctorRequest, examine
+from pgflowd.testing.scratch import ScratchDatabase
+
+ONE = "select pgflow.create_flow('one'), pgflow.add_step('one', 'a')"
+SEND = """
+create schema realtime;
+grant usage on schema realtime to public;
+create function realtime.send(payload jsonb, event text, topic text, private boolean)
+returns void language plpgsql as $$
+begin
+  insert into public.calls values (current_user);
+end $$
+"""
+CRON = """
+create schema cron;
+grant usage on schema cron to public;
+create table cron.job (jobid bigint, jobname text, command text, active boolean default true);
+create function cron.schedule(job_name text, schedule text, command text) returns bigint
+language plpgsql as $$ begin insert into public.calls values (current_user); return 1; end $$;
+"""
+NET_AND_VAULT = """
+create schema net;
+create schema vault;
+create function net.http_post(url text, body jsonb, headers jsonb) returns bigint
+language plpgsql as $$ begin insert into public.calls values (current_user); return 1; end $$;
+create view vault.decrypted_secrets as
+  select 'supabase_project_id' as name, 'x' as decrypted_secret;
+"""
+Roles = Callable[[str], str]
+
+
+@pytest.fixture
+def roles(empty_database: ScratchDatabase) -> Iterator[Roles]:
+    """Create roles that may create in the empty database; they go with it."""
+    conn, made = empty_database.connect(), []
+
+    def role(options: str = "") -> str:
+        name = f"dev_{uuid4().hex[:8]}"
+        conn.execute(f"create role {name} {options}".encode())
+        conn.execute(f'grant create on database "{empty_database.name}" to {name}'.encode())
+        made.append(name)
+        return name
+
+    yield role
+    for name in made:
+        conn.execute(f"drop owned by {name} cascade; drop role {name}".encode())
+
+
+@pytest.fixture
+def empty(empty_database: ScratchDatabase, roles: Roles) -> Connection:
+    """A connection as a superuser, to a database in which calls are written down."""
+    conn = empty_database.connect()
+    conn.execute("create table public.calls (caller text); grant insert on public.calls to public")
+    return conn
+
+
+def as_(conn: Connection, role: str, statements: str) -> None:
+    conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+    conn.execute(statements.encode())
+    conn.execute("reset role")
+
+
+def callers(conn: Connection) -> list[tuple[str]]:
+    return conn.execute("select distinct caller from public.calls").fetchall()
+
+
+def findings(conn: Connection, check: str) -> list[Finding]:
+    request = DoctorRequest(stale_threshold_s=60, has_listen_url=False)
+    return [each for each in examine(conn, request) if each.check == check]
+
+
+@covers("database 9")
+@pytest.mark.parametrize("is_before", [True, False])
+def test_realtime_of_a_role_that_may_create_schemas_is_not_called(
+    empty: Connection, roles: Roles, is_before: bool
+) -> None:
+    dev = roles("")
+    if is_before:
+        as_(empty, dev, SEND)
+    schema.migrate(empty)
+    if not is_before:
+        as_(empty, dev, SEND)
+    empty.execute(ONE)
+
+    empty.execute("select pgflow.start_flow('one', '{}')")
+    empty.execute("select pgflow.start_flow_with_states('one', '{}')")
+    empty.execute("select pgflowd.cancel((select run_id from pgflow.runs limit 1), 'no', 'me')")
+
+    assert callers(empty) == []
+    (finding,) = findings(empty, "platform")
+    assert (finding.code, finding.state) == ("W323", "warning")
+    assert dev in finding.text
+    (told,) = empty.execute("select untrusted_owner from pgflowd.platform()").fetchall()
+    assert told == (dev,)
+
+
+@covers("database 9")
+def test_no_more_if_only_its_schema_or_an_overload_is_a_stranger_s(
+    empty: Connection, roles: Roles
+) -> None:
+    dev = roles("")
+    schema.migrate(empty)
+    empty.execute(ONE + ";" + SEND)
+    start = "select pgflow.start_flow('one', '{}')"
+
+    empty.execute(f"alter schema realtime owner to {dev}".encode())
+    empty.execute(start)
+    assert callers(empty) == []
+
+    empty.execute("alter schema realtime owner to current_user")
+    empty.execute(start)
+    assert callers(empty) == [("postgres",)]
+
+
+@covers("database 9")
+@pytest.mark.parametrize("is_before", [True, False])
+def test_realtime_of_a_superuser_or_of_who_migrates_is_used(
+    empty: Connection, roles: Roles, is_before: bool
+) -> None:
+    for owner in (roles("superuser"), roles("")):
+        if is_before:
+            as_(empty, owner, SEND)
+        empty.execute(f"set role {owner}".encode())
+        schema.migrate(empty)
+        empty.execute(ONE)
+        if not is_before:
+            as_(empty, owner, SEND)
+            empty.execute(f"set role {owner}".encode())
+
+        empty.execute("select pgflow.start_flow('one', '{}')")
+
+        empty.execute("reset role")
+        assert callers(empty) == [(owner,)]
+        assert [one.state for one in findings(empty, "platform")] == ["ok"]
+        empty.execute("drop schema pgflow, pgflowd, pgmq, realtime cascade; delete from calls")
+
+
+@covers("database 9")
+def test_the_admin_of_the_platform_is_trusted_where_that_platform_is(
+    empty: Connection, roles: Roles
+) -> None:
+    realtime_admin, admin = roles(""), roles("superuser")
+    as_(empty, realtime_admin, SEND)
+    for names in (
+        f"alter role {realtime_admin} rename to supabase_realtime_admin",
+        f"alter role {admin} rename to supabase_admin",
+    ):
+        schema.migrate(empty)
+        query = "select untrusted_owner is null from pgflowd.platform()"
+        assert empty.execute(query).fetchone() == (False,)
+        empty.execute(names.encode())
+    try:
+        schema.migrate(empty)
+        assert empty.execute(query).fetchone() == (True,)
+    finally:
+        empty.execute(f"alter role supabase_realtime_admin rename to {realtime_admin}".encode())
+        empty.execute(f"alter role supabase_admin rename to {admin}".encode())
+
+
+@covers("database 9")
+def test_cron_vault_and_net_of_a_stranger_are_refused_by_name(
+    empty: Connection, roles: Roles
+) -> None:
+    dev = roles("")
+    as_(empty, dev, CRON + NET_AND_VAULT)
+    schema.migrate(empty)
+
+    for call in (
+        "select pgflow.setup_requeue_stalled_tasks_cron()",
+        "select pgflow.setup_ensure_workers_cron()",
+        "select pgflow.cleanup_ensure_workers_logs()",
+        "select pgflow.ensure_workers()",
+        "select pgflow._vault_secret('x')",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"belongs to role {dev}"):
+            empty.execute(call.encode())
+
+    assert callers(empty) == []
+    assert len([one for one in findings(empty, "platform") if one.code == "W323"]) == 3
+    assert findings(empty, "recovery")[0].text == "by the sweeper"
