@@ -1,5 +1,6 @@
 #!/bin/sh
 # peers.sh: install what the tests talk to and PyPI does not have: other versions of PostgreSQL,
+# among them Debian's, since it alone compiles expressions; no cluster of it is made or started;
 # and the TypeScript client of the same database. Needs npm, which root gets installed, as are
 # systemd, which judges our units, with dbus, by which root alone talks to a systemd of its own,
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
@@ -31,6 +32,17 @@ fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null &&
     ! { command -v zsh && command -v fish; } >/dev/null; then
     install zsh fish
+fi
+if ! ls /usr/lib/postgresql/*/lib/llvmjit.so >/dev/null 2>&1; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install postgresql-common
+        mkdir -p /etc/postgresql-common/createcluster.d
+        echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.d/none.conf
+        install postgresql
+    else
+        echo "the tests need a PostgreSQL with JIT; run: sudo apt-get install postgresql" >&2
+        exit 1
+    fi
 fi
 if ! command -v npm >/dev/null; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

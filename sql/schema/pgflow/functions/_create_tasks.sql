@@ -2,9 +2,7 @@
 -- started. One send per flow and start delay, in the order of the given steps and of the index.
 -- Called by: start_flows, _start_steps.   Locks: the new rows.
 create or replace function pgflow._create_tasks(run_ids uuid[], step_slugs text[])
-returns void language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   perform pgflow._send_tasks(batch.flow_slug, batch.delay_s, batch.runs, batch.steps, batch.indexes)

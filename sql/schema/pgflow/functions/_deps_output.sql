@@ -3,9 +3,7 @@
 -- Raises 54000 when they are more than a jsonb can hold.
 -- Called by: _start_tasks, _unmet_steps.   Locks: nothing.
 create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
-returns jsonb language plpgsql stable set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
   found record;
   joined jsonb;

@@ -8,9 +8,7 @@
 create or replace function pgflow._fail_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[], error_messages text[])
 returns table (ord int, run_id uuid, step_slug text, task_index int, status text)
-language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   outcome record;

@@ -4,8 +4,7 @@
 -- hundred times larger. `#> '{}'` gives the whole value, and frees it row by row.
 -- Called by: _complete_runs, _deps_output.   Locks: nothing.
 create or replace function pgflow._join_outputs(run_id uuid, step_slugs text[])
-returns jsonb language plpgsql stable set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+returns jsonb language plpgsql stable set search_path = '', pg_temp as $$
 declare
   bytes bigint;
 begin

@@ -2,9 +2,7 @@
 -- does not fit into it is left out. Without realtime nothing is built: notifications have no payload.
 -- Called by: _complete_runs, _fail_step, start_flows.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
-returns void language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   is_sent constant boolean := pgflow._has_realtime();
   events record;

@@ -7,9 +7,7 @@
 -- start_flows, _start_steps.
 -- Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
-returns void language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   is_sent constant boolean := pgflow._has_realtime();
   events record;

@@ -4,8 +4,7 @@
 -- Called by: _create_tasks, start_flows.   Locks: the new rows.
 create or replace function pgflow._send_tasks(
   flow_slug text, delay_s int, run_ids uuid[], step_slugs text[], task_indexes int[])
-returns void language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan as $$
+returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   queue constant text := pgflow._queue_name(_send_tasks.flow_slug);
   messages jsonb[];

@@ -11,9 +11,7 @@ create or replace function pgflow._start_tasks(
   flow_slug text, msg_ids bigint[], worker_id uuid, hide_s int default null)
 returns table (run_id uuid, step_slug text, input jsonb, msg_id bigint, task_index int,
                flow_input jsonb, attempt int, max_attempts int, timeout int, due_at timestamptz)
-language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   with_run constant boolean := lower(

@@ -5,7 +5,7 @@
 -- with those that recovery gave up, whose messages are archived.
 -- Called by: _recover_stalled, pgflowd._started_tasks.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
-returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp set jit = off as $$
+returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
 begin

@@ -6,9 +6,7 @@
 -- Locks: the flow against deletion (_lock_starts), the new rows.
 create or replace function pgflow.start_flows(
   flow_slug text, inputs jsonb[], run_ids uuid[] default null)
-returns setof pgflow.runs language plpgsql set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns setof pgflow.runs language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   shape record;

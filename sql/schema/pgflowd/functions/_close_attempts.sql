@@ -5,9 +5,7 @@
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
-returns pgflowd.answer[] language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns pgflowd.answer[] language plpgsql set search_path = '' as $$
 declare
   history constant text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
                                       where setting.name = 'history'), 'all');

@@ -13,7 +13,7 @@
 create or replace function pgflowd._handle_unstarted(
   flow_slug text, queue_name text, msg_ids bigint[],
   out requeued bigint[], out young bigint[])
-language plpgsql set search_path = '' set enable_seqscan = off as $$
+language plpgsql set search_path = '' as $$
 declare
   lapsed record;
   one record;

@@ -4,9 +4,7 @@
 -- their elements' places, with these added.
 -- Called by: _pass_to_core.   Locks: messages; the caller holds the tasks.
 create or replace function pgflowd._requeue_released(elements pgflowd.element[], became text[])
-returns text[] language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns text[] language plpgsql set search_path = '' as $$
 declare
   released record;
 begin

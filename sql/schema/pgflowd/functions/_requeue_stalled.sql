@@ -11,7 +11,7 @@
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
   show boolean default true)
-returns setof pgflow.step_tasks language plpgsql set search_path = '' set enable_seqscan = off as $$
+returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
 declare
   crash_limit int := pgflowd.setting('crash_limit')::int;
   requeued pgflow.step_tasks[];

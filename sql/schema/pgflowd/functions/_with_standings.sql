@@ -5,9 +5,7 @@
 -- task is released.
 -- Called by: _report_all.   Locks: nothing.
 create or replace function pgflowd._with_standings(elements pgflowd.element[])
-returns pgflowd.element[] language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns pgflowd.element[] language plpgsql set search_path = '' as $$
 begin
   return (
     select array_agg((

@@ -14,8 +14,7 @@
 -- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')
-returns setof pgflowd.claimed_task language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
   leaving boolean;
   silent boolean;

@@ -3,9 +3,7 @@
 -- moment.
 -- Called by: no current release.   Locks: nothing.
 create or replace function pgflowd.completed_by(worker_id uuid, run_ids uuid[])
-returns bigint language plpgsql stable set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns bigint language plpgsql stable set search_path = '' as $$
 begin
   return (
     select count(*)

@@ -12,9 +12,7 @@
 -- Locks: tasks, then their attempts and messages, skipping locked ones: it waits for nothing.
 create or replace function pgflowd.heartbeat(
   worker_id uuid, tokens bigint[], lease interval default '30 s')
-returns table (token bigint, verdict text) language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns table (token bigint, verdict text) language plpgsql set search_path = '' as $$
 #variable_conflict use_column
 declare
   locked bigint[];

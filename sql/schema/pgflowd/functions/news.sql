@@ -8,8 +8,7 @@
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
 returns table (run_id uuid, step_slug text, status text, took_s float8, error text)
-language plpgsql stable set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 begin
   return query

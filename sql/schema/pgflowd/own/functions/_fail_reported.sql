@@ -3,9 +3,7 @@
 -- Without `retry` the attempts are spent first; `delay` moves the message afterwards.
 -- Called by: _pass_to_core.   Locks: see _fail_tasks; messages with a delay.
 create or replace function pgflowd._fail_reported(elements pgflowd.element[], became text[])
-returns text[] language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-set enable_mergejoin = off set jit = off as $$
+returns text[] language plpgsql set search_path = '' as $$
 declare
   given record;
   ended record;

@@ -5,8 +5,7 @@
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval)
-returns setof pgflowd.claimed_task language plpgsql set search_path = ''
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off as $$
+returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 begin
   return query
   with begun as materialized (

@@ -1,0 +1,47 @@
+-- Settings of the functions that workers, the sweeper, commands and applications call. They hold
+-- for everything such a function calls, so only the outermost ones have them: each costs time.
+-- Plans are kept, and a table that was empty when its plan was made may have a million rows before
+-- it is analysed. So plans must not depend on statistics: sequential scans, hash and merge joins
+-- are off, and a row that is read without need costs more than a look-up by its key. No call gains
+-- by compilation, which takes tenths of a second.
+-- On a foreign core this holds only for functions that call none of the core's: 0.8's
+-- start_ready_steps gives tasks each other's messages if a join is executed in another way.
+do $$
+declare
+  core constant text := <core>;
+  independent constant text[] := '{
+    pgflowd.active_runs, pgflowd.cancellations, pgflowd.completed_by, pgflowd.find_runs,
+    pgflowd.heartbeat, pgflowd.list_runs, pgflowd.news, pgflowd.run_steps, pgflowd.run_troubles,
+    pgflowd.stalled_tasks}';
+  dependent constant text[] := '{
+    pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,
+    pgflow.complete_task, pgflow.fail_task, pgflow.get_run_with_states, pgflow.maybe_complete_run,
+    pgflow.recover_stalled_tasks, pgflow.requeue_stalled_tasks, pgflow.start_flows,
+    pgflow.start_ready_steps, pgflow.start_tasks, pgflow._started_tasks,
+    pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.give_up_task,
+    pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.sweep,
+    pgflowd.sweep_dead, pgflowd._started_tasks}';
+  in_dependent constant text[] := '{
+    pgflowd._close_attempts, pgflowd._close_older, pgflowd._handle_unstarted,
+    pgflowd._requeue_released, pgflowd._requeue_stalled, pgflowd._restore_tasks,
+    pgflowd._stalled_in_a_row, pgflowd._with_standings}';
+  steady constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
+    ' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off'
+    ' set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
+  one record;
+begin
+  for one in
+    select function.oid::regprocedure as signature, schema.nspname || '.' || function.proname as name
+      from pg_catalog.pg_proc as function
+      join pg_catalog.pg_namespace as schema on schema.oid = function.pronamespace
+     where schema.nspname = 'pgflowd' or (schema.nspname = 'pgflow' and core = 'own')
+  loop
+    if one.name = any (independent)
+       or one.name = any (case core when 'own' then dependent else in_dependent end) then
+      execute format('alter function %s %s', one.signature, steady);
+    elsif one.name = any (dependent) then
+      execute format('alter function %s set jit = off', one.signature);
+    end if;
+  end loop;
+end
+$$;
