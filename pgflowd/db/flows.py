@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.shape import Shape, option_differences, shape_differences
+from pgflowd.core.definition.shape import Shape, changes_between, option_differences
 from pgflowd.core.documents.flows import ListedFlow
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
@@ -34,7 +34,7 @@ class Comparison:
     """How a flow of the code differs from the same flow in the database."""
 
     exists: bool
-    shape: list[str] = field(default_factory=list)  # with one of these no worker starts
+    shape: list[str] = field(default_factory=list)  # of the code; with one no worker starts
     options: list[str] = field(default_factory=list)  # here the database's value holds
 
 
@@ -68,7 +68,7 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    return Comparison(True, shape_differences(shape, known), option_differences(shape, known))
+    return Comparison(True, changes_between(known, shape), option_differences(shape, known))
 
 
 def deploy(conn: Connection, slug: str, shape: Shape) -> bool:

@@ -9,6 +9,7 @@ nothing, so the logic exists once. `Connections` keeps idle connections for the 
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -27,7 +28,7 @@ from pgflowd.db import runs
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
-from pgflowd.errors import NotFound, RunExists, UnknownFlow, Unreachable, WaitTimeout
+from pgflowd.errors import MapInput, NotFound, RunExists, UnknownFlow, Unreachable, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -41,6 +42,9 @@ MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 _Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
+
+
+_KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,11 @@ def start_many(
         return []
     can: Abilities = yield runs.abilities()
     query = runs.start_many(flow_slug, texts, run_ids, can)
-    started: list[Run] = yield from _started(query, flow_slug, None)
+    try:
+        started: list[Run] = yield from _started(query, flow_slug, None)
+    except MapInput as error:
+        at = next((at for at, text in enumerate(texts) if not text.startswith("[")), 0)
+        raise MapInput(f"inputs[{at}]: {error.text}", next=error.next) from error
     return started
 
 
@@ -151,8 +159,11 @@ def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[
         text = f"there is no flow '{flow_slug}' in the database"
         raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error
     except RunExists as error:
-        text = f"run {run_id} already exists" if run_id else "one of the runs already exists"
-        raise RunExists(text, next="leave run_id out to start another") from error
+        found = _KEY.search(error.text)
+        name = run_id or (found[1] if found else "with one of these ids")
+        raise RunExists(
+            f"run {name} already exists", next="leave run_id out to start another"
+        ) from error
     return started
 
 

@@ -18,8 +18,8 @@ from psycopg import sql
 from pgflowd.core.definition.shape import (
     OPTIONS_NEXT,
     Shape,
+    changes_between,
     option_differences,
-    shape_differences,
 )
 from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
@@ -40,12 +40,12 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
         known = fetch_value(conn, query, (slug,))
-        if known is None or shape_differences(shape, known):
+        if known is None or changes_between(known, shape):
             lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
             conn.execute(lock, (slug,))
             known = fetch_value(conn, query, (slug,))
         if known is not None:
-            found = shape_differences(shape, known)
+            found = changes_between(known, shape)
             if not found:
                 texts = option_differences(shape, known)
                 return [
@@ -67,7 +67,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
 
 def _mismatch(slug: str, found: list[str]) -> DatabaseError:
     return DatabaseError(
-        f"{slug}: the shape in the database differs: {'; '.join(found[:5])}",
+        f"{slug}: the code has another shape than the database: {'; '.join(found[:5])}",
         code="E306",
         next=f"see `pgflowd flows diff {slug}`; a new shape needs a new slug, such as {slug}_2",
     )

@@ -134,7 +134,7 @@ def test_diff_prints_whether_code_and_database_are_the_same(here, project, shop)
     assert tuned.code == 0
     assert tuned.out == "max_attempts is 9 in the code, 3 in the database; the latter applies\n"
     assert other.code == 1
-    assert "dependencies differ [sentiment] vs [sentiment, summary]" in other.out
+    assert "step save_to_db: after sentiment, not after sentiment and summary" in other.out
     assert "a new shape needs a new slug" in other.err
 
 

@@ -168,7 +168,27 @@ def test_a_changed_shape_is_described_in_words():
         "+ step d, after a and b"
     ]
     assert changes_between(before, made("a", "b", "c:a").shape()) == [
-        "step b, first",
-        "step c, after a",
+        "step b: first, not after a",
+        "step c: after a, not after b",
     ]
     assert changes_between(before, made("a", "b:a").shape()) == ["- step c"]
+    assert changes_between(before, before) == []
+
+
+@covers("newcomer 20")
+def test_changed_options_are_named_as_in_the_code():
+    def made(**options: Any) -> Any:
+        flow = Flow("f")
+        flow.step(slug="a", **options)(lambda input: 1)
+        return flow.shape()
+
+    changed = made(when_exhausted="skip", if_={"x": 1})
+
+    assert changes_between(made(if_={"x": 2}), changed) == [
+        "step a: when_exhausted is skip, not fail",
+        'step a: if_ is {"x": 1}, not {"x": 2}',
+    ]
+    assert changes_between(changed, made()) == [
+        "step a: when_exhausted is fail, not skip",
+        'step a: if_ is unset, not {"x": 1}',
+    ]

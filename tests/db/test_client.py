@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
+from support.covers import covers
 from support.pooler import pooler
 
 from pgflowd import AsyncClient, Client, Flow
@@ -248,6 +249,7 @@ def test_a_client_of_a_connection_does_not_wait_on_it(conn):
     assert conn.execute("select 1").fetchone() == (1,)
 
 
+@covers("newcomer 20")
 def test_many_runs_start_at_once_in_their_order(client, conn):
     inputs = [None, 0, {"x": [1]}, "text"]
     ids = [uuid4() for _ in inputs]
@@ -255,7 +257,7 @@ def test_many_runs_start_at_once_in_their_order(client, conn):
     assert [run.input for run in client.start_flows("greet", inputs)] == inputs
     assert [run.run_id for run in client.start_flows("greet", inputs, run_ids=ids)] == ids
     assert client.start_flows("greet", []) == []
-    with pytest.raises(RunExists, match="one of the runs already exists"):
+    with pytest.raises(RunExists, match=f"E410 run {ids[0]} already exists"):
         client.start_flows("greet", [1, 2], run_ids=[uuid4(), ids[0]])
     with pytest.raises(OutputError, match=r"inputs\[1\]\.x is NaN"):
         client.start_flows("greet", [1, {"x": float("nan")}])
@@ -280,6 +282,8 @@ def test_what_cannot_be_started_is_reported_with_its_name(client, conn):
         client.start_flow("greet", 1, run_id=run_id)
     with pytest.raises(MapInput, match="E416"):
         client.start_flow("each_one", {"no": "array"})
+    with pytest.raises(MapInput, match=r"E416 inputs\[1\]: .* not an array"):
+        client.start_flows("each_one", [[1], {"no": "array"}, [2]])
     with pytest.raises(OutputError, match="E403 input is a set"):
         client.start_flow("greet", {1})
 

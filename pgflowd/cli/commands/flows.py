@@ -147,7 +147,7 @@ def diff(app: App, flow: str) -> None:
         if is_same and not found.options:
             app.print(app.out.folded(f"{flow} is the same in code and database"))
         if found.shape:
-            app.note(f"first {code.place}, then the database; a new shape needs a new slug")
+            app.note(f"so in {code.place}, not in the database; a new shape needs a new slug")
     if not is_same:
         app.exit(ExitCode.NO)
 

@@ -71,27 +71,42 @@ def shape_differences(first: Shape, second: Shape) -> list[str]:
 
 
 def changes_between(before: Shape, after: Shape) -> list[str]:
-    """What changed from one shape to the next, in words for people."""
+    """What changed from one shape to the next, in words for people; none if they are equal."""
+    if not shape_differences(after, before):
+        return []
     old = {step["slug"]: step for step in before.get("steps") or []}
     new = {step["slug"]: step for step in after.get("steps") or []}
-    found = [f"+ step {slug}{_after(step)}" for slug, step in new.items() if slug not in old]
+    added = [slug for slug in new if slug not in old]
+    found = [f"+ step {slug}, {_after(new[slug]) or 'first'}" for slug in added]
     found += [f"- step {slug}" for slug in old if slug not in new]
     for slug in [slug for slug in new if slug in old]:
         was, now = _after(old[slug]), _after(new[slug])
         if was != now:
-            found.append(f"step {slug}{now or ', first'}")
-        others = [
-            text
-            for text in _step_differences(new[slug], old[slug])
-            if not text.startswith("dependencies differ")
-        ]
-        found += [f"step {slug}: {text}" for text in others]
+            found.append(f"step {slug}: {now or 'first'}, not {was or 'first'}")
+        found += [f"step {slug}: {text}" for text in _changes_of_step(old[slug], new[slug])]
     return found or ["another order of steps"]
+
+
+def _changes_of_step(before: Shape, after: Shape) -> Iterator[str]:
+    named = [("type", "stepType"), *((each.name, each.json_name) for each in MODE_OPTIONS)]
+    for name, key in named:
+        was, now = before.get(key), after.get(key)
+        if None not in (was, now) and was != now:
+            yield f"{name} is {now}, not {was}"
+    for pattern in PATTERNS:
+        was, now = before.get(pattern.json_name), after.get(pattern.json_name)
+        if was != now:
+            yield f"{pattern.name} is {_pattern(now)}, not {_pattern(was)}"
+
+
+def _pattern(value: Any) -> str:
+    """A pattern as the code has it."""
+    return jsonb_text(value.get("value")) if value and value.get("defined") else "unset"
 
 
 def _after(step: Shape) -> str:
     *others, last = sorted(step.get("dependencies") or []) or [""]
-    return f", after {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
+    return f"after {', '.join(others)}{' and ' * bool(others)}{last}" if last else ""
 
 
 def _step_differences(ours: Shape, theirs: Shape) -> Iterator[str]:
