@@ -36,6 +36,7 @@ from pgflowd.core.obstacles import (
 )
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.text import counted
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import Query, execute
@@ -184,9 +185,12 @@ class Sweeper:
         """Log what a sweep did, and count it for the last day."""
         fields = {"reason": reason, "worker": worker_id}
         if swept.recovered:
-            self._log.warning("sweeper.recovered", count=swept.recovered, **fields)
+            text = f"{counted(swept.recovered, 'stalled task')} given back"
+            self._log.warning("sweeper.recovered", count=swept.recovered, error=text, **fields)
         if swept.given_up:
-            self._log.warning("sweeper.given_up", count=swept.given_up, code="E408", **fields)
+            text = f"{counted(swept.given_up, 'stalled task')} given up, after too many attempts"
+            fields |= {"code": "E408", "error": text}
+            self._log.warning("sweeper.given_up", count=swept.given_up, **fields)
         for failed in self._failed:
             self._log.warning("run.failed", code="E408", **failed)
         now = time.monotonic()

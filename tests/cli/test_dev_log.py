@@ -64,6 +64,20 @@ def shown(printed: Printed, event: str, level: str = "info", **fields: Any) -> s
             "W310 it is 7",
         ),
         ({"event": "listener.regained", "attempts": 2}, "the database is back"),
+        (
+            {"event": "worker.error", "level": "warning", "flow": "a", "step": "b", "task": "b#1",
+             "error": "a runner ended before it was ready"},
+            "a/b#1: a runner ended before it was ready",
+        ),
+        (
+            {"event": "child.killed", "level": "warning", "child": "sweeper", "reason": "silent"},
+            "sweeper: silent",
+        ),
+        (
+            {"event": "child.parked", "level": "error", "child": "worker a", "flow": "a",
+             "code": "E306", "error": "a: the code has another shape"},
+            "E306 a: the code has another shape",
+        ),
     ],
 )  # fmt: skip
 def test_each_event_of_interest_is_one_line(fields, text, capsys):

@@ -96,6 +96,7 @@ log.info("after")
     dropped = [record for record in records if record["event"] == "log.dropped"]
     assert len(flood) + sum(record["count"] for record in dropped) == 2000
     assert dropped
+    assert dropped[-1]["error"].endswith("lost, since its reader is too slow")
     assert records[-1]["event"] == "after"
 
 

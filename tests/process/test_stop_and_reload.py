@@ -341,7 +341,7 @@ def test_a_deprecated_worker_is_replaced_and_costs_nothing(setup, database):
     assert third["restarts"] == 0
 
 
-@covers("P24", "rule 24", "row 97")
+@covers("newcomer 20", "newcomer 21", "P24", "rule 24", "row 97")
 def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(setup, database):
     setup.flow("alpha")
     setup.flow("beta")
@@ -357,7 +357,11 @@ def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(setu
 
     flow = daemon.ask()["flows"][0]
     assert (flow["slug"], flow["state"], flow["error"]["code"]) == ("alpha", "failed", "E306")
-    assert "Step count differs" in flow["error"]["text"]
+    assert flow["error"]["text"].startswith("alpha: the code has another shape")  # no code twice
+    assert "+ step more, after work" in flow["error"]["text"]
+    parked = daemon.until("child.parked")
+    assert (parked["flow"], parked["code"]) == ("alpha", "E306")
+    assert parked["error"] == flow["error"]["text"]
     assert database.client.get_run(run_id).status == "completed"
     assert daemon.ask()["problems"][0]["next"] == "pgflowd reload"
 
@@ -490,7 +494,7 @@ def test_a_reload_tells_what_became_of_each_flow(setup, database):
         "old: kept the old code and shape, because the new code is broken",
     ]
     [delta] = [line for line in shown if line.startswith("delta")]
-    assert delta.startswith("delta: parked: E306 ")
+    assert delta.startswith("delta: parked: E306 delta: ")  # the code once
 
     setup.flow("old")
     setup.entries.remove("flow_delta")

@@ -93,9 +93,21 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
     where = f"{record['place']}  " if record.get("place") else ""
     text = str(next(filter(None, map(record.get, ("error", "text", "reason"))), event))
     code = record.get("code")
-    words = f"{code} {text}" if code and not text.startswith(str(code)) else text
+    text = text.removeprefix(f"{code} ")
+    words = f"{f'{code} ' if code else ''}{_subject(record, text)}{text}"
     remedy = f"; {record['next']}" if record.get("next") else ""
     return where + words + remedy
+
+
+def _subject(record: dict[str, Any], text: str) -> str:
+    """The task, step, flow or child that a record is about, unless its text names that."""
+    flow, step = record.get("flow"), record.get("step")
+    inner = _task(record) if record.get("task") else step
+    if not flow:
+        child = record.get("child")
+        return f"{child}: " if child and not text.startswith(f"{child} ") else ""
+    name = f"{flow}/{inner}" if inner else flow
+    return "" if text.startswith(f"{flow}:") else f"{name}: "
 
 
 def _task(record: dict[str, Any]) -> str:

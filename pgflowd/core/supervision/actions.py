@@ -82,7 +82,7 @@ class LogPark(LogAction):
     exit: ChildExit
 
     def fields(self) -> dict[str, Any]:
-        return {"code": self.exit.code, "error": self.exit.reason}
+        return {"code": self.exit.code, "error": self.exit.text}
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,12 @@ class ChildExit:
 
     def document(self) -> dict[str, str | None]:
         """Return it as the status document has it."""
-        return {"code": self.code, "text": self.reason}
+        return {"code": self.code, "text": self.text}
+
+    @property
+    def text(self) -> str:
+        """The reason without its code, which stands beside it."""
+        return self.reason.removeprefix(f"{self.code} ")
 
 
 def classify_exit(

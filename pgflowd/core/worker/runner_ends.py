@@ -105,7 +105,7 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         retire(transition, runner)
     elif runner.phase is RunnerPhase.KILLED:
         text = f"runner {runner.id} was killed {KILL_LIMIT_S:g} s ago and is not gone"
-        transition.log_problem("error", text)
+        transition.log_problem("error", text, **_naming(runner))
         _report_end(transition, runner, events.Reaped(runner.id, 9))
         move(pool, runner, RunnerPhase.STUCK, task=None, result=None)
     else:  # STARTING or ENDED: the zygote was to fork or to reap it
@@ -180,11 +180,16 @@ def ended(transition: WorkerTransition, event: events.RunnerEnded) -> None:
     transition.do(actions.ReapRunner(event.id))
 
 
+def _naming(runner: RunnerState) -> dict[str, Any]:
+    return run_log.naming(runner.task) if runner.task else {}
+
+
 def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     """Its task is released, not failed; three in a row are a bug of ours or of the module."""
     state = transition.state
     state.runners.unready_deaths += 1
-    transition.log_problem("warning", "a runner ended before it was ready")
+    text = "a runner ended before it was ready"
+    transition.log_problem("warning", text, **_naming(runner))
     if runner.task is not None:
         transition.release(runner.task, "its runner ended before it was ready")
     if state.runners.unready_deaths >= MAX_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:

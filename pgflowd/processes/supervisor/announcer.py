@@ -76,13 +76,18 @@ class Announcer:
     def record(self, action: act.Action) -> None:
         """Write the log record of an action, and answer the clients that wait for it."""
         if isinstance(action, act.LogAction):
-            self._log.write(action.level, action.event, child=action.id, **action.fields())
+            fields = {"child": action.id, "flow": self._flow_of(action.id), **action.fields()}
+            self._log.write(action.level, action.event, **fields)
         if isinstance(action, act.LogRestart):
             self._supervisor.status.restarts[action.id, action.exit.label] += 1
         elif isinstance(action, act.ReportReload):
             self._on_reloaded(action)
         elif isinstance(action, act.Announce):
             self._announce(action.what)
+
+    def _flow_of(self, id: str) -> str | None:
+        child = self._supervisor.tree.child(id)
+        return child.spec.name or None if child else None
 
     def _announce(self, what: Announcement) -> None:
         self._extend_at = 0.0

@@ -150,8 +150,13 @@ class Children:
             if (mine or self._strays) and time.monotonic() < process.ended_at + KILL_LIMIT_S:
                 continue
             for each in mine:
+                text = f"its process {each.pid} ({each.name}) cannot be killed, and goes on"
                 self._log.error(
-                    "child.unkillable", child=process.id, name=each.name, child_pid=each.pid
+                    "child.unkillable",
+                    child=process.id,
+                    name=each.name,
+                    child_pid=each.pid,
+                    error=text,
                 )
             process.status = process.child.collect()
             process.child.close()
@@ -198,7 +203,11 @@ class Children:
             if each.session not in sessions and each.pid not in self._logged:
                 self._logged.add(each.pid)
                 self._log.warning(
-                    "child.stray", name=each.name, child_pid=each.pid, session=each.session
+                    "child.stray",
+                    name=each.name,
+                    child_pid=each.pid,
+                    session=each.session,
+                    error=f"process {each.pid} ({each.name}) left its session, and is killed",
                 )
         self._strays = kill_adopted(known) if strays else 0
         return left

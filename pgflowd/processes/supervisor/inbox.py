@@ -55,7 +55,10 @@ class Inbox:
             return
         if isinstance(message, msg.Waiting):
             if message.what:
-                supervisor.log_child("warning", "child.waiting", process, what=message.what)
+                text = f"{id} waits for the {message.what}"
+                supervisor.log_child(
+                    "warning", "child.waiting", process, what=message.what, error=text
+                )
             supervisor.do(on_waiting(supervisor.tree, id, message.what, now))
             return
         if isinstance(message, msg.Heartbeat):

@@ -67,7 +67,10 @@ def serve(
         log.warning("supervisor.root", error="handlers can do whatever root can; use another user")
     survivors = SurvivorFile(path.with_name(path.name + ".processes"))
     for seen in survivors.kill_survivors():
-        log.warning("child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session)
+        text = f"process {seen.pid} ({seen.name}) of an earlier daemon was killed"
+        log.warning(
+            "child.survivor", child_pid=seen.pid, name=seen.name, session=seen.session, error=text
+        )
     supervisor = SupervisorLoop(
         settings,
         log,
