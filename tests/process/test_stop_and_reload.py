@@ -359,7 +359,7 @@ def test_another_shape_in_the_database_parks_the_flow_and_keeps_its_history(setu
     assert (flow["slug"], flow["state"], flow["error"]["code"]) == ("alpha", "failed", "E306")
     assert flow["error"]["text"].startswith("alpha: the code has another shape")  # no code twice
     assert "+ step more, after work" in flow["error"]["text"]
-    parked = daemon.until("child.parked")
+    parked = daemon.until("child.parked")[0]
     assert (parked["flow"], parked["code"]) == ("alpha", "E306")
     assert parked["error"] == flow["error"]["text"]
     assert database.client.get_run(run_id).status == "completed"
