@@ -97,7 +97,7 @@ TITLES: dict[str, str] = {
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",
-    "E404": "the output is too large",
+    "E404": "an output or input is too large",
     "E405": "a dependency was skipped and has no default",
     "E406": "the code does not know this step",
     "E407": "the lease is lost",

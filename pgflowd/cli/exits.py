@@ -42,6 +42,7 @@ class CommandRefused(click.ClickException):
 _BY_CODE = {
     "E301": ExitCode.UNREACHABLE,
     "E305": ExitCode.DENIED,
+    "E404": ExitCode.USAGE,
     "E409": ExitCode.NOT_FOUND,
     "E410": ExitCode.REFUSED,
     "E411": ExitCode.REFUSED,

@@ -61,6 +61,7 @@ _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _PGMQ = re.compile(r"\bpgmq\b")
 _DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
+_MAP_LENGTH = re.compile(r"the input of flow .* has \d+ elements, and a map may have \d+$")
 _MAP_INPUT = re.compile(r"Flow .* has root map steps but input is ")
 _RIGHTS = {
     "schema": "usage on schema",
@@ -95,6 +96,9 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         )
     if UNREACHABLE.fullmatch(state):
         return _unreachable(text)
+    if state == "54000" and _MAP_LENGTH.match(text):
+        remedy = "give it fewer elements, each with more work, or raise max_map_elements"
+        return MapInput(text, code="E404", next=f"{remedy} (docs/handlers.md)")
     if state == "P0001" and _MAP_INPUT.match(text):
         return MapInput(text, next="start it with a JSON array, one element per task")
     name = error.diag.constraint_name

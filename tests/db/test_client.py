@@ -284,6 +284,8 @@ def test_what_cannot_be_started_is_reported_with_its_name(client, conn):
         client.start_flow("each_one", {"no": "array"})
     with pytest.raises(MapInput, match=r"E416 inputs\[1\]: .* not an array"):
         client.start_flows("each_one", [[1], {"no": "array"}, [2]])
+    with pytest.raises(MapInput, match=r"E404 .* has 200001 elements, and a map may have 200000; "):
+        client.start_flow("each_one", [0] * 200_001)
     with pytest.raises(OutputError, match="E403 input is a set"):
         client.start_flow("greet", {1})
 

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 from psycopg.types.json import Jsonb
+from support.covers import covers
 
 
 def needs(pattern, mode="skip", **more):
@@ -474,12 +475,49 @@ def test_an_unknown_run_changes_nothing(suite):
     suite.value("select pgflow.cascade_resolve_conditions(%s)", uuid.uuid4())
 
 
-def test_thirty_skips_in_a_chain_are_within_the_limit(suite):
-    steps = [("s0", needs({"x": 1}))]
-    steps += [(f"s{n}: s{n - 1}", needs({f"s{n - 1}": 1})) for n in range(1, 30)]
-    suite.flow("f", *steps)
+def chain(first, count):
+    steps = [(first, needs({"x": 1}))]
+    return steps + [(f"s{n}: s{n - 1}", needs({f"s{n - 1}": 1})) for n in range(1, count)]
+
+
+@covers("database 27")
+def test_sixty_unmet_conditions_in_a_chain_are_skipped_by_a_start(suite):
+    suite.flow("f", *chain("s0", 60))
 
     run = suite.start("f")
 
     assert set(suite.statuses(run).values()) == {"skipped"}
     assert suite.run(run)["status"] == "completed"
+
+
+@covers("database 27")
+def test_sixty_unmet_conditions_in_a_chain_are_skipped_by_a_report(suite):
+    suite.flow("f", "a", *chain("s0: a", 60))
+    run = suite.start("f")
+    suite.claim("f")
+
+    suite.complete(run, "a", 1)
+
+    assert suite.statuses(run).pop("s59") == "skipped"
+    assert suite.run(run)["status"] == "completed"
+
+
+@covers("database 2")
+def test_a_condition_whose_input_no_jsonb_holds_fails_its_step(suite):
+    suite.flow("f", "a", "b", "c", ("d: a b c", needs({"a": 1})))
+    run = suite.start("f")
+    suite.claim("f")
+    suite.complete(run, "a")
+    suite.complete(run, "b")
+    suite.do("create temp table large as select to_jsonb(repeat('x', 140000000)) as value")
+    suite.do(
+        "update pgflow.step_states set output = (select value from large)"
+        " where step_slug in ('a', 'b')"
+    )
+
+    suite.complete(run, "c")
+
+    text = suite.state(run, "d")["error_message"]
+    assert text.startswith("Condition not met: the input of step d would be larger than 256 MB")
+    assert suite.run(run)["status"] == "failed"
+    assert suite.task(run, "c")["status"] == "completed"

@@ -112,6 +112,21 @@ def test_no_array_before_a_map_fails_the_run_and_the_worker_continues(start_work
     assert worker.output(worker.start_run({"items": [1]})) == {"total": 2}
 
 
+@covers("outside 2")
+def test_too_many_elements_before_a_map_fail_its_task_for_good(start_worker):
+    worker = start_worker(MAPS)
+    worker.conn.execute("select pgflowd.set_setting('max_map_elements', '1000', 'test')")
+
+    wrong = worker.start_run({"items": [0] * 1001})
+    assert worker.failed(wrong, 5)
+
+    ((_, outcome, text),) = worker.attempts(wrong)
+    assert outcome == "failed"
+    assert text.startswith("E404 the database refused the report: the output of step ")
+    assert "has 1001 elements, and a map may have 1000" in text
+    assert worker.output(worker.start_run({"items": [1]})) == {"total": 2}
+
+
 @covers("row 75")
 def test_a_client_idle_in_a_transaction_delays_no_other_client(start_worker, database):
     worker = start_worker(DIAMOND)

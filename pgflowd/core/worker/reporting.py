@@ -175,7 +175,8 @@ def _after_error(
         transition.log_problem("error", f"the report was refused: {state} {text}", **naming)
         return []
     if state[:2] in REFUSED_CLASSES:
-        message = f"the database refused the report: {text} ({state})"
+        code = "E404 " if state.startswith("54") else ""
+        message = f"{code}the database refused the report: {text} ({state})"
         return [failed_turns.refusal(report, message, retry=state[:2] not in HOPELESS_CLASSES)]
     transition.log_problem("error", f"{state} {text}", **naming)
     outbox.pause(transition.now + options.reconnect_max_s)

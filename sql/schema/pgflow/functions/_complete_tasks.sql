@@ -1,6 +1,7 @@
 -- _complete_tasks(run_ids, step_slugs, task_indexes, outputs): records the results of distinct
 -- tasks, of any runs and flows, in a fixed number of statements. Returns each task's status by
--- position.
+-- position. Raises 54000 for what cannot be recorded: an array of too many elements before a map, or a
+-- map whose outputs are more than a jsonb can hold.
 -- Called by: complete_task, pgflowd._pass_to_core.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._complete_tasks(
@@ -22,7 +23,8 @@ begin
     select found.*, step.step_type,
            step.step_type = 'single'
            and (found.effect = 'act' or (found.effect = 'ignore' and found.task_status = 'queued'))
-           and jsonb_typeof(outputs[found.ord]) is distinct from 'array'
+           and coalesce(case when jsonb_typeof(outputs[found.ord]) = 'array'
+                             then jsonb_array_length(outputs[found.ord]) > 1000 end, true)
            and exists (select from pgflow.deps as dep
                          join pgflow.steps as child
                            on child.flow_slug = dep.flow_slug and child.step_slug = dep.step_slug
@@ -30,7 +32,8 @@ begin
                            on state.run_id = found.run_id and state.step_slug = dep.step_slug
                         where dep.flow_slug = found.flow_slug and dep.dep_slug = found.step_slug
                           and child.step_type = 'map'
-                          and state.initial_tasks is null) as violates  -- a map waits for an array
+                          and state.initial_tasks is null)  -- a map waits for an array
+           and pgflow._is_no_map_input(found.step_slug, outputs[found.ord]) as violates
       from pgflow._find_reported_tasks(
              _complete_tasks.run_ids, _complete_tasks.step_slugs, _complete_tasks.task_indexes) as found
       join pgflow.steps as step

@@ -25,6 +25,7 @@ begin
   if joined is null then
     raise exception 'the input of step % would be larger than 256 MB, the most that jsonb holds',
       _deps_output.step_slug using errcode = 'program_limit_exceeded',
+      column = _deps_output.step_slug,
       hint = 'let these steps return less: ' || array_to_string(found.slugs, ', ');
   end if;
   return joined;

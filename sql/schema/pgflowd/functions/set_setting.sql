@@ -10,13 +10,17 @@ declare
     when 'crash_limit' then jsonb_typeof(set_setting.value) = 'number'
                             and set_setting.value::numeric between 1 and 1000
                             and set_setting.value::numeric % 1 = 0
+    when 'max_map_elements' then jsonb_typeof(set_setting.value) = 'number'
+                                 and set_setting.value::numeric between 1000 and 10000000
+                                 and set_setting.value::numeric % 1 = 0
   end;
 begin
   if fits is not true then
     raise exception 'setting % does not take %', set_setting.name,
       coalesce(set_setting.value::text, 'null')
       using errcode = 'PF020',
-            hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000';
+            hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000; '
+                   || 'max_map_elements an integer from 1000 to 10000000';
   end if;
   insert into pgflowd.settings as kept (name, value, changed_by)
   values (set_setting.name, set_setting.value, set_setting.actor)

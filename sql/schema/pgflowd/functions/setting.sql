@@ -2,8 +2,10 @@
 --   history      `all` keeps every attempt, `failures` all but completed ones, `off` none
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
+--   max_map_elements  elements that a map may have
 -- PF020 for an unknown name.
--- Called by: _delete_attempts, _requeue_stalled, set_setting.   Locks: nothing.
+-- Called by: _delete_attempts, _requeue_stalled, set_setting, pgflow._check_map_length.
+-- Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
 declare
@@ -16,7 +18,8 @@ begin
   case setting.name
     when 'history' then return '"all"';
     when 'crash_limit' then return '5';
+    when 'max_map_elements' then return '200000';
     else raise exception 'there is no setting %', quote_literal(setting.name)
-      using errcode = 'PF020', hint = 'settings are history and crash_limit';
+      using errcode = 'PF020', hint = 'settings are history, crash_limit and max_map_elements';
   end case;
 end $$;
