@@ -59,9 +59,10 @@ begin
         from pg_catalog.pg_class as class
        where relnamespace = to_regnamespace(schema)
          and relkind in ('r', 'p', 'v', 'c', 'S')
-         and not exists (select from pg_catalog.pg_depend   -- the sequence of an identity, a member
-                          where classid = 'pg_class'::regclass and objid = class.oid
-                            and deptype in ('a', 'i', 'e'))
+         and (relkind = 'c' or not exists (
+           select from pg_catalog.pg_depend   -- the sequence of an identity, a member
+            where classid = 'pg_class'::regclass and objid = class.oid
+              and deptype in ('a', 'i', 'e')))
       union all
       select format('routine %s', oid::regprocedure)
         from pg_catalog.pg_proc where pronamespace = to_regnamespace(schema)
@@ -92,6 +93,20 @@ begin
   end loop;
   if to_regnamespace('realtime') is not null then
     grant usage on schema realtime to pgflow_owner, pgflow_worker, pgflow_starter;
+  end if;
+end
+$$;
+
+-- The owners of the schemas, as db verify compares them.
+do $$
+begin
+  if to_regclass('pgflowd.schema_history') is not null then
+    update pgflowd.schema_history as history
+       set objects = history.objects || (
+             select jsonb_object_agg(object, fingerprint)
+               from (<fingerprint>) as catalog
+              where object like 'schema %' and history.objects ? object)
+     where history.objects is not null;
   end if;
 end
 $$;

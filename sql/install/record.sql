@@ -14,6 +14,7 @@ select <version>, 'functions', <checksum>, <core>, <release>,
        lateral (select current_setting('pgflowd.before')::jsonb as it) as before
  where not before.it -> 'present' ? catalog.object
     or before.it -> 'known' ? catalog.object
+    or catalog.object in ('schema pgflow', 'schema pgflowd')
     or <core> <> 'own' and catalog.object ~ '^\w+ pgflow\.'
 on conflict (version, name, checksum) do update
    set core = excluded.core, release = excluded.release, objects = excluded.objects,

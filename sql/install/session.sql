@@ -44,3 +44,35 @@ exception when insufficient_privilege then
 end
 $$;
 set local lock_timeout = '10s';
+
+-- Who owns a schema can change what is in it, and so have his code executed with the rights of
+-- whoever migrates and calls. So our schemas, and the functions of pgmq, must belong to a superuser,
+-- to pgflow_owner, or to a role that the present one has; for a superuser, who has them all, that
+-- is itself. owners.sql uses the list again.
+do $$
+declare
+  stranger record;
+begin
+  perform set_config('pgflowd.trusted', array_agg(role.oid)::text, true)
+     from pg_catalog.pg_roles as role
+    cross join (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as own
+    where role.rolsuper or role.rolname in (current_user, 'pgflow_owner')
+       or not own.rolsuper and pg_has_role(role.oid, 'usage');
+
+  select owned.what, owned.owner::regrole::text as owner into stranger
+    from (select 'schema ' || nspname, nspowner from pg_catalog.pg_namespace
+           where nspname in ('pgflow', 'pgflowd', 'pgmq')
+          union all
+          select 'function ' || oid::regprocedure, proowner from pg_catalog.pg_proc
+           where pronamespace = to_regnamespace('pgmq')) as owned (what, owner)
+   where owned.owner <> all (current_setting('pgflowd.trusted')::oid[])
+   order by owned.what not like 'schema %', owned.what limit 1;
+  if found then
+    raise exception '% belongs to role %, which could change what pgflowd executes',
+                    stranger.what, stranger.owner
+      using errcode = 'PF034',
+            hint = format('drop it if it is not yours, or, as a superuser, alter %s owner to %I, or migrate as %s',
+                          stranger.what, current_user, stranger.owner);
+  end if;
+end
+$$;

@@ -42,6 +42,7 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF031", DatabaseError, "E304"),
         ("PF032", DatabaseError, "E302"),
         ("PF033", DatabaseError, "E309"),
+        ("PF034", AccessDenied, "E305"),
     ],
 )
 def test_our_own_states_become_our_errors_with_text_and_hint(
@@ -61,7 +62,7 @@ def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection)
 
 
 def test_every_state_of_ours_is_tested_above() -> None:
-    assert len(OURS) == 9
+    assert len(OURS) == 10
 
 
 def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_errors(conn: Connection) -> None:

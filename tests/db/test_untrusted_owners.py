@@ -5,6 +5,7 @@ write code that we would execute.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
@@ -17,6 +18,8 @@ from support.schema import Connection
 from pgflowd.core.finding import Finding
 from pgflowd.db import schema
 from pgflowd.db.doctor import DoctorRequest, examine
+from pgflowd.db.flows import deploy
+from pgflowd.errors import AccessDenied
 from pgflowd.testing.scratch import ScratchDatabase
 
 ONE = "select pgflow.create_flow('one'), pgflow.add_step('one', 'a')"
@@ -196,3 +199,144 @@ def test_cron_vault_and_net_of_a_stranger_are_refused_by_name(
     assert callers(empty) == []
     assert len([one for one in findings(empty, "platform") if one.code == "W323"]) == 3
     assert findings(empty, "recovery")[0].text == "by the sweeper"
+
+
+@covers("database 10")
+@pytest.mark.parametrize("name", ["pgflow", "pgflowd", "pgmq"])
+def test_a_schema_of_a_stranger_is_refused(empty: Connection, roles: Roles, name: str) -> None:
+    dev = roles("")
+    as_(empty, dev, f"create schema {name}")
+
+    with pytest.raises(AccessDenied) as refused:
+        schema.migrate(empty)
+
+    assert f"schema {name} belongs to role {dev}" in str(refused.value)
+    assert f"alter schema {name} owner to postgres" in (refused.value.next or "")
+    empty.execute(f"alter schema {name} owner to current_user".encode())
+    if name != "pgmq":
+        schema.migrate(empty)
+        assert schema.verify(empty) == []
+
+
+@covers("database 10")
+def test_so_are_functions_of_a_stranger_in_a_schema_of_ours(
+    empty: Connection, roles: Roles
+) -> None:
+    dev = roles("")
+    schema.migrate(empty)
+    empty.execute("drop function pgflow.is_local()")
+    empty.execute(f"grant all on schema pgflow to {dev}".encode())
+    as_(
+        empty,
+        dev,
+        "create function pgflow.is_local() returns boolean language sql as 'select true'",
+    )
+
+    with pytest.raises(AccessDenied, match=rf"function pgflow.is_local\(\) belongs to role {dev}"):
+        schema.migrate(empty)
+
+    empty.execute("drop function pgflow.is_local()")
+    schema.migrate(empty)
+    empty.execute(f"alter function pgmq.list_queues owner to {dev}".encode())
+    with pytest.raises(
+        AccessDenied, match=rf"function pgmq.list_queues\(.*\) belongs to role {dev}"
+    ):
+        schema.migrate(empty)
+
+
+@covers("database 10")
+def test_verify_names_what_has_another_owner_since(empty: Connection, roles: Roles) -> None:
+    dev = roles("")
+    schema.migrate(empty)
+    for what in (
+        "function pgflow.is_local()", "table pgflow.flows", "view pgflowd.attempt_history",
+        "type pgflow.step_task_record", "schema pgflow",
+    ):  # fmt: skip
+        with empty.transaction(force_rollback=True):
+            empty.execute(f"grant all on schema pgflow, pgflowd to {dev}".encode())
+            empty.execute(f"alter {what} owner to {dev}".encode())
+            found = {problem.text for problem in schema.verify(empty)}
+            assert any(text.startswith(f"{what} differs") for text in found), (what, found)
+            with pytest.raises(AccessDenied, match=rf"E305 {re.escape(what)} belongs to"):
+                schema.migrate(empty)
+
+
+@covers("database 10")
+def test_a_member_of_the_owner_migrates_and_a_superuser_does_not_unasked(
+    empty: Connection, roles: Roles
+) -> None:
+    team, member = roles(""), roles("")
+    empty.execute(f"grant {team} to {member}".encode())
+    for role in (team, member):
+        empty.execute(f"set role {role}".encode())
+        schema.migrate(empty)
+        assert schema.verify(empty) == []
+
+    empty.execute("reset role")
+    with pytest.raises(AccessDenied, match=f"or migrate as {team}"):
+        schema.migrate(empty)
+
+
+@covers("newcomer 3")
+@pytest.mark.parametrize("is_superuser", [True, False])
+def test_roles_before_and_after_the_schema_give_equal_owners(
+    empty: Connection, roles: Roles, is_superuser: bool
+) -> None:
+    make_roles(empty)
+    login, other = roles("superuser" if is_superuser else ""), roles("")
+    empty.execute(f"grant pgflow_owner to {login}, {other}".encode())
+    owners = []
+    for steps in ([make_roles, migrate], [migrate, make_roles]):
+        empty.execute("drop schema if exists pgflow, pgflowd, pgmq cascade")
+        for step in steps:
+            if step is migrate:
+                empty.execute(f"set role {login}".encode())
+            step(empty)
+            empty.execute("reset role")
+        owners.append(owners_in(empty))
+        assert schema.verify(empty) == []
+        empty.execute(f"set role {other}".encode())
+        (finding,) = findings(empty, "rights")
+        assert finding.text.endswith("may view, start, serve, deploy")
+        deploy(empty, "one", {"steps": [], "options": {}})
+        empty.execute("reset role")
+
+    assert owners[0] == owners[1]
+    assert {owner for _, owner in owners[0]} == {"pgflow_owner"}
+
+
+@covers("newcomer 3")
+def test_the_doctor_does_not_promise_a_deployment_that_would_be_refused(
+    empty: Connection, roles: Roles
+) -> None:
+    make_roles(empty)
+    schema.migrate(empty)
+    login = roles("")
+    empty.execute(f"grant pgflow_owner to {login}".encode())
+    empty.execute("alter function pgflow.create_flow owner to current_user")
+    empty.execute(f"set role {login}".encode())
+
+    (finding,) = findings(empty, "rights")
+
+    assert finding.text.endswith("may view, start, serve; not deploy")
+
+
+def migrate(conn: Connection) -> None:
+    schema.migrate(conn)
+
+
+def make_roles(conn: Connection) -> None:
+    with conn.transaction():
+        conn.execute(schema.roles_sql().encode())
+
+
+def owners_in(conn: Connection) -> list[tuple[str, str]]:
+    schemas = "(select oid from pg_namespace where nspname in ('pgflow', 'pgflowd', 'pgmq'))"
+    return conn.execute(
+        f"select oid::regprocedure::text, proowner::regrole::text from pg_proc"
+        f" where pronamespace in {schemas}"
+        f" union all select oid::regclass::text, relowner::regrole::text from pg_class"
+        f" where relnamespace in {schemas}"
+        f" union all select nspname, nspowner::regrole::text from pg_namespace"
+        f" where oid in {schemas} order by 1".encode()
+    ).fetchall()

@@ -102,8 +102,8 @@ def session_script(servers: range = SERVERS) -> SqlFile:
 
 def roles_sql() -> str:
     """Return the script that creates the roles with their rights; it may be executed again."""
-    grants = read("install/grants.sql").text
-    return read("roles.sql", grants=grants).text
+    parts = {name: read(f"install/{name}.sql").text for name in ("fingerprint", "grants")}
+    return read("roles.sql", **parts).text
 
 
 def _check_target(version: int, lowest: int) -> None:
@@ -174,6 +174,7 @@ class MigrationPlan:
             read("install/before.sql", fingerprint=fingerprint),
             *self._objects(),
             *sweep,
+            read("install/owners.sql", core=core),
             self._record(fingerprint),
             *finish,
         ]

@@ -5,8 +5,7 @@
 -- All functions of a name count, since PostgreSQL chooses among them.
 -- Called by: platform, pgflow._untrusted_owner, _send_event.   Locks: nothing.
 create or replace function pgflowd._untrusted_owner(schema_name text)
-returns text language plpgsql stable set search_path = '', pg_temp
-set plan_cache_mode = force_generic_plan set jit = off as $$
+returns text language plpgsql stable set search_path = '', pg_temp as $$
 declare
   place constant oid := to_regnamespace(quote_ident(schema_name));
   called constant text[] := case schema_name
