@@ -26,6 +26,7 @@ import psycopg
 from pgflowd.core import context
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.ids import run_id_of, uuid7
+from pgflowd.core.text import with_article
 from pgflowd.db import operations
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.operations import (
@@ -100,8 +101,8 @@ class _BaseClient(Generic[AnyConnection]):
         if isinstance(database, self._foreign):
             raise TypeError(f"{name} cannot use {self._foreign.__name__}; use the other client")
         if not isinstance(database, str) and not hasattr(database, "pgconn"):
-            kind = type(database).__name__
-            raise TypeError(f"{name} takes a URL or a psycopg connection, not a {kind} around one")
+            kind = with_article(type(database).__name__)
+            raise TypeError(f"{name} takes a URL or a psycopg connection, not {kind} around one")
 
     def _refuse_wait(self) -> None:
         if self._given is not None:

@@ -23,6 +23,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
+from pgflowd.core.text import with_article
 from pgflowd.errors import OutputError
 
 MAX_DEPTH = 1000  # about where the encoder's recursion ends
@@ -224,7 +225,9 @@ def _dotted(key: str) -> str:
 def _key_faults(value: dict[Any, Any], place: str) -> Iterator[tuple[str, str | None]]:
     for key in value:
         if not isinstance(key, str):
-            text = f"{place} has the key {repr(key)[:60]}, which is {_article(type(key).__name__)}"
+            text = (
+                f"{place} has the key {repr(key)[:60]}, which is {with_article(type(key).__name__)}"
+            )
             yield text, "keys must be strings"
         elif fault := _text_fault(key):
             yield f"{place} has the key {ascii(key)[:60]}, which {fault}", None
@@ -243,7 +246,7 @@ def _scalar_fault(value: Any) -> str | None:
     name = kind.__name__
     if name in vars(builtins) and vars(builtins)[name] is not kind:  # such as numpy's bool
         name = f"{kind.__module__}.{name}"
-    return f"is {_article(name)}, which JSON has no type for"
+    return f"is {with_article(name)}, which JSON has no type for"
 
 
 def _remedy(value: Any) -> str | None:
@@ -283,10 +286,6 @@ def _text_fault(text: str) -> str | None:
     if match := _SURROGATE.search(text):
         return f"contains the lone surrogate {ascii(match[0])[1:-1]}, which is not text"
     return None
-
-
-def _article(name: str) -> str:
-    return f"an {name}" if name[:1].lower() in "aeio" else f"a {name}"
 
 
 def _check_size(text: str, what: str, max_bytes: int) -> None:

@@ -74,6 +74,14 @@ def size(count: int) -> str:
     return f"{number:.1f} {unit}" if number < 10 else f"{number:.0f} {unit}"
 
 
+def with_article(name: str) -> str:
+    """The name of a type as it is spoken: `an int`, `a UUID`, `an ndarray`, `an HTTPError`."""
+    is_spelled = name[:2].isupper() or (name[:1] == "n" and name[1:2] == "d")
+    begins = name[:1].lower()
+    is_vowel = begins in ("aefhilmnorsx" if is_spelled else "aeio")
+    return f"{'an' if begins and is_vowel else 'a'} {name}"
+
+
 def counted(number: int, word: str) -> str:
     """A number and its noun: `1 run`, `3 runs`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

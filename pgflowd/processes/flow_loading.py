@@ -24,6 +24,7 @@ from pgflowd.core.json import Encoder
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import with_article
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 
@@ -139,7 +140,7 @@ def _flow_named(module: ModuleType, attribute: str) -> Flow:
     flow = _as_flow(getattr(module, attribute))
     if flow is None:
         kind = type(getattr(module, attribute)).__name__
-        text = f"{module.__name__}:{attribute} is a {kind}, not a flow or job"
+        text = f"{module.__name__}:{attribute} is {with_article(kind)}, not a flow or job"
         raise _error("E212", text, _file_of(module))
     return flow
 

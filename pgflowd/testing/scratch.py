@@ -4,7 +4,7 @@ A fresh database for every test, on one server for all of them.
 The schema is installed once, into a template whose name holds a digest of its SQL; a database is a
 copy of the template, made in a few hundredths of a second. Several test runs may share the server:
 each holds an advisory lock. The databases that a killed run left are dropped by the next run, which
-finds their lock free.
+finds their lock free. The last run to end drops the templates.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib.metadata
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,6 +28,11 @@ from pgflowd.resources import shipped
 
 if TYPE_CHECKING:
     from pgflowd.client import Client
+
+_OTHER_RUNS = """
+select count(*) from pg_locks
+ where locktype = 'advisory' and classid::bigint = %s and pid <> pg_backend_pid()
+"""
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
@@ -80,6 +85,12 @@ class ScratchServer:
         self._drop_databases_of_killed_runs()
 
     def close(self) -> None:
+        """End this test run; the last one on the server leaves no template behind."""
+        with suppress(psycopg.Error):  # the server may be gone
+            self._admin.execute("select pg_advisory_lock(%s, 0)", (_TEMPLATES,))
+            if self._admin.execute(_OTHER_RUNS, (_RUNS,)).fetchone() == (0,):
+                for template in self._names(f"{_TEMPLATE}%"):
+                    self._drop(template)
         self._admin.close()
 
     def dsn_for(self, database: str) -> str:

@@ -18,6 +18,7 @@ from support.covers import covers
 from support.postgres_versions import MAJORS
 
 import pgflowd.testing.scratch as scratch
+from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
 
@@ -106,6 +107,25 @@ def test_a_database_has_a_client(database: ScratchDatabase):
     run = database.client.start_flow("greet", {"name": "you"})
 
     assert database.client.get_run(run.run_id).status == "started"
+
+
+@covers("newcomer 21")
+def test_only_the_last_run_on_a_server_drops_the_templates(tmp_path: Path):
+    with EmbeddedPostgres(tmp_path / "pg", keep=False) as postgres:
+        first, last = ScratchServer(postgres.dsn), ScratchServer(postgres.dsn)
+        with first.database(), last.database():
+            pass
+
+        first.close()
+        assert len(templates(postgres.dsn)) == 1
+        last.close()
+        assert templates(postgres.dsn) == []
+
+
+def templates(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as connection:
+        query = "select datname from pg_database where datname like 'pgflowd%'"
+        return [name for (name,) in connection.execute(query)]
 
 
 def test_what_a_killed_run_left_is_dropped_by_the_next(server: ScratchServer):

@@ -8,8 +8,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covers import covers
 
-from pgflowd.core.text import ago, between, brief, counted, cut, duration, short_id, size
+from pgflowd.core.text import (
+    ago,
+    between,
+    brief,
+    counted,
+    cut,
+    duration,
+    short_id,
+    size,
+    with_article,
+)
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 JSON = st.recursive(
@@ -77,3 +88,12 @@ def test_names_and_numbers():
 
     assert [size(number) for number in sizes] == ["812 B", "1.2 kB", "15 MB", "471 GB", "1200 TB"]
     assert (counted(1, "run"), counted(3, "run")) == ("1 run", "3 runs")
+
+
+@covers("newcomer 21")
+def test_a_type_has_the_article_with_which_it_is_spoken():
+    spoken = (
+        "an int, a str, an ndarray, an object, a UUID, an HTTPError, a Model, a NoneType, an ORM"
+    )
+
+    assert ", ".join(with_article(each.split()[1]) for each in spoken.split(", ")) == spoken

@@ -16,6 +16,7 @@ from typing import Any
 
 from pgflowd.core.json import encode
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.text import with_article
 from pgflowd.errors import OutputError, Problem
 
 MAX_INT = 2**31 - 1  # the largest int of SQL
@@ -178,8 +179,8 @@ def _mode_problems(option: Option, value: Any, name: str, place: str) -> Iterato
 
 def _pattern_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     if not isinstance(value, dict):
-        kind = type(value).__name__
-        text = f"{name}: {option.name} is a {kind}; a pattern is a JSON object, such as {{'a': 1}}"
+        kind = with_article(type(value).__name__)
+        text = f"{name}: {option.name} is {kind}; a pattern is a JSON object, such as {{'a': 1}}"
         yield Problem("E214", text, place)
         return
     try:
