@@ -64,6 +64,20 @@ class Follow(Message):
 
 
 @dataclass(frozen=True)
+class MakeRoom(Message):
+    """No process can be started: end idle runners. From a worker, for the others."""
+
+    droppable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class HaveRoom(Message):
+    """A runner was ended to make room. From a worker, for the others."""
+
+    droppable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class Failed(Message):
     """The child ends with 78 (another try would not help) or 70 (a bug in pgflowd)."""
 
@@ -128,6 +142,8 @@ KINDS: dict[str, type[Message]] = {
         Heartbeat,
         Wake,
         Follow,
+        MakeRoom,
+        HaveRoom,
         Failed,
         Leaving,
         Released,

@@ -121,7 +121,7 @@ def failure_of(error: BaseException) -> tuple[DatabaseFailure, str]:
         failure = DatabaseFailure.SCHEMA
     elif isinstance(error, PgflowdError):
         failure = DatabaseFailure.BROKEN
-    elif isinstance(error, OSError | asyncio.CancelledError):  # a timeout is an OSError
+    elif isinstance(error, OSError | asyncio.CancelledError) or "start new thread" in text:
         failure = DatabaseFailure.RETRY
     else:
         is_transient = (state or "").startswith(RETRY_STATES)

@@ -139,19 +139,14 @@ def signals_blocked() -> Iterator[None]:
 def prepare_child(parent: int, death_signal: signal.Signals = signal.SIGKILL) -> None:
     """Prepare a forked process, as its first step; end if the parent is gone already."""
     _parent[0] = parent
-    reset_signals()
-    set_death_signal(death_signal)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def reset_signals() -> None:
-    """Remove the wakeup pipe and every handler. An ignored SIGCHLD would lose exit codes."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
         with contextlib.suppress(OSError, ValueError):  # Python ignores SIGPIPE, and so do we
             if signal.getsignal(number) not in (signal.SIG_DFL, None):
                 signal.signal(number, signal.SIG_DFL)
+    set_death_signal(death_signal)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def parent_pid() -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,46 @@ def test_what_is_started_after_an_upgrade_on_disk_mixes_no_versions(setup, datab
     run = database.client.start_flow_sync("alpha", {}, timeout=10)
     assert (run.error, run.output) == (None, {"work": ["Client", 7]})
     assert daemon.ask()["database"]["schema"] == newest_version()
+
+
+MAP = """
+import time
+from pgflowd import Flow
+flow = Flow("{slug}", max_attempts=1)
+
+@flow.map
+def work(item):
+    time.sleep(0.05)
+    return item
+"""
+WITH_FEW_PROCESSES = """
+import ctypes, os, resource, sys
+for capability in (21, 24):  # SYS_ADMIN and SYS_RESOURCE: of who has these none are counted
+    assert ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) == 0
+resource.setrlimit(resource.RLIMIT_NPROC, ({most}, {most}))
+os.setresuid({uid}, 0, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+@covers("outside 10")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without processes")
+def test_idle_runners_of_another_flow_end_where_there_is_no_room_for_processes(setup, database):
+    setup.module("alpha", MAP.format(slug="alpha"))
+    setup.module("beta", MAP.format(slug="beta"))
+    own = 60000 + os.getpid() % 5000  # a user who has no other processes
+    limited = WITH_FEW_PROCESSES.format(most=14, uid=own)  # 9, and 5 runners
+    setup.inside = [sys.executable, "-c", limited]
+    daemon = setup.serve(worker={"runner_idle": "10m", "backoff_max": "30s"})
+
+    for slug in ("alpha", "beta", "alpha"):
+        run = database.client.start_flow_sync(slug, list(range(20)), timeout=20)
+        assert run.output == {"work": list(range(20))}
+
+    assert daemon.events("worker.error", flow="beta")[0]["error"].startswith(
+        "a runner could not be started: [Errno 11]"
+    )
+    assert daemon.events("worker.made_room", flow="alpha")[0]["count"] >= 1
+    assert daemon.events("child.exited") == []
+    for _ in range(2):  # which takes processes, too
+        assert daemon.ask("reload")["kept"] == ["alpha", "beta"]

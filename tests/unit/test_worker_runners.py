@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from support.covers import covers
 from support.engine import OPTIONS, Play
 
-from pgflowd.core.worker import actions, events, runners
+from pgflowd.core.worker import actions, events, room, runners
 from pgflowd.core.worker.state import NEVER, RunnerPhase, RunnerPool, RunnerState
 
 
@@ -59,3 +60,51 @@ def test_a_task_whose_runner_starts_is_given_back_when_the_worker_drains():
     play.feed(events.DrainAsked())
 
     assert [(each.task.token, each.outcome) for each in play.sending()] == [(1, "released")]
+
+
+@covers("outside 10")
+def test_a_worker_that_cannot_fork_asks_for_room_once_per_pause_and_retries_when_there_is_some():
+    play = Play()
+    play.claim(1, 2)
+    forks = play.did(actions.ForkRunner)
+
+    play.feed(*(events.ForkRefused(fork.id, "no process", needs_room=True) for fork in forks))
+    assert len(play.did(actions.AskForRoom)) == 1
+    play.feed(events.RoomMade())
+
+    assert play.next_deadline() == play.now
+
+
+@covers("outside 10")
+def test_a_worker_makes_room_by_its_idle_runners_and_lets_the_other_one_fork_first():
+    play = Play(max_concurrency=3)
+    play.busy(1, 2)
+    play.done(1)
+    play.done(2)
+
+    play.feed(events.RoomAsked())
+    assert len(play.did(actions.CloseRunner)) == 2
+    play.claim(3)
+    assert not play.did(actions.ForkRunner)
+
+    play.feed(*(events.RunnerEnded(runner) for runner in (1, 2)))
+    play.feed(*(events.Reaped(runner, 0) for runner in (1, 2)))
+    assert len(play.did(actions.OfferRoom)) == 2
+    play.feed(events.Tick(), after_s=room.PAUSE_S)
+    assert len(play.did(actions.ForkRunner)) == 1
+
+
+@covers("outside 10")
+def test_a_worker_without_idle_runners_owes_the_next_one_unless_it_is_the_last():
+    play = Play(max_concurrency=2)
+    play.busy(1, 2)
+
+    play.feed(events.RoomAsked())
+    assert not play.did(actions.CloseRunner)
+    play.done(1)
+    assert len(play.did(actions.CloseRunner)) == 1
+    play.feed(events.RunnerEnded(1), events.Reaped(1, 0))
+
+    play.feed(events.RoomAsked())
+    play.done(2)
+    assert not play.did(actions.CloseRunner)

@@ -99,8 +99,8 @@ LISTENER = ChildKind(
 )
 WORKER = ChildKind(
     "worker",
-    sends=_COMMON,
-    receives=(msg.Wake, msg.Follow),
+    sends=(*_COMMON, msg.MakeRoom, msg.HaveRoom),
+    receives=(msg.Wake, msg.Follow, msg.MakeRoom, msg.HaveRoom),
     is_group=True,
     death_signal=signal.SIGTERM,  # it still has to kill its runners
 )

@@ -70,6 +70,16 @@ class PublishOutput(WorkerAction):
 
 
 @dataclass(slots=True)
+class AskForRoom(WorkerAction):
+    """Ask the other workers to end idle runners."""
+
+
+@dataclass(slots=True)
+class OfferRoom(WorkerAction):
+    """Tell the other workers that a process can be started."""
+
+
+@dataclass(slots=True)
 class SignOff(WorkerAction):
     """Mark the worker's row stopped."""
 

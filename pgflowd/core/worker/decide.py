@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pgflowd.core.worker import connections, events, reporting, runner_ends, runners, stopping
+from pgflowd.core.worker import connections, events, reporting, room, runner_ends, runners, stopping
 from pgflowd.core.worker.actions import WorkerAction
 from pgflowd.core.worker.deadlines import next_deadline, pass_deadlines
 from pgflowd.core.worker.state import WorkerMode, WorkerState
@@ -57,6 +57,8 @@ def _tick(transition: WorkerTransition, event: events.Tick) -> None:
 HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Tick: _tick,
     events.WokenUp: connections.woken_up,
+    events.RoomAsked: room.asked,
+    events.RoomMade: room.made,
     events.DrainAsked: stopping.drain,
     events.StopAsked: stopping.stop,
     events.ZygoteEnded: stopping.zygote_ended,

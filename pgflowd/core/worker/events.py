@@ -54,6 +54,16 @@ class Tick(WorkerEvent):
 
 
 @dataclass(slots=True)
+class RoomAsked(WorkerEvent):
+    """Another process of the daemon cannot be started."""
+
+
+@dataclass(slots=True)
+class RoomMade(WorkerEvent):
+    """Another worker has ended a runner, so that another process can be started."""
+
+
+@dataclass(slots=True)
 class WokenUp(WorkerEvent):
     """There may be work, or a run was cancelled."""
 
@@ -188,6 +198,7 @@ class ForkRefused(RunnerEvent):
     """No process, memory or descriptor for a runner."""
 
     text: str
+    needs_room: bool = False  # which other runners have
 
 
 class RunnerReady(RunnerEvent):

@@ -71,9 +71,11 @@ def stop_working(transition: WorkerTransition, mode: WorkerMode) -> None:
         transition.release(task, "the worker stops")
 
 
-def retire(transition: WorkerTransition, runner: RunnerState) -> None:
+def retire(
+    transition: WorkerTransition, runner: RunnerState, cause: EndCause = EndCause.SURPLUS
+) -> None:
     due_at = transition.now + RETIRE_LIMIT_S
-    move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, task=None)
+    move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, task=None, cause=cause)
     transition.do(actions.CloseRunner(runner.id))
 
 
@@ -100,7 +102,7 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
     elif runner.phase is RunnerPhase.TERMINATED:
         kill(transition, runner, runner.cause or EndCause.TIMEOUT)
     elif runner.phase is RunnerPhase.RETIRED:
-        kill(transition, runner, EndCause.SURPLUS)
+        kill(transition, runner, runner.cause or EndCause.SURPLUS)
     elif runner.phase is RunnerPhase.IDLE:
         retire(transition, runner)
     elif runner.phase is RunnerPhase.KILLED:
@@ -205,6 +207,8 @@ def reaped(transition: WorkerTransition, event: events.Reaped) -> None:
     if runner is not None and runner.phase is RunnerPhase.ENDED:
         _report_end(transition, runner, event)
         del pool.by_id[event.id]
+        if runner.cause is EndCause.ROOM:
+            transition.do(actions.OfferRoom())
 
 
 def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.Reaped) -> None:

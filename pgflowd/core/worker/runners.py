@@ -13,7 +13,7 @@ from dataclasses import replace
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, run_log, runner_ends
+from pgflowd.core.worker import actions, events, room, run_log, runner_ends
 from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S, move, take_back
 from pgflowd.core.worker.state import (
     NEVER,
@@ -122,6 +122,8 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
     pool.forks_from = transition.now + pool.fork_delay_s
     text = f"a runner could not be started: {event.text}"
     transition.log_problem("warning", text, wait_s=pool.fork_delay_s)
+    if event.needs_room:
+        transition.do(actions.AskForRoom())
 
 
 def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
@@ -163,7 +165,9 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
         return
     transition.report(report)
     options, count = transition.state.options, runner.tasks_done + 1
-    if event.left.reset or not options.may_reuse_runners or count >= options.max_tasks_per_runner:
+    if room.is_owed(pool):
+        room.repay(transition, runner)
+    elif event.left.reset or not options.may_reuse_runners or count >= options.max_tasks_per_runner:
         runner_ends.retire(transition, runner)
     else:
         due_at = transition.now + options.runner_idle_s

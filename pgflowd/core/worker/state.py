@@ -82,6 +82,7 @@ class EndCause(Enum):
     BAD_FRAME = "bad frame"
     LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
     SURPLUS = "surplus"  # it has no task
+    ROOM = "room"  # another worker's runner needs the place
 
 
 class WakeReason(Word):
@@ -195,7 +196,8 @@ class RunnerPool(Part):
     unready_deaths: int = 0  # in a row
     pace_s: float = 1.0  # how long a task took lately
     forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
-    fork_delay_s: float = 0.0
+    fork_delay_s: float = 0.0  # after the last refusal
+    owes_room: bool = False  # the next runner whose task ends is to make room
     zygote_end: str = ""  # how the zygote ended, or why it is being killed
 
     def copy(self) -> Self:

@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflowd.core.messages import Failed, Leaving, Message, UnreadableMessage
+from pgflowd.core.messages import (
+    Failed,
+    HaveRoom,
+    Leaving,
+    MakeRoom,
+    Message,
+    UnreadableMessage,
+)
 from pgflowd.core.supervision.kinds import ChildKind
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
@@ -87,7 +94,11 @@ class Children:
         """Fork a child; OSError if the system refuses."""
         id, keep = kind.child_id(name), [self._log.fileno()]
         title = f"{self._daemon_name}: {id}"
-        child = fork(main, title=title, keep=keep, death_signal=kind.death_signal)
+        try:
+            child = fork(main, title=title, keep=keep, death_signal=kind.death_signal)
+        except OSError:
+            self.tell_others(None, MakeRoom())
+            raise
         process = ChildProcess(id, kind, child, time.monotonic(), served)
         self.alive[id] = process
         self._selector.register(child.pidfd, selectors.EVENT_READ, ("end", process))
@@ -98,6 +109,12 @@ class Children:
         """Send a message; one that found the channel full is sent as soon as there is room."""
         process.child.channel.send(message)
         self.watch(process)
+
+    def tell_others(self, process: ChildProcess | None, message: MakeRoom | HaveRoom) -> None:
+        """Pass a message of one child on to all others that receive it."""
+        for other in self.alive.values():
+            if other is not process and type(message) in other.kind.receives:
+                other.child.channel.send(message)
 
     def watch(self, process: ChildProcess) -> None:
         """Wait for what the channel needs: reading, and writing while messages are kept."""

@@ -30,6 +30,7 @@ from pgflowd.host.logs import open_log
 from pgflowd.processes import discovery
 from pgflowd.processes.supervisor.children import KILL_LIMIT_S, ChildProcess, Children
 
+RETRY_S = 0.1  # after a refused start; by then idle runners have made room
 MAX_FOUND = 64 * 1024 * 1024  # characters of an entry, so that none can fill the memory
 
 
@@ -112,6 +113,8 @@ class Discovery:
         self._running: dict[str, tuple[str, float]] = {}  # by child id: the entry, until when
         self._found: dict[str, list[str]] = {entry: [] for entry in self._entries}  # parts
         self._failures: dict[str, Problem] = {}  # by entry
+        self._refused_at: float | None = None  # when the system first refused a process
+        self._retry_at = 0.0
 
     @property
     def is_done(self) -> bool:
@@ -119,8 +122,9 @@ class Discovery:
 
     @property
     def due(self) -> float | None:
-        """When the next process has used up its time."""
-        return min((until for _, until in self._running.values()), default=None)
+        """When the next process has used up its time, or a refused one is tried again."""
+        moments = [until for _, until in self._running.values()]
+        return min([*moments, self._retry_at] if self._retry_at else moments, default=None)
 
     def go_on(self) -> None:
         """Start as many processes as there are processors, and kill those past their time."""
@@ -129,8 +133,9 @@ class Discovery:
             process = self._children.alive.get(id)
             if until <= now and process is not None and process.kill_reason is None:
                 self._children.kill(process, "E211")
-        while self._waiting and len(self._running) < max(2, os.cpu_count() or 1):
-            self._start(self._waiting.popleft())
+        most = max(2, os.cpu_count() or 1)
+        while self._waiting and len(self._running) < most and self._retry_at <= now:
+            self._start(self._waiting.popleft(), now)
 
     def receive(self, process: ChildProcess, message: Message | UnreadableMessage) -> None:
         if process.id not in self._running or not isinstance(message, Found):
@@ -197,18 +202,23 @@ class Discovery:
             text = f"cannot be imported: its process sent an incomplete answer ({error})"
             return [], [Problem("E210", text, entry)]
 
-    def _start(self, entry: str) -> None:
+    def _start(self, entry: str, now: float) -> None:
+        limit_s = self.settings.supervisor.start_timeout_s
         main = partial(
             discovery.main, settings=self.settings, entry=entry, is_silent=self._is_silent
         )
         try:
             process = self._children.start(DISCOVERY, entry, main)
         except OSError as error:
-            text = f"no process could be started: {error}"
-            self._failures[entry] = Problem("E210", text, entry)
+            self._refused_at = self._refused_at or now
+            if now < self._refused_at + limit_s:
+                self._waiting.appendleft(entry)
+                self._retry_at = now + RETRY_S
+            else:
+                text = f"no process could be started: {error}"
+                self._failures[entry], self._retry_at = Problem("E210", text, entry), 0.0
             return
-        until = time.monotonic() + self.settings.supervisor.start_timeout_s
-        self._running[process.id] = (entry, until)
+        self._running[process.id], self._retry_at = (entry, now + limit_s), 0.0
 
 
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:

@@ -68,6 +68,8 @@ class Inbox:
             process.exit_message = message
         elif isinstance(message, msg.Wake | msg.Follow):
             self._pass_on(message)
+        elif isinstance(message, msg.MakeRoom | msg.HaveRoom):
+            supervisor.children.tell_others(process, message)
         elif isinstance(message, msg.Released):
             self._ended_workers.pop(message.worker_id, None)
         supervisor.do(on_message(supervisor.tree, id, now))

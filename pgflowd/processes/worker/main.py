@@ -28,8 +28,10 @@ from pgflowd.core.messages import (
     Drain,
     Failed,
     Follow,
+    HaveRoom,
     Heartbeat,
     Leaving,
+    MakeRoom,
     Message,
     QuickStop,
     Ready,
@@ -83,6 +85,10 @@ def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> 
     except CannotStart as why:
         channel.send(why.failed)
         return EXIT_CANNOT
+    except OSError as error:
+        log.error("worker.error", error=f"no process could be started: {error}")
+        channel.send(MakeRoom())
+        return 1
     _allow_many_descriptors()
     loop = asyncio.new_event_loop()  # never closed: that would wait for helper threads
     asyncio.set_event_loop(loop)
@@ -223,6 +229,8 @@ class _Worker:
             actions.Fetch: self._fetch,
             actions.PublishOutput: lambda action: database.publish(self._output),
             actions.SignOff: database.sign_off,
+            actions.AskForRoom: lambda action: self._send(MakeRoom()),
+            actions.OfferRoom: lambda action: self._send(HaveRoom()),
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda action: runners.send(action.id, action.task),
             actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
@@ -261,6 +269,10 @@ class _Worker:
         for message in self._channel.receive():
             if isinstance(message, Wake):
                 self._mailbox.put(events.WokenUp())
+            elif isinstance(message, MakeRoom):
+                self._mailbox.put(events.RoomAsked())
+            elif isinstance(message, HaveRoom):
+                self._mailbox.put(events.RoomMade())
             elif isinstance(message, Follow):
                 self._output.follow(message.run_id)
             elif isinstance(message, Drain):

@@ -101,7 +101,8 @@ class RunnerProcesses:
                 self._forked(message["id"], message["pid"], answer.descriptors)
             elif message["say"] == "refused":
                 self._sockets.pop(message["id"]).close()
-                self._emit(events.ForkRefused(message["id"], message["text"]))
+                refused = events.ForkRefused(message["id"], message["text"], message["needs_room"])
+                self._emit(refused)
             elif message["say"] == "ended":
                 usage = (message["cpu_s"], message["peak_kb"])
                 self._reaped(message["pid"], message["status"], *usage)

@@ -12,6 +12,7 @@ another one, which leaves the import to each runner.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import resource
@@ -28,18 +29,13 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
-from pgflowd.host.fork import (
-    become_subreaper,
-    prepare_child,
-    reset_signals,
-    shared_streams,
-    signals_blocked,
-)
+from pgflowd.host.fork import become_subreaper, prepare_child, shared_streams, signals_blocked
 from pgflowd.processes.flow_loading import load_flow, prepare
 from pgflowd.processes.runner.main import RunnerProcess
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 from pgflowd.processes.zygote.socket import ZygoteMessage, ZygoteSocket
 
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM)  # for a process; other runners have some
 MAX_ERROR_CHARS = 5000  # JSON may make twelve times as many bytes of them
 
 
@@ -77,7 +73,7 @@ def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
         if _threads():
             return 0
         steps = flow.steps
-        reset_signals()  # those of the module are not meant for us, who execute none of its code
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else the module takes our exit codes
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()  # else each runner would print what is left
@@ -122,14 +118,16 @@ def _fork(
     try:
         with signals_blocked():
             if len(request.descriptors) < 3:
-                raise OSError(24, "too many open files in the zygote")
+                raise OSError(errno.EMFILE, "too many open files in the zygote")
             pid = os.fork()
             if pid == 0:
                 _live(worker_socket, request.descriptors, options, steps, parent)
             answer = {"say": "forked", "id": runner, "pid": pid}
             worker_socket.send(answer, [_open_pidfd(pid)])
     except OSError as error:
-        worker_socket.send({"say": "refused", "id": runner, "text": str(error)})
+        needs_room = error.errno in NO_ROOM
+        refusal = {"say": "refused", "id": runner, "text": str(error), "needs_room": needs_room}
+        worker_socket.send(refusal)
     finally:
         for number in request.descriptors:
             os.close(number)
