@@ -1,8 +1,8 @@
 """
 Tells what the daemon of `pgflowd dev` waits for: imports, starts, and running tasks.
 
-A thread reads the daemon's status while a command waits for the daemon, and prints a line whenever
-there is something else to wait for. What is over soon is not told.
+A thread reads the daemon's status while a command waits for the daemon, and prints a line when that
+waits for another kind of thing. What is over soon is not told.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def _tell(
         pause_s = POLL_S
         with suppress(OSError, ValueError):
             text = what(control.ask(socket, "status", 1.0))
-            if text not in ("", told) and not ended.is_set():
+            kind = text.partition(" ")[0]
+            if kind not in ("", told) and not ended.is_set():
                 print_time(app, text)
-            told = text
+            told = kind
 
 
 def of_start(entries: Sequence[str]) -> Callable[[Status], str]:

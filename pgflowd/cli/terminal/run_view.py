@@ -82,11 +82,18 @@ def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
     for line, run in zip(lines, runs, strict=True):
         app.print(line)
         if run.error:
-            app.print(app.out.folded(f"  {app.out.shown(one_line(app.hide(run.error)))}"))
+            app.print(
+                app.out.folded(f"  {app.out.shown(one_line(app.hide(_unbroken(run.error))))}")
+            )
+
+
+def _unbroken(error: str | None) -> str:
+    """An error of several lines as one, for lists."""
+    return " ".join((error or "").split("\n"))
 
 
 def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
-    error = app.hide(run.error or "")
+    error = app.hide(_unbroken(run.error))
     return [
         str(run.run_id) if app.verbose else short_id(run.run_id),
         run.flow_slug,
@@ -172,7 +179,7 @@ def _print_attempts(app: App, details: RunDetails) -> None:
             each.step, str(each.task), str(each.attempt),
             app.out.cell(outcome.mark, f" {outcome.replace('_', ' ')}"),
             ago(each.started_at, details.now), duration(took_s),
-            app.out.shown(cut(app.hide(each.error or ""), _ERROR_LENGTH)),
+            app.out.shown(cut(app.hide(_unbroken(each.error)), _ERROR_LENGTH)),
         ])  # fmt: skip
     app.print_table(
         ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR"),
