@@ -297,7 +297,7 @@ def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     for number, flow, run_id, step, index, detail in rows[:MAX_ROWS]:
         task = "" if step is None else f"/{step}" + ("" if index is None else f"#{index}")
         where = flow if run_id is None else f"{flow} {short_id(run_id)}{task}"
-        remedy = "if no table was changed by hand, please report this"
+        remedy = _REMEDIES.get(number, "if no table was changed by hand, please report this")
         yield error("invariants", f"{number} {where}: {detail}", remedy)
     seen = f"the newest {counted(looked_at, 'run')} and all queues"
     if is_late:
@@ -328,6 +328,7 @@ EXAMINATIONS = {
     "history": _history,
     "invariants": _invariants,
 }
+_REMEDIES = {"I5": "wait for the sweeper, or `pgflowd stalled requeue --all`"}
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
@@ -40,6 +40,13 @@ class Swept:
 
     recovered: int
     given_up: int
+
+
+class Resent(NamedTuple):
+    """The number of new messages for tasks that had none, and before which page to look next."""
+
+    sent: int
+    next_page: int | None
 
 
 def claim(
@@ -87,6 +94,11 @@ def sweep_dead(worker_id: UUID, reason: str, max_tasks: int = 500) -> Query[Swep
 def sweep(stale_threshold_s: float = 60.0, max_tasks: int = 500) -> Query[Swept]:
     """Give back tasks that no worker works on any more; fail those that stalled too often."""
     return Query(_SWEEP, (stale_threshold_s, max_tasks), _swept)
+
+
+def resend(before_page: int | None, max_tasks: int = 500) -> Query[Resent]:
+    """Send new messages for queued tasks whose message is gone, in some runs; None: the last."""
+    return Query(_RESEND, (before_page, max_tasks), lambda rows: Resent(*rows[0]))
 
 
 def _answers(rows: Rows) -> list[ReportAnswer]:
@@ -147,4 +159,5 @@ select run_id::text, cancelled_by, cancel_reason from pgflowd.cancellations(%s)
 """
 _HEARTBEAT = "select token, verdict from pgflowd.heartbeat(%s, %s, make_interval(secs => %s))"
 _SWEEP = "select recovered, given_up from pgflowd.sweep(make_interval(secs => %s), %s)"
+_RESEND = "select resent, next_page from pgflowd.resend(%s, %s)"
 _SWEEP_DEAD = "select recovered, given_up from pgflowd.sweep_dead(%s, %s, %s)"

@@ -1,5 +1,6 @@
 """
-The sweeper: puts stalled tasks back into the queue, and fails those that stalled too often.
+The sweeper: puts stalled tasks back into the queue, and fails those that stalled too often. Queued
+tasks whose message is gone get another one; of a large table it looks at a part in each sweep.
 
 A task is stalled when its worker vanished without reporting an outcome. Every
 `recovery_interval` the sweeper has the database recover such tasks. It logs them, and the runs
@@ -39,9 +40,9 @@ from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
-from pgflowd.db.query import Query, execute
+from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
-from pgflowd.db.tasks import Swept, sweep, sweep_dead
+from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -77,6 +78,7 @@ class Sweeper:
         self._is_exposed = False
         self._problems: list[Problem] = []
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
+        self._page: int | None = None  # before it, runs are looked at for lost messages next
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
         service.numbers["recovered_24h"] = 0
         service.numbers["given_up_24h"] = 0
@@ -141,6 +143,12 @@ class Sweeper:
             self._report("stalled", swept, None)
             if swept.recovered + swept.given_up < MAX_TASKS:
                 break
+        for _ in range(MAX_ROUNDS):
+            resent = self._execute(conn, resend(self._page, MAX_TASKS))
+            self._report("its message was gone", Swept(resent.sent, 0), None)
+            if resent.sent < MAX_TASKS:
+                self._page = resent.next_page
+                break
         self._service.numbers["last_sweep_at"] = time.time()
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
@@ -176,7 +184,7 @@ class Sweeper:
         }
         return _problems(skew_s, row[1], self._is_exposed)
 
-    def _execute(self, conn: psycopg.Connection[Any], query: Query[Swept]) -> Swept:
+    def _execute(self, conn: psycopg.Connection[Any], query: Query[A]) -> A:
         self._failed.clear()  # notices of a call that was rolled back do not count
         with self._link.limited(conn):
             return execute(conn, query)

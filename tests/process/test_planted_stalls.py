@@ -127,3 +127,21 @@ def test_a_task_without_a_message_is_not_an_error(setup, conn):
     assert task(conn, without)[0] == "queued"
     assert daemon.events(level="error") + daemon.events("child.restarted") == []
     assert daemon.pid_of("sweeper") == pid
+
+
+@covers("outside 4")
+def test_tasks_whose_queue_was_purged_run_all_the_same(setup, database):
+    setup.flow("alpha")
+    setup.flow("beta")
+    first = setup.serve("one", pgflowd={"flows": ["flow_beta"]})
+    with database.connect() as conn:
+        conn.execute("select pgflow.create_flow('alpha'), pgflow.add_step('alpha', 'work')")
+        runs = [database.client.start_flow("alpha", {}).run_id for _ in range(3)]
+        conn.execute("select pgmq.purge_queue('alpha')")
+
+    (record,) = first.until("sweeper.recovered")
+    setup.serve("two")
+
+    assert (record["count"], record["reason"]) == (3, "its message was gone")
+    for run in runs:
+        until(lambda run=run: database.client.get_run(run).status == "completed")

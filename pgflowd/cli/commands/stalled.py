@@ -32,8 +32,9 @@ all_option = click.option("--all", "all_", is_flag=True, help="Every stalled tas
 
 @click.group(cls=Group)
 def stalled() -> None:
-    """List, requeue and fail stalled tasks: started, but no worker works on them any more.
+    """List, requeue and fail stalled tasks, which no worker works on or will meet.
 
+    They are started, and their worker has vanished; or queued, and their message is gone.
     TASK is RUN/STEP#INDEX.
 
     \b

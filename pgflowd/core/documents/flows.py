@@ -55,7 +55,7 @@ class TaskKey(NamedTuple):
 
 @dataclass(frozen=True)
 class StalledTask:
-    """A started task on which no worker works any more."""
+    """A started task on which no worker works any more, or a queued one without a message."""
 
     run_id: UUID
     step_slug: str
@@ -63,7 +63,7 @@ class StalledTask:
     flow_slug: str
     worker_id: UUID | None
     attempt: int
-    started_at: datetime
+    started_at: datetime | None
     stalled_at: datetime
     times: int
     reason: str

@@ -1,5 +1,5 @@
--- _give_up(run_id, step_slug, task_index, error_message): fails a started task for good, as if its
--- last attempt had failed, and closes its attempt as stalled (E408). False, and nothing is done,
+-- _give_up(run_id, step_slug, task_index, error_message): fails a task that is started, or queued
+-- without a message, for good, as if its last attempt had failed, and closes its attempt as stalled (E408). False, and nothing is done,
 -- while another transaction has locked the run or one of its tasks: the next sweep tries again.
 -- The caller holds the lock of the task. If that has failed the run, a notice, PF011, says so:
 -- its detail is an object with run, flow, step and error.
@@ -15,7 +15,8 @@ begin
     return false;
   end if;
   update pgflow.step_tasks as task
-     set attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
+     set status = 'started',
+         attempts_count = greatest(task.attempts_count, step.opt_max_attempts,
                                    flow.opt_max_attempts, 1),
          started_at = greatest(least(task.started_at, now()), task.queued_at)
     from pgflow.steps as step

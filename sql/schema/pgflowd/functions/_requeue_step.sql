@@ -9,12 +9,13 @@ declare
   task_indexes int[];
   old_ids bigint[];
   queue text;
+  flow text;
   new_ids bigint[];
   hidden record;
 begin
   select array_agg(task.task_index order by task.task_index),
-         array_agg(task.message_id), min(pgflowd._task_queue(task))
-    into task_indexes, old_ids, queue
+         array_agg(task.message_id), min(pgflowd._task_queue(task)), min(task.flow_slug)
+    into task_indexes, old_ids, queue, flow
     from pgflow.step_tasks as task
    where task.run_id = _requeue_step.run_id and task.step_slug = _requeue_step.step_slug
      and task.status <> 'completed';
@@ -22,17 +23,9 @@ begin
     return 0;
   end if;
   perform pgflowd._archive(queue, old_ids);
-  select array_agg(sent.msg_id order by sent.ord) into new_ids
-    from pgmq.send_batch(queue, (
-           select array_agg(jsonb_build_object(
-                    'flow_slug', state.flow_slug, 'run_id', state.run_id,
-                    'step_slug', state.step_slug, 'task_index', planned.task_index)
-                  order by planned.ord)
-             from pgflow.step_states as state
-            cross join unnest(task_indexes) with ordinality as planned (task_index, ord)
-            where state.run_id = _requeue_step.run_id
-              and state.step_slug = _requeue_step.step_slug), 0)
-         with ordinality as sent (msg_id, ord);
+  new_ids := pgflowd._send_again(
+    queue, flow, array_fill(_requeue_step.run_id, array[cardinality(task_indexes)]),
+    array_fill(_requeue_step.step_slug, array[cardinality(task_indexes)]), task_indexes);
   for hidden in
     select array_agg(new.msg_id) as msg_ids, attempt.lease_until
       from unnest(task_indexes, new_ids) as new (task_index, msg_id)

@@ -10,7 +10,7 @@ returns boolean language plpgsql set search_path = '' as $$
 declare
   task pgflow.step_tasks;
   queue text;
-  new_id bigint;
+  new_ids bigint[];
 begin
   task := pgflowd._lock_stalled(requeue_task.run_id, requeue_task.step_slug,
                                 requeue_task.task_index, requeue_task.stale_threshold);
@@ -24,14 +24,12 @@ begin
      and attempt.task_index = task.task_index and attempt.ended_at is null;
   queue := pgflowd._task_queue(task);
   perform pgflowd._archive(queue, array[task.message_id]) where task.message_id is not null;
-  new_id := (select sent.msg_id
-               from pgmq.send_batch(queue, array[jsonb_build_object(
-                      'flow_slug', task.flow_slug, 'run_id', task.run_id,
-                      'step_slug', task.step_slug, 'task_index', task.task_index)], 0)
-                    as sent (msg_id));
+  new_ids := pgflowd._send_again(queue, task.flow_slug, array[task.run_id], array[task.step_slug],
+                                 array[task.task_index]);
   update pgflow.step_tasks as known
-     set status = 'queued', message_id = new_id, started_at = null, last_worker_id = null,
-         attempts_count = greatest(known.attempts_count - 1, 0)
+     set status = 'queued', message_id = new_ids[1], started_at = null, last_worker_id = null,
+         attempts_count = case known.status when 'started' then greatest(known.attempts_count - 1, 0)
+                                            else known.attempts_count end
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
   perform pgflowd._clear_stalls(task.run_id, task.step_slug);

@@ -12,8 +12,6 @@ language plpgsql stable set search_path = ''
   set enable_mergejoin = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1
   set jit = off as $$
 #variable_conflict use_column
-declare
-  flow record;
 begin
   return query
     select 'I2', run.flow_slug, run.run_id, state.step_slug, null::int,
@@ -50,13 +48,12 @@ begin
            from pgflow.step_tasks as task
           where task.run_id = state.run_id and task.step_slug = state.step_slug)
      limit max_rows;
-  for flow in
-    select run.flow_slug, array_agg(run.run_id) as run_ids
-      from pgflow.runs as run where run.run_id = any (run_ids) group by run.flow_slug
-  loop
-    return query select violation.*
-      from pgflowd._missing_messages(flow.flow_slug, flow.run_ids, max_rows) as violation;
-  end loop;
+  return query
+    select 'I5', task.flow_slug, lost.run_id, lost.step_slug, lost.task_index,
+           'the task is queued and its message is gone; the sweeper sends another one'
+      from pgflowd._without_message(run_ids) as lost
+      join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+     limit max_rows;
   return query
     select 'I8', task.flow_slug, task.run_id, task.step_slug, task.task_index,
            case when task.status = 'failed' then 'failed without a text'

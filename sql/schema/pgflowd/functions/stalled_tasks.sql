@@ -1,8 +1,8 @@
 -- stalled_tasks(stale_threshold, max_tasks): returns the stalled tasks, oldest first: those
--- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, and
--- those that upstream's recovery gave up, which stay started for ever. `times` counts how often
--- in a row the task stalled before. It reads all open runs, so that no task is missed whose
--- message is gone.
+-- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, those
+-- that upstream's recovery gave up, which stay started for ever, and those queued without a message.
+-- `times` counts how often in a row the task stalled before. It reads all open runs, so that no task
+-- is missed whose message is gone.
 -- Called by: _lock_stalled; commands.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)
@@ -38,6 +38,12 @@ language sql stable set search_path = '' as $$
                      + make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)))
             as stalled_at) as judged
    where run.status = 'started' and judged.stalled_at < clock_timestamp()
-   order by judged.stalled_at
+   union all
+  select task.run_id, task.step_slug, task.task_index, task.flow_slug, task.last_worker_id,
+         task.attempts_count, null, task.queued_at, 0, 'its message is gone'
+    from pgflowd._without_message(array(
+           select run.run_id from pgflow.runs as run where run.status = 'started')) as lost
+    join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+   order by stalled_at
    limit stalled_tasks.max_tasks;
 $$;

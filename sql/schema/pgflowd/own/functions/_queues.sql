@@ -1,7 +1,6 @@
 -- _queues(flow_slug): returns the queues that a worker of this flow reads: one. Queries inline it,
 -- so it has no settings of its own.
--- Called by: claim, list_flows, _missing_messages, queue_violations, view flow_status; commands,
--- db migrate.
+-- Called by: claim, list_flows, queue_violations, view flow_status; commands, db migrate.
 -- Locks: nothing.
 create or replace function pgflowd._queues(flow_slug text)
 returns table (queue_name text, step_slug text) language sql immutable as $$

@@ -1,0 +1,62 @@
+-- resend(before_page, max_tasks): sends new messages for queued tasks whose message is gone. It looks
+-- at the open runs in some pages of their table, those before `before_page`, or the last ones if that
+-- is null, and of each step at a thousand tasks, so that it costs the same in a large database.
+-- Returns how many messages it sent, and before which page to look next: null, from the end again.
+-- A message that is there, read or not, is left alone: the look is repeated under the locks of run
+-- and task, which each claim, report and retry takes before it moves, archives or sends one.
+-- Called by: recover_stalled; the sweeper.
+-- Locks: runs, tasks, skipping locked ones; new messages.
+create or replace function pgflowd.resend(
+  before_page bigint default null, max_tasks int default 500, out resent int, out next_page bigint)
+language plpgsql set search_path = '' as $$
+#variable_conflict use_column
+declare
+  last_page bigint := coalesce(resend.before_page, pg_relation_size('pgflow.runs')
+                               / current_setting('block_size')::bigint);
+  lost record;
+  free_runs uuid[];
+  held record;
+  queue record;
+begin
+  resent := 0;
+  next_page := nullif(greatest(0, last_page - 128), 0);
+  select array_agg(task.run_id) as runs, array_agg(task.step_slug) as steps,
+         array_agg(task.task_index) as indexes
+    into lost
+    from (select one.*
+            from pgflowd._without_message(array(
+                   select run.run_id from pgflow.runs as run
+                    where run.ctid >= format('(%s,0)', coalesce(next_page, 0))::tid
+                      and run.ctid < format('(%s,0)', last_page)::tid
+                      and run.status = 'started'), 1000) as one
+           limit resend.max_tasks) as task;
+  free_runs := array(select run.run_id from pgflow.runs as run
+                      where run.run_id = any (lost.runs) and run.status = 'started'
+                      order by run.run_id for no key update skip locked);
+  select array_agg(free.run_id) as runs, array_agg(free.step_slug) as steps,
+         array_agg(free.task_index) as indexes
+    into held
+    from (select task.run_id, task.step_slug, task.task_index
+            from unnest(lost.runs, lost.steps, lost.indexes) as one (run_id, step_slug, task_index)
+            join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+           where task.run_id = any (free_runs) and task.status = 'queued'
+           order by task.run_id, task.step_slug, task.task_index
+             for no key update of task skip locked) as free;
+  for queue in
+    select pgflowd._task_queue(task) as name, task.flow_slug, array_agg(task.run_id) as runs,
+           array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes
+      from unnest(held.runs, held.steps, held.indexes) as one (run_id, step_slug, task_index)
+      join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+     where not exists (
+       select from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]))
+     group by 1, 2 order by 1, 2
+  loop
+    update pgflow.step_tasks as task set message_id = new.msg_id
+      from unnest(queue.runs, queue.steps, queue.indexes, pgflowd._send_again(
+             queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes))
+             as new (run_id, step_slug, task_index, msg_id)
+     where task.run_id = new.run_id and task.step_slug = new.step_slug
+       and task.task_index = new.task_index;
+    resent := resent + cardinality(queue.runs);
+  end loop;
+end $$;
