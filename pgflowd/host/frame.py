@@ -86,9 +86,25 @@ class Frames:
         if len(data) < end:
             return None
         head = _object(data[start : start + head_size])
-        body = bytes(data[start + head_size : end])
+        if isinstance(data, bytes):
+            body = data[start + head_size : end]
+        else:
+            body = bytes(memoryview(data)[start + head_size : end])
         self._at = end
+        if body_size > PIECE and self.is_empty:  # or it would be kept until the next piece
+            self._data, self._at = b"", 0
         return Frame(head, body)
+
+    def announced(self) -> tuple[dict[str, Any], int] | None:
+        """The head of a frame of which only a part is here, and the size of its body; None: there
+        is none, or its body fits into one piece."""
+        start = self._at + _LENGTHS.size
+        if len(self._data) < start:
+            return None
+        head_size, body_size = _LENGTHS.unpack_from(self._data, self._at)
+        if body_size <= PIECE or len(self._data) < start + head_size:
+            return None
+        return _object(self._data[start : start + head_size]), body_size
 
 
 def _object(text: bytes | bytearray) -> dict[str, Any]:

@@ -81,6 +81,13 @@ class Engine:
     def leases(self) -> list[int]:
         return [each.token for each in self._state.leases()]
 
+    def outputs(self) -> list[int]:
+        """The sizes of all outputs that it has in memory, or is reading."""
+        reports = [*self._state.outbox.sending, *self._state.outbox.reports]
+        runners = self._state.runners.by_id.values()
+        reading = [each.result_bytes for each in runners if each.phase is RunnerPhase.SENDING]
+        return reading + [len(each.output) for each in reports if each.output]
+
     def runner_of(self, token: int) -> tuple[int, Task]:
         """The runner that has a task, and the task."""
         for runner in self._state.runners.by_id.values():
@@ -173,6 +180,14 @@ class Play(Engine):
         runner, given = self.runner_of(token)
         report = TaskReport(given, Outcome.COMPLETED, output)
         return self.feed(events.Done(runner, report, events.LeftBehind(children)), after_s=after_s)
+
+    def announced(
+        self, token: int, size: int, *, after_s: float = 0.0
+    ) -> list[actions.WorkerAction]:
+        """The runner's handler has finished, with a large result; return what is to be read."""
+        runner, _ = self.runner_of(token)
+        self.feed(events.ResultAnnounced(runner, token, size), after_s=after_s)
+        return self.did(actions.TakeResult)
 
     def failed(self, token: int) -> list[actions.WorkerAction]:
         runner, given = self.runner_of(token)

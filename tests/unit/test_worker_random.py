@@ -20,6 +20,7 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
+from pgflowd.core.worker.large_results import MAX_HELD_BYTES
 from pgflowd.core.worker.state import (
     NEVER,
     ConnectionName,
@@ -90,6 +91,8 @@ class World:
         for action in self.engine.decide(arrived, self.now):
             self.perform(action)
         assert not self.engine.contradictions()
+        outputs = self.engine.outputs()
+        assert sum(outputs) <= MAX_HELD_BYTES + sum(size for size in outputs if size == 1)
         self.check_deadline()
 
     def check_deadline(self) -> None:
@@ -176,15 +179,22 @@ class World:
         state = self.alive[runner]
         if state == "starting":
             return [events.RunnerReady(runner), Ending(runner)]
-        if state == "busy":
-            output = LARGE if self.tasks[runner].token % 3 == 0 else b"1"
+        if state in ("busy", "finished", "sending"):
+            output = OUTPUTS[self.tasks[runner].token % 3]
             report = TaskReport(self.tasks[runner], Outcome.COMPLETED, output)
+            is_large = state == "busy" and len(output) > 1
+            if state == "finished":
+                return [Ending(runner)]
             wrong = events.BadFrameReceived(runner, "E903", "noise")
             request = FetchRequest(runner, report.task.token, HandlerRequest.RUN_INPUT, "")
             asking = events.HandlerAsked(request)
             lost = events.Undelivered(runner, report.task.token)
-            done = [events.Done(runner, report, left) for left in LEFT]
-            return [*done, events.Done(runner, report), wrong, asking, lost, Ending(runner)]
+            done: list[object] = [events.Done(runner, report, left) for left in LEFT]
+            if is_large:
+                done = [Finishing(runner, len(output))] * len(LEFT)
+            if state == "sending":
+                return [*done, wrong, Ending(runner)]
+            return [*done, done[0], wrong, asking, lost, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
 
     # what the worker does
@@ -213,6 +223,11 @@ class World:
         elif isinstance(action, actions.SendTask):
             assert self.alive[action.id] == "idle", "one task in a runner, and only in a ready one"
             self.alive[action.id], self.tasks[action.id] = "busy", action.task
+        elif isinstance(action, actions.TakeResult):
+            if self.alive[action.id] == "finished":
+                self.alive[action.id] = "sending"
+        elif isinstance(action, actions.ReadResult) and self.alive[action.id] == "finished":
+            pass  # it was announced
         elif isinstance(action, actions.ReadResult):
             self.soon.append(events.NoResultYet(action.id, action.token))
         elif isinstance(action, actions.TerminateRunner | actions.KillRunner):
@@ -256,7 +271,7 @@ class World:
                 assert turn.claim == 1
 
 
-LARGE = b"x" * (MAX_BYTES // 3)
+OUTPUTS = [b"1", b"x" * (MAX_BYTES // 3), b"x" * (MAX_HELD_BYTES * 2 // 3)]
 LEFT = (LeftBehind(), LeftBehind(reset=("threads",)), LeftBehind(children=("sleep",)))
 
 
@@ -280,6 +295,18 @@ class Ending(Act):
     def into(self, world: World) -> object:
         world.alive[self.runner] = "dead"
         return events.RunnerEnded(self.runner)
+
+
+class Finishing(Act):
+    """The runner announces a large result, and then waits until that is read."""
+
+    def __init__(self, runner: int, size: int) -> None:
+        super().__init__(runner)
+        self.size = size
+
+    def into(self, world: World) -> object:
+        world.alive[self.runner] = "finished"
+        return events.ResultAnnounced(self.runner, world.tasks[self.runner].token, self.size)
 
 
 class Reaping(Act):
@@ -361,7 +388,7 @@ def into_world(world: World, event: object) -> object | None:
             world.failed = call if event.sqlstate else None
         return event if call else None
     told = event.into(world) if isinstance(event, Act) else event
-    if isinstance(told, events.Done) and world.alive.get(told.id) == "busy":
+    if isinstance(told, events.Done) and world.alive.get(told.id) in ("busy", "sending"):
         world.alive[told.id] = "idle"
         del world.tasks[told.id]
     elif isinstance(told, events.Undelivered):
@@ -439,6 +466,9 @@ def next_good(world: World) -> object | None:
         return Forking(world.forks[0])
     if world.reaping:
         return Reaping(world.reaping[0])
+    sending = [runner for runner, state in world.alive.items() if state == "sending"]
+    if sending:
+        return world.of_runner(sending[0])[0]
     closed = [runner for runner, state in world.alive.items() if state == "closed"]
     if closed:
         return Ending(closed[0])

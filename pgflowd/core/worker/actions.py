@@ -111,6 +111,10 @@ class ReadResult(RunnerAction):
     token: int
 
 
+class TakeResult(RunnerAction):
+    """Read the large result that the runner has announced."""
+
+
 class TerminateRunner(RunnerAction):
     """SIGTERM to the runner's process group."""
 

@@ -125,7 +125,7 @@ def _use_leases(transition: WorkerTransition) -> None:
 
 def _busy(transition: WorkerTransition, connection: DatabaseConnection) -> DatabaseConnection:
     until = transition.now + transition.state.options.call_limit_s
-    return connection._replace(state=ConnectionState.BUSY, until=until)
+    return DatabaseConnection(ConnectionState.BUSY, until, connection.delay_s)
 
 
 def connected(transition: WorkerTransition, event: events.Connected) -> None:

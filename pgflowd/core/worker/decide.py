@@ -17,7 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pgflowd.core.worker import connections, events, reporting, room, runner_ends, runners, stopping
+from pgflowd.core.worker import (
+    connections,
+    events,
+    large_results,
+    reporting,
+    room,
+    runner_ends,
+    runners,
+    stopping,
+)
 from pgflowd.core.worker.actions import WorkerAction
 from pgflowd.core.worker.deadlines import next_deadline, pass_deadlines
 from pgflowd.core.worker.state import WorkerMode, WorkerState
@@ -46,6 +55,8 @@ def settle(transition: WorkerTransition) -> None:
     mode = transition.state.mode
     if mode is WorkerMode.DRAINING or mode is WorkerMode.STOPPING:
         stopping.finish(transition)
+    if transition.state.runners.finished:
+        large_results.read(transition)
     runners.assign(transition)
     connections.use_free(transition)
 
@@ -66,6 +77,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.ForkRefused: runners.refused,
     events.RunnerReady: runners.ready,
     events.Done: runners.done,
+    events.ResultAnnounced: large_results.announced,
     events.NoResultYet: runner_ends.no_result_yet,
     events.BadFrameReceived: runner_ends.bad_frame,
     events.Undelivered: runner_ends.undelivered,

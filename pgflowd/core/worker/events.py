@@ -224,6 +224,14 @@ class Done(RunnerEvent):
 
 
 @dataclass(slots=True)
+class ResultAnnounced(RunnerEvent):
+    """A task is done; its large result waits in the runner's socket."""
+
+    token: int
+    size: int
+
+
+@dataclass(slots=True)
 class HandlerAsked(WorkerEvent):
     """A handler asked for something."""
 

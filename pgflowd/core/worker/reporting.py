@@ -73,6 +73,8 @@ def begin(state: WorkerState, now: float, room: int) -> None:
 
 def _batch(reports: list[TaskReport], most: int) -> int:
     """How many of the oldest reports go together: one at least, then by number and bytes."""
+    if len(reports) < 2:
+        return len(reports)
     size = 0
     for count, report in enumerate(reports):
         size += len(report.output or b"")

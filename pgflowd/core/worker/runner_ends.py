@@ -101,6 +101,9 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         check(transition, runner, EndCause.TIMEOUT)
     elif runner.phase is RunnerPhase.TERMINATED:
         kill(transition, runner, runner.cause or EndCause.TIMEOUT)
+    elif runner.phase is RunnerPhase.SENDING:
+        fault = ("E903", "only a part of its result")
+        kill(transition, runner, EndCause.BAD_FRAME, bad_frame=fault)
     elif runner.phase is RunnerPhase.RETIRED:
         kill(transition, runner, runner.cause or EndCause.SURPLUS)
     elif runner.phase is RunnerPhase.IDLE:

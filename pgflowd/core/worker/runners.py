@@ -30,6 +30,12 @@ from pgflowd.core.worker.transition import WorkerTransition
 SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
 PACE_WEIGHT = 0.2  # of the last task in the pace
 STEADY_WEIGHT = 0.05  # likewise once tasks are short: the next few say little
+_MAY_BE_DONE = {
+    RunnerPhase.BUSY,
+    RunnerPhase.CHECKED,
+    RunnerPhase.FINISHED,
+    RunnerPhase.SENDING,
+}
 
 
 def deadline(pool: RunnerPool) -> float:
@@ -148,9 +154,9 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
     if runner.phase is RunnerPhase.TERMINATED:
         runner_ends.kill(transition, runner, runner.cause or EndCause.TIMEOUT)
         return
-    if runner.phase is not RunnerPhase.BUSY and runner.phase is not RunnerPhase.CHECKED:
+    if runner.phase not in _MAY_BE_DONE:
         return
-    took_s = transition.now - runner.sent_at
+    took_s = (runner.finished_at or transition.now) - runner.sent_at
     _measure_pace(pool, took_s)
     labels = (report.task.step,)
     transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
@@ -171,6 +177,8 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
         runner_ends.retire(transition, runner)
     else:
         due_at = transition.now + options.runner_idle_s
+        if runner.finished_at:
+            runner = runner._replace(finished_at=0.0, result_bytes=0)
         move(pool, runner, RunnerPhase.IDLE, due_at, task=None, cause=None, tasks_done=count)
 
 

@@ -49,6 +49,8 @@ class RunnerPhase(Enum):
     STARTING = "starting"  # requested of the zygote, or forked; not ready yet
     IDLE = "idle"
     BUSY = "busy"
+    FINISHED = "finished"  # its handler has; its large result waits in its socket
+    SENDING = "sending"  # its large result is being read
     CHECKED = "checked"  # its task must end: a result that already lies in its socket counts
     TERMINATED = "terminated"  # got SIGTERM
     KILLED = "killed"
@@ -62,8 +64,10 @@ _AFTER_TASK = {RunnerPhase.IDLE, RunnerPhase.RETIRED, *_ANY_END}
 MOVES = {
     RunnerPhase.STARTING: {RunnerPhase.IDLE, *_ANY_END},
     RunnerPhase.IDLE: {RunnerPhase.BUSY, RunnerPhase.RETIRED, *_ANY_END},
-    RunnerPhase.BUSY: {RunnerPhase.CHECKED, *_AFTER_TASK},
-    RunnerPhase.CHECKED: {RunnerPhase.TERMINATED, *_AFTER_TASK},
+    RunnerPhase.BUSY: {RunnerPhase.CHECKED, RunnerPhase.FINISHED, *_AFTER_TASK},
+    RunnerPhase.CHECKED: {RunnerPhase.TERMINATED, RunnerPhase.FINISHED, *_AFTER_TASK},
+    RunnerPhase.FINISHED: {RunnerPhase.SENDING, *_AFTER_TASK},
+    RunnerPhase.SENDING: _AFTER_TASK,
     RunnerPhase.TERMINATED: _ANY_END,
     RunnerPhase.RETIRED: _ANY_END,
     RunnerPhase.KILLED: {RunnerPhase.STUCK, RunnerPhase.ENDED},
@@ -179,6 +183,8 @@ class RunnerState(NamedTuple):
     due_at: float = NEVER
     task: Task | None = None  # while it starts: the one that it will be sent
     sent_at: float = 0.0
+    finished_at: float = 0.0  # when its large result was announced
+    result_bytes: int = 0  # of that
     tasks_done: int = 0
     cause: EndCause | None = None
     bad_frame: tuple[str, str] = ("", "")  # error code and text
@@ -191,6 +197,7 @@ class RunnerPool(Part):
 
     by_id: dict[int, RunnerState] = field(default_factory=dict)
     idle: list[int] = field(default_factory=list)  # the last used is the last
+    finished: tuple[int, ...] = ()  # whose large results wait, the oldest first
     spare: int = 0  # starting runners without a task
     last_id: int = 0
     unready_deaths: int = 0  # in a row

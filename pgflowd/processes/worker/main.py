@@ -235,6 +235,7 @@ class _Worker:
             actions.SendTask: lambda action: runners.send(action.id, action.task),
             actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
             actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
+            actions.TakeResult: of_runner(lambda runner, _: runner.take_result()),
             actions.TerminateRunner: of_runner(lambda runner, _: runner.terminate()),
             actions.KillRunner: of_runner(lambda runner, _: runner.kill()),
             actions.CloseRunner: of_runner(lambda runner, _: runner.retire()),

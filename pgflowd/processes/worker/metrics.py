@@ -105,7 +105,7 @@ def _line(turns: Turns, now: float) -> dict[str, Any]:
         "line_error": error
         and {
             "code": error.sqlstate,
-            "text": cut(error.text, MAX_CHARS),
+            "text": cut(error.text.partition("\\n")[0], MAX_CHARS),  # the log has the context
             "run": error.run_id,
             "task": error.task,
         },

@@ -62,6 +62,8 @@ class RunnerSocket:
         self._has_request = False
         self._was_reset = False  # it died with something unread in its socket
         self._is_task_last = False  # nothing was sent after the task
+        self._is_held = False  # a large result waits until it is to be read
+        self._has_announced = False  # that result; it is being read, or waits
         self._socket: socket.socket
         self._budget = LineBudget()
         self._pipes = select.poll()
@@ -146,8 +148,14 @@ class RunnerSocket:
         """Read what lies in the socket; if no result is there, report that."""
         while self._read():
             pass
-        if self.task and self.task.token == token:
+        if self.task and self.task.token == token and not self._has_announced:
             self._emit(events.NoResultYet(self.id, token))
+
+    def take_result(self) -> None:
+        """Read the large result that waits."""
+        if self._is_held and self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket, self._read)
+        self._is_held = False
 
     def terminate(self) -> None:
         self._err.keeps_stack = True
@@ -185,6 +193,7 @@ class RunnerSocket:
         """Its pidfd is readable: read everything to the end, then report it."""
         self._loop.remove_reader(self._pidfd)
         self.has_ended = True
+        self._is_held = False
         while self._read():
             pass
         self._finish_output()
@@ -194,7 +203,7 @@ class RunnerSocket:
 
     def _read(self) -> bool:
         """Read one piece; return whether there may be more."""
-        if self._socket.fileno() < 0:
+        if self._is_held or self._socket.fileno() < 0:
             return False
         try:
             piece = receive(self._socket)
@@ -214,9 +223,23 @@ class RunnerSocket:
         try:
             while frame := self._frames.take():
                 self._on_frame(frame)
+            self._hold_large_result()
         except BadFrame as error:
             self._report_bad_frame("E404" if error.is_too_large else "E903", str(error))
         return True
+
+    def _hold_large_result(self) -> None:
+        """Announce a result that does not fit into one piece, and read on when that is wanted."""
+        if self.task is None or self._has_announced or self.has_ended:
+            return
+        announced = self._frames.announced()
+        if announced is None or announced[0].get("token") != self.task.token:
+            return
+        head, size = announced
+        if head.get("say") == "done":
+            self._is_held = self._has_announced = True
+            self._loop.remove_reader(self._socket)
+            self._emit(events.ResultAnnounced(self.id, self.task.token, size))
 
     def _on_closed(self) -> None:
         """Its socket was closed a while ago, and it has not ended."""
@@ -250,7 +273,7 @@ class RunnerSocket:
             return
         left = left_behind(head)
         self._finish_output()  # while its lines are still known to be of this task
-        self.task, self.has_left = None, any(left)
+        self.task, self.has_left, self._has_announced = None, any(left), False
         self._emit(events.Done(self.id, report_of(task, head, body), left))
 
     def _note(self, head: dict[str, Any]) -> None:
