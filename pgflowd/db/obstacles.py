@@ -63,9 +63,10 @@ select * from (
          pid::text, nullif(application_name, ''), usename::text, datname::text, state,
          extract(epoch from clock_timestamp() - xact_start)::float8,
          greatest(age(backend_xmin), age(backend_xid)) as transactions
-    from pg_catalog.pg_stat_activity
+    from pg_catalog.pg_stat_activity as activity
    where pid <> pg_backend_pid() and (datname = current_database() or datid is null)
-     and coalesce(backend_type, '') not like 'autovacuum%%'  -- vacuum hinders no vacuum
+     and not exists (select from pg_catalog.pg_stat_progress_vacuum as vacuum
+                      where vacuum.pid = activity.pid)  -- a vacuum hinders no other
   union all
   select 'prepared', gid, null, owner::text, database::text, null,
          extract(epoch from clock_timestamp() - prepared)::float8, age(transaction)

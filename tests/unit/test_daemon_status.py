@@ -70,6 +70,14 @@ def test_an_error_of_any_child_makes_the_daemon_degraded_and_a_warning_does_not(
     assert shown["problems"] == [{"code": code, "flow": None, "text": "x", "next": "y"}]
 
 
+def test_a_reload_that_was_refused_leaves_a_daemon_healthy():
+    refused = {"code": "E102", "flow": None, "text": "x", "next": "y"}
+
+    shown = document(running("a"), replace(facts(), warnings=[refused]))
+
+    assert (shown["state"], shown["problems"]) == ("healthy", [refused])
+
+
 def test_a_worker_that_stands_still_makes_the_daemon_degraded():
     numbers = {"line_failures": 3, "line_failing_s": 20.0, "line_error": {"text": "no room"}}
     worker = ChildFacts(1, 1.0, "7f3a", 10, numbers, heard_at=58.0, late_s=30.0)

@@ -140,7 +140,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     """The whole status."""
     is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
-    found = problems(tree, facts)
+    found = problems_of_children(tree, facts)
     return DaemonStatus(
         name=facts.name,
         version=facts.version,
@@ -157,7 +157,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
         database=_database(tree, facts),
         singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
         flows=[_flow(child, facts, idle) for child in tree.workers],
-        problems=found,
+        problems=[*found, *(dict(warning) for warning in facts.warnings)],
     )
 
 
@@ -176,8 +176,8 @@ def status_without_daemon(
     return versioned({**fields, "flows": flows, "problems": list(problems)})
 
 
-def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
-    """The problems of the daemon, each with the next step."""
+def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
+    """What is wrong now, each with the next step; not what a reload has refused."""
     found: list[dict[str, Any]] = []
     for child in tree.workers:
         if child.state is ChildState.PARKED and child.error is not None:
@@ -201,7 +201,6 @@ def problems(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
             why = f": {database['error']}" if database.get("error") else ""
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
             found.append(_problem("E301", None, text, database.get("next") or "see that it runs"))
-    found += [dict(warning) for warning in facts.warnings]
     return found
 
 

@@ -16,12 +16,13 @@ from pgflowd.core.documents.daemon import (
     ChildFacts,
     DaemonFacts,
     is_sound,
-    problems,
+    problems_of_children,
     state_of,
     status_of,
 )
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.openmetrics import exposition
+from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
 from pgflowd.errors import Problem
 from pgflowd.processes.supervisor.children import ChildProcess
@@ -56,7 +57,7 @@ class StatusReporter:
     def state(self) -> DaemonState:
         """The daemon's state in one word, as the document has it."""
         tree = self._supervisor.tree
-        return state_of(tree, is_sound=is_sound(problems(tree, self._facts())))
+        return state_of(tree, is_sound=is_sound(problems_of_children(tree, self._facts())))
 
     def metrics(self) -> str:
         counters = {id: dict(kept) for id, kept in self._counters.items()}
@@ -82,7 +83,7 @@ class StatusReporter:
                 started_at=process.started_at,
                 worker_id=process.worker_id,
                 max_concurrency=worker.max_concurrency if worker else None,
-                late_s=max(LATE_MIN_S, worker.notify_fallback_s) if worker else None,
+                late_s=_late_s(worker) if worker else None,
                 heard_at=process.heard_at,
                 numbers=process.numbers,
             )
@@ -97,6 +98,12 @@ class StatusReporter:
             children,
             [problem_json(problem) for problem in self.warnings],
         )
+
+
+def _late_s(worker: WorkerSettings) -> float:
+    """After how long a task that waits while runners are free is a problem."""
+    is_polling = worker.signal_strategy == "polling"
+    return max(LATE_MIN_S, worker.poll_max_s if is_polling else worker.notify_fallback_s)
 
 
 def problem_json(problem: Problem) -> dict[str, Any]:
