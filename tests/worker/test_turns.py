@@ -135,6 +135,7 @@ def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker,
     ended = tmp_path / "ended"
     worker = start_worker(LARGE.format(timeout=timeout_s), max_concurrency=count)
     worker.conn.execute(LOCKED_REPORTS)
+    before = peak_mib(worker.pid)  # pytest has forked it
 
     worker.conn.execute("select pg_advisory_lock(42)")
     given = {"ended": str(ended), "size": 12 * 1024 * 1024}
@@ -149,7 +150,7 @@ def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker,
     for run in runs:
         worker.completed(run, 60)
         assert worker.outcomes(run) == ["completed"]
-    assert peak_mib(worker.pid) < 300
+    assert peak_mib(worker.pid) - before < 250
 
 
 def peak_mib(pid: int) -> int:
