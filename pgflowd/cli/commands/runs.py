@@ -308,6 +308,9 @@ def _wait(
         app.print_document(runs=[run.to_json() for run in ended])
     else:
         print_ended(app, ended)
+        for run in ended:
+            if run.status is RunStatus.FAILED:
+                app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
     _exit_by_status(app, ended)
 
 
