@@ -14,6 +14,7 @@ from support.covers import covers
 from pgflowd import Flow
 from pgflowd.cli.app import App
 from pgflowd.cli.local.dev_log import log_pipe, print_record
+from pgflowd.cli.terminal.traceback_view import MOST_LINES
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.testing.until import until
 
@@ -103,6 +104,17 @@ KeyError: 'url'
         "         /opt/shop/flows/a.py:31 in b   return ask(page)",
         '         /opt/shop/model.py:7 in ask    raise KeyError("url")',
     ]
+
+
+@covers("newcomer 1")
+def test_of_an_error_of_very_many_lines_the_first_ones_and_the_last_are_shown(capsys):
+    error = "\n".join(["RuntimeError: <html>", *(f"<p>{n}</p>" for n in range(300)), "it fails"])
+
+    lines = shown(capsys, "task.failed", flow="a", task="b#0", error=error).splitlines()
+
+    assert len(lines) == MOST_LINES
+    assert lines[0].endswith("failed: RuntimeError: <html>")
+    assert [line.strip() for line in lines[-2:]] == ["… 283 more lines", "it fails"]
 
 
 @covers("newcomer 2")

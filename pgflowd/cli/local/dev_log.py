@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import IO, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.traceback_view import call_lines, folded_lines
+from pgflowd.cli.terminal.traceback_view import call_lines, error_lines, folded_lines
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import duration, short_id
 from pgflowd.core.traceback_text import last_calls
@@ -69,6 +69,8 @@ def print_record(app: App, line: str) -> None:
         return
     head = f"{at:%H:%M:%S} "
     room = app.out.width and max(app.out.width - len(head), 20)
+    if record["event"] in _FAILED_ATTEMPTS:
+        text = "\n".join(error_lines(app, text))
     for folded in folded_lines(app, text, room):
         app.print(f"{head}{folded}")
         head = " " * len(head)

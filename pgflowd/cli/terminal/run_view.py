@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
-from pgflowd.cli.terminal.traceback_view import safe_lines, traceback_lines
+from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
@@ -147,7 +147,7 @@ def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:
             app.print(f"{name if len(ended) > 1 else ''}{output}")
         else:
             head = f"{name}{app.out.marked(run.status.mark, f' {run.status}')}"
-            _print_wrapped(app, head, one_line(app.hide(reason(run) or "")))
+            _print_wrapped(app, head, error_lines(app, reason(run) or "")[0])
 
 
 def _head(app: App, details: RunDetails) -> list[str]:
@@ -191,7 +191,7 @@ def _print_attempts(app: App, details: RunDetails) -> None:
 
 
 def _print_labelled(app: App, label: str, text: str) -> None:
-    first, *others = safe_lines(app, text)
+    first, *others = error_lines(app, text)
     _print_wrapped(app, f" {label}", first)
     for line in others:
         _print_wrapped(app, " ", line.lstrip())

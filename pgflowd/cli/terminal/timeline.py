@@ -4,7 +4,7 @@ The timeline of a run: what has changed in it so far, and how each change is pri
 `timeline_of` makes entries, in the order of time, from a run, its steps and its failed attempts as
 they are now. A follower reads the run again and takes the entries that are new, so no change is
 lost when notifications are. `TimelineWriter` prints entries as lines, or as one JSON
-object per line. Outputs are cut to the room that a line has; errors are never cut, but wrapped.
+object per line. Outputs are cut to the room that a line has; errors are wrapped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from typing import Any, TypeVar
 
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, columns, text_width
-from pgflowd.cli.terminal.traceback_view import call_lines, folded_lines, safe_lines
+from pgflowd.cli.terminal.traceback_view import (
+    call_lines,
+    error_lines,
+    folded_lines,
+    safe_lines,
+)
 from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
@@ -242,7 +247,7 @@ class TimelineWriter:
 
     def _print_error(self, head: str, text: str) -> None:
         """A line with the whole text; more lines where it is too long, or has several."""
-        screen, (first, *others) = self.app.out, safe_lines(self.app, text)
+        screen, (first, *others) = self.app.out, error_lines(self.app, text)
         lines = screen.wrapped(first, head=f"{head}   " if first else head, indent=self._indent)
         for other in others:
             lines += screen.wrapped(other, head=" " * self._indent, indent=self._indent)

@@ -17,6 +17,7 @@ from pgflowd.core.traceback_text import UserCall
 if TYPE_CHECKING:
     from pgflowd.cli.app import App
 
+MOST_LINES = 20  # of an error; a page of HTML has more
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")  # colours, mostly
 _MARKS = re.compile(r"[ ~^|]+")  # below a line of code: the part that raised
 _CALL = re.compile(r'^[ |]*File "', re.M)
@@ -27,6 +28,15 @@ def safe_lines(app: App, text: str) -> list[str]:
     hidden = app.shorten_paths(app.hide(_ANSI.sub("", text)))
     lines = [one_line(line.rstrip().expandtabs()) for line in hidden.split("\n")]
     return [line for line in lines if line] or [""]
+
+
+def error_lines(app: App, text: str) -> list[str]:
+    """The same of an error; of very many, the first ones and the last."""
+    lines = safe_lines(app, text)
+    if len(lines) <= MOST_LINES:
+        return lines
+    left_out = app.out.shown(f"… {len(lines) - MOST_LINES + 1} more lines")
+    return [*lines[: MOST_LINES - 2], left_out, lines[-1]]
 
 
 def folded_lines(app: App, text: str, width: int | None = None) -> list[str]:
