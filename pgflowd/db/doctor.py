@@ -71,27 +71,34 @@ def examine(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
         if not is_usable and name not in _OF_THE_SERVER:
             continue
         until = min(time.monotonic() + LIMIT_S, ends_at)
-        try:
-            with translated(conn), conn.transaction():
-                for finding in _limited(conn, examination, replace(request, until=until)):
-                    is_usable = is_usable and finding.code not in _UNUSABLE
-                    yield finding
-        except _TOO_SLOW as problem:
-            yield _not_looked_at(name, problem)
-        except PgflowdError as problem:
-            yield error(name, f"could not be examined: {problem.text}", problem.next, problem.code)
-        except psycopg.Error as problem:
-            text = next(iter(str(problem).splitlines()), type(problem).__name__)
-            yield error(name, f"could not be examined: {text}")
+        if until <= time.monotonic():
+            yield _not_looked_at(name, f"all together have taken {duration(WHOLE_LIMIT_S)}")
+            continue
+        for finding in _examined(name, conn, examination, replace(request, until=until)):
+            is_usable = is_usable and finding.code not in _UNUSABLE
+            yield finding
         if conn.closed:
             return
 
 
-def _limited(
-    conn: Connection, examination: Examination, request: DoctorRequest
-) -> Iterator[Finding]:
-    _set_limit(conn, request.until)
-    yield from examination(conn, request)
+def _examined(
+    name: str, conn: Connection, examination: Examination, request: DoctorRequest
+) -> list[Finding]:
+    """Perform one examination in a transaction, which is over before anybody reads the result."""
+    found: list[Finding] = []
+    try:
+        with translated(conn), conn.transaction():
+            _set_limit(conn, request.until)
+            for finding in examination(conn, request):
+                found.append(finding)
+    except _TOO_SLOW as problem:
+        found.append(_not_looked_at(name, _first_line(problem)))
+    except PgflowdError as problem:
+        text = f"could not be examined: {problem.text}"
+        found.append(error(name, text, problem.next, problem.code))
+    except psycopg.Error as problem:
+        found.append(error(name, f"could not be examined: {_first_line(problem)}"))
+    return found
 
 
 def _set_limit(conn: Connection, until: float) -> None:
@@ -100,10 +107,13 @@ def _set_limit(conn: Connection, until: float) -> None:
     conn.execute("select set_config('statement_timeout', %s, true)", (f"{left_s * 1000:.0f}",))
 
 
-def _not_looked_at(name: str, problem: psycopg.Error) -> Finding:
-    text = next(iter(str(problem).splitlines()), type(problem).__name__)
-    remedy = "look again when the server has less to do"
-    return warning(name, f"not looked at, since it took too long: {text}", remedy)
+def _not_looked_at(name: str, why: str) -> Finding:
+    text = f"not looked at, since it took too long: {why}"
+    return warning(name, text, "look again when the server has less to do")
+
+
+def _first_line(problem: psycopg.Error) -> str:
+    return next(iter(str(problem).splitlines()), type(problem).__name__)
 
 
 def _server(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:

@@ -393,6 +393,17 @@ def test_what_takes_too_long_is_not_looked_at_and_that_is_told(examined, shop, m
     assert code_of(found, "invariants") == ("ok", None)
 
 
+@covers("database 13")
+def test_when_all_together_have_taken_too_long_the_rest_is_not_looked_at(examined, monkeypatch):
+    monkeypatch.setattr(doctor, "WHOLE_LIMIT_S", 0.0)
+
+    found = examined()
+
+    assert found["pgflowd"][0]["state"] == "ok"
+    assert {one["state"] for check in list(found)[1:] for one in found[check]} == {"warning"}
+    assert found["flows"][0]["text"].endswith("all together have taken 0s")
+
+
 SLOW = """
 create function pgflowd.stalled_tasks(threshold interval)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
