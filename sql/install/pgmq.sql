@@ -8,6 +8,7 @@ declare
   shipped text := $pgmq$<shipped>$pgmq$;
   present text := (select extversion from pg_catalog.pg_extension where extname = 'pgmq');
   missing text;
+  nameless record;
 begin
   if pg_catalog.to_regclass('pgmq.meta') is null then
     select candidate.version into offered
@@ -51,5 +52,26 @@ begin
     raise exception 'pgmq is older than 1.5: it has no %', missing
       using errcode = 'PF031', hint = 'alter extension pgmq update, or follow its upgrade notes';
   end if;
+
+  -- Where a publication covers all tables, rows can only be deleted by a replica identity. pgmq's own
+  -- tables have no primary key, but a unique one.
+  for nameless in
+    select class.oid::regclass as name, pg_catalog.quote_ident(key.relname) as key
+      from pg_catalog.pg_class as class
+      join pg_catalog.pg_index as index
+        on index.indrelid = class.oid and index.indisunique and index.indimmediate
+       and index.indisvalid and index.indpred is null and index.indexprs is null
+      join pg_catalog.pg_class as key on key.oid = index.indexrelid
+     where class.oid in (pg_catalog.to_regclass('pgmq.meta'),
+                         pg_catalog.to_regclass('pgmq.topic_bindings'))
+       and class.relreplident = 'd' and pg_catalog.pg_has_role(class.relowner, 'usage')
+       and pg_catalog.obj_description(class.relnamespace, 'pg_namespace')
+           like 'pgmq %, installed as plain SQL by pgflowd'
+       and not exists (select from pg_catalog.pg_index as other
+                        where other.indrelid = class.oid and other.indisprimary)
+  loop
+    execute pg_catalog.format('alter table %s replica identity using index %s',
+                              nameless.name, nameless.key);
+  end loop;
 end
 $pgflowd$;

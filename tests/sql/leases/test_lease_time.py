@@ -4,6 +4,8 @@ Time: leases last by the server's clock, rows by the transaction's, and neither 
 
 from __future__ import annotations
 
+import pytest
+from support.covers import covers
 from support.leases import LeaseDatabase
 
 
@@ -134,3 +136,33 @@ def test_a_lease_without_heartbeats_lasts_the_timeout_of_the_task(db: LeaseDatab
 
 def task_started(db: LeaseDatabase, task: object) -> object:
     return db.task(task.run_id, task.step_slug).started_at  # type: ignore[attr-defined]
+
+
+@covers("database 24")
+@pytest.mark.parametrize("what", ["message", "task"])
+def test_what_was_queued_in_the_future_is_hidden_until_then(db: LeaseDatabase, what: str) -> None:
+    """As the tables are when the server's clock was set back while a task waited for a retry."""
+    flow = db.flow()
+    run = db.start(flow)
+    worker = db.worker(flow)
+    db.fail(db.claim_one(flow, worker), delay="0 s")
+    later = "now() + interval '10 minutes'"
+    if what == "message":
+        db.do(f"update pgmq.q_{flow} set enqueued_at = {later}")
+    db.do(f"update pgflow.step_tasks set queued_at = {later}, started_at = null")
+    listener = db.connect()
+    listener.execute("listen pgflowd")
+
+    claimed = [db.claim(flow, worker) for _ in range(3)]
+
+    (message,) = db.queue(flow).values()
+    if db.core == "own" and what == "task":
+        assert len(claimed[0]) == 1, "its message says that it may be claimed"
+    else:
+        assert claimed == [[], [], []]
+        assert message.read_ct == 2, "it is read once, and no more"
+        assert message.vt == (message.enqueued_at if what == "message" else db.task(run).queued_at)
+        assert list(listener.notifies(timeout=0)) == []
+    db.do(f"update pgmq.q_{flow} set enqueued_at = now(), vt = now()")
+    db.do("update pgflow.step_tasks set status = 'queued', queued_at = now(), started_at = null")
+    assert db.claim(flow, worker)

@@ -1,6 +1,8 @@
 -- delete_flow_and_data(p_flow_slug): deletes the flow, its runs and its queue, without a
 -- question: our commands ask before they call it. The flow is locked first, then its runs, so that
 -- a start or a report under way ends before its rows are deleted (_lock_starts).
+-- PF031 when a publication includes tables of pgmq that have no replica identity, which `db migrate`
+-- gives only to a pgmq that it installed.
 -- Called by: ensure_flow_compiled; `pgflowd flows delete`, operators.
 -- Locks: the definition, the flow, its runs.
 create or replace function pgflow.delete_flow_and_data(p_flow_slug text)
@@ -19,6 +21,12 @@ begin
   delete from pgflow.flows as flow where flow.flow_slug = p_flow_slug;
   if exists (select from pgmq.list_queues() as known where known.queue_name = queue)
      and not exists (select from pgflow.flows as flow where lower(flow.flow_slug collate "C") = queue) then
-    perform pgmq.drop_queue(queue);
+    begin
+      perform pgmq.drop_queue(queue);
+    exception when object_not_in_prerequisite_state then
+      raise exception 'flow % cannot be deleted: %', p_flow_slug, sqlerrm using errcode = 'PF031',
+        hint = 'give pgmq''s tables a replica identity, such as: alter table pgmq.meta replica '
+               'identity using index meta_queue_name_key; or take them out of the publication';
+    end;
   end if;
 end $$;

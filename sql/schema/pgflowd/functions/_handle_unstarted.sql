@@ -5,6 +5,7 @@
 --                                     PF010, has their number as its detail
 --   failed by this claim              left alone: its next attempt, if any, has its time
 --   queued after now()                returned as `young`: the claim makes it visible at its end
+--   queued in the future              hidden until then: the server's clock was set back
 --   locked by another transaction     visible again in a second
 --   lease alive                       hidden until the lease ends
 --   crash_limit reached, or upstream's    hidden for the flow's longest timeout; sweeps decide
@@ -68,6 +69,7 @@ begin
                when known.is_open is not true then 'foreign'
                when message.msg_id = any(requeued) then 'requeued'
                when known.has_failed then 'failed'
+               when known.status = 'queued' and known.queued_at > clock_timestamp() then 'future'
                when known.status = 'queued' and known.queued_at > now() then 'young'
                when known.status = 'queued' then 'locked'
                when known.lease_until >= clock_timestamp() then 'leased'
@@ -75,12 +77,12 @@ begin
                when known.lease_until is not null then 'locked'
                else 'stalled'
              end as kind,
-             known.lease_until
+             known.lease_until, known.queued_at
         from unnest(_handle_unstarted.msg_ids) as message (msg_id)
         left join known on known.message_id = message.msg_id and known.is_open
     )
     select sorted.kind, array_agg(sorted.msg_id) as msg_ids,
-           max(sorted.lease_until) as lease_until
+           max(sorted.lease_until) as lease_until, max(sorted.queued_at) as queued_at
       from sorted group by sorted.kind
   loop
     case one.kind
@@ -91,6 +93,7 @@ begin
             using errcode = 'PF010', detail = archived::text;
         end if;
       when 'young' then young := one.msg_ids;
+      when 'future' then perform pgflowd._make_visible(queue_name, one.msg_ids, one.queued_at);
       when 'locked' then perform pgflowd._make_visible(
         queue_name, one.msg_ids, clock_timestamp() + interval '1 s');
       when 'leased' then perform pgflowd._make_visible(

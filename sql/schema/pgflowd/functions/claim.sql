@@ -4,7 +4,8 @@
 -- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
 -- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
--- Messages sent after this transaction began are left to a younger one.
+-- Messages sent after this transaction began are left to a younger one; those that a server's clock
+-- which was set back shows as sent in the future stay hidden until then.
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
@@ -86,8 +87,8 @@ begin
       exit when got = cardinality(read.msg_ids);
     end loop;
     if cardinality(young) > 0 then
-      perform pgflowd._make_visible(queue.queue_name, young, clock_timestamp());
-      perform pgflowd._wake(queue.queue_name);
+      perform pgflowd._wake(queue.queue_name)
+        where pgflowd._show_young(queue.queue_name, young);
     end if;
   end loop;
 end $$;
