@@ -55,7 +55,10 @@ def find_run(conn: psycopg.Connection[Any], text: str) -> UUID:
     if not found and text == LAST:
         raise NotFound("there are no runs", next="start one with `pgflowd runs start FLOW`")
     if not found:
-        raise NotFound(f"there is no run {text}", next="see `pgflowd runs list`")
+        raise NotFound(
+            f"there is no run {text} among the newest 100,000",
+            next="see `pgflowd runs list`, or give its whole id",
+        )
     if len(found) > 1 and text != LAST:
         ids = ", ".join(str(run_id) for run_id, _ in found)
         raise click.UsageError(f"'{text}' fits more than one run: {ids}; give more digits")

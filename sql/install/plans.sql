@@ -4,6 +4,8 @@
 -- it is analysed. So plans must not depend on statistics: sequential scans, hash and merge joins
 -- are off, and a row that is read without need costs more than a look-up by its key. No call gains
 -- by compilation, which takes tenths of a second.
+-- A claim joins what it has just read and written, which may be thousands of rows without an index;
+-- only below it joins are off.
 -- On a foreign core this holds only for functions that call none of the core's: 0.8's
 -- start_ready_steps gives tasks each other's messages if a join is executed in another way.
 do $$
@@ -25,9 +27,10 @@ declare
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._handle_unstarted,
     pgflowd._requeue_released, pgflowd._requeue_stalled, pgflowd._restore_tasks,
     pgflowd._stalled_in_a_row, pgflowd._with_standings}';
-  steady constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
-    ' set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off'
-    ' set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
+  together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted}';
+  by_key constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
+    ' set enable_seqscan = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
+  in_turn constant text := ' set enable_hashjoin = off set enable_mergejoin = off';
   one record;
 begin
   for one in
@@ -38,7 +41,10 @@ begin
   loop
     if one.name = any (independent)
        or one.name = any (case core when 'own' then dependent else in_dependent end) then
-      execute format('alter function %s %s', one.signature, steady);
+      execute format('alter function %s %s %s', one.signature, by_key,
+                     case when one.name <> all (together) then in_turn end);
+    elsif one.name = 'pgflow._start_tasks' then
+      execute format('alter function %s %s', one.signature, in_turn);
     elsif one.name = any (dependent) then
       execute format('alter function %s set jit = off', one.signature);
     end if;

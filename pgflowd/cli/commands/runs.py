@@ -114,7 +114,7 @@ def start(
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only runs of this flow.")
 @click.option(
     "--status", "statuses", type=click.Choice(STATUSES), multiple=True, metavar="STATUS",
-    help=f"{', '.join(STATUSES)}; may be repeated.",
+    help=f"{', '.join(STATUSES)}; may be repeated; of the newest 100,000.",
 )  # fmt: skip
 @click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
 @click.option(

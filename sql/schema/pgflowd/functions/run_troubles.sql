@@ -1,6 +1,6 @@
 -- run_troubles(run_id, after): returns the attempts of a run that ended without an output, oldest
 -- first, and when the task may be claimed again, if it will be. With `after` only those that ended
--- at that time or later.
+-- at that time or later. Of more than a thousand, the newest thousand.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_troubles(run_id uuid, after timestamptz default null)
 returns table (step_slug text, task_index int, token bigint, attempt int, max_attempts int,
@@ -15,15 +15,16 @@ language sql stable set search_path = '' as $$
            select message.visible_at
              from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]) as message)
          end
-    from pgflowd.attempts as attempt
+    from (select one.* from pgflowd.attempts as one
+           where one.run_id = run_troubles.run_id
+             and one.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')
+             and (run_troubles.after is null or one.ended_at >= run_troubles.after)
+           order by one.ended_at desc, one.token desc limit 1000) as attempt
     join pgflow.step_tasks as task
       on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
      and task.task_index = attempt.task_index
     join pgflow.steps as step
       on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
     join pgflow.flows as flow on flow.flow_slug = task.flow_slug
-   where attempt.run_id = run_troubles.run_id
-     and attempt.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')
-     and (run_troubles.after is null or attempt.ended_at >= run_troubles.after)
    order by attempt.ended_at, attempt.token;
 $$;

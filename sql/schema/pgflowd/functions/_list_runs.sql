@@ -1,0 +1,42 @@
+-- _list_runs(of_flow, statuses, since, max_runs): see list_runs. Its query is planned for the very
+-- arguments, so that those which are null cost nothing, and each other one can have its index.
+-- No index knows a status, so it looks at the newest 100,000 runs of that flow and age. It reads
+-- no input and no output. `missing` stands for a column that some cores do not have, as in news.
+-- Called by: list_runs.   Locks: nothing.
+create or replace function pgflowd._list_runs(
+  of_flow text, statuses text[], since interval, max_runs int)
+returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
+               ended_at timestamptz, steps int, steps_done int, error_message text)
+language plpgsql stable set search_path = '' as $$
+begin
+  return query execute $query$
+    select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
+           progress.steps, progress.done,
+           coalesce(found.error_message, progress.error_message)
+      from (select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
+                   case when run.status = 'failed' then run.error_message end as error_message
+              from (values (null::text)) as missing (error_message)
+             cross join lateral (
+               select one.run_id, one.flow_slug, one.status, one.started_at,
+                      coalesce(one.completed_at, one.failed_at) as ended_at, error_message
+                 from pgflow.runs as one
+                where ($1 is null or one.flow_slug = $1)
+                  and ($3 is null or one.started_at > now() - $3)
+                order by one.started_at desc limit 100000) as run
+             cross join lateral (
+               select case when run.status = 'failed' and exists (
+                             select from pgflowd.runs as ours
+                              where ours.run_id = run.run_id and ours.cancelled_at is not null)
+                           then 'cancelled' else run.status end as status) as judged
+             where $2 is null or judged.status = any ($2)
+             order by run.started_at desc
+             limit $4) as found
+     cross join lateral (
+       select count(*)::int as steps,
+              count(*) filter (where state.status in ('completed', 'skipped'))::int as done,
+              min(state.error_message) filter (where state.status = 'failed') as error_message
+         from pgflow.step_states as state where state.run_id = found.run_id) as progress
+     order by found.started_at desc, found.run_id desc
+    $query$
+    using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs;
+end $$;
