@@ -2,13 +2,15 @@
 Finds a daemon that another user, or another session of ours, has started under the same name.
 
 The runtime directory depends on the user and the session, so a command may look in another one than
-its daemon. Only what we may see is found: root sees all.
+its daemon. Only what we may ask is found: root may ask all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pwd
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +34,9 @@ def other_daemons(name: str) -> Iterator[OtherDaemon]:
         with contextlib.suppress(OSError):
             for path in sorted(Path(top).glob(f"{pattern}/{name}.sock")):
                 with contextlib.suppress(OSError):
-                    if path.is_socket() and not path.is_symlink() and is_listening(path):
+                    state = path.lstat()
+                    may_ask = os.geteuid() in {0, state.st_uid}
+                    if stat.S_ISSOCK(state.st_mode) and may_ask and is_listening(path):
                         yield OtherDaemon(path, owner_of(path) or "?")
 
 

@@ -57,7 +57,8 @@ class ControlServer:
                 self._supervisor.log.error("control.lost", error=f"no command gets here: {why}")
             self._is_lost = True
         else:
-            self._supervisor.log.warning("control.renewed", path=str(self._control.path))
+            text = f"{self._control.path} was removed, and is made again"
+            self._supervisor.log.warning("control.renewed", error=text)
             self._is_lost = False
         self._selector.register(self._control, selectors.EVENT_READ, ("connect", None))
 
