@@ -44,6 +44,7 @@ Connection = psycopg.Connection[Any]
 MAX_CLOCK_SKEW_S = 1.0  # less is normal between machines with a time server
 OLD_TRANSACTION_S = 300.0  # longer than any transaction of pgflowd
 MANY_BYTES = 1_000_000_000  # of log that a slot keeps; less is no matter
+LATE_S = 60.0  # an idle worker looks at its queue more often
 MAX_ROWS = 20  # of each kind, so that the output stays readable
 LIMIT_S = 10.0  # of one examination
 WHOLE_LIMIT_S = 40.0  # of all; a program that watches gives up after a minute
@@ -255,6 +256,11 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
                 waits_s = (now - flow.oldest_queued_at).total_seconds()
                 text += f", the oldest task waits for {duration(waits_s)}"
             yield warning("flows", f"{text}, but no worker serves it", "run `pgflowd serve`")
+    idle = [each.flow_slug for each in flows if each.workers and each.queued and not each.running]
+    for slug, waits_s in conn.execute(_STANDING_STILL, (idle, LATE_S)).fetchall() if idle else ():
+        is_fine = False
+        text = f"{slug}: a task waits for {duration(waits_s)} and none runs, although it is served"
+        yield warning("flows", text, "see `pgflowd status` where its daemon runs", "E318")
     if is_fine:
         text = f"{len(flows)} in the database, all with triggers and workers where needed"
         yield ok("flows", text)
@@ -342,6 +348,10 @@ _REMEDIES = {"I5": "wait for the sweeper, or `pgflowd stalled requeue --all`"}
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 
+_STANDING_STILL = """
+select flow_slug, oldest_queued_s from pgflowd.flow_status
+ where flow_slug = any (%s) and oldest_queued_s >= %s order by flow_slug
+"""
 _HISTORY = """
 select (select greatest(reltuples, 0) from pg_catalog.pg_class
          where oid = 'pgflow.runs'::regclass),

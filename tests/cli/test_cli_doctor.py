@@ -201,6 +201,24 @@ def test_work_without_workers_and_queues_without_trigger_are_reported(examined, 
     assert texts["W311"].startswith("send_email: its queue has no notification trigger")
 
 
+@covers("database 1")
+def test_a_flow_that_is_served_and_stands_still_is_reported(examined, shop):
+    shop.start("send_email")
+    shop.claim_all("analyze_website")  # there is a worker
+    shop.conn.execute(
+        "insert into pgflow.workers (worker_id, queue_name, function_name)"
+        " values (gen_random_uuid(), 'send_email', 'x')"
+    )
+    fine = examined()
+    shop.conn.execute("update pgmq.q_send_email set vt = vt - interval '5 min'")
+
+    found = examined()
+
+    assert code_of(fine, "flows") == ("ok", None)
+    assert code_of(found, "flows") == ("warning", "E318")
+    assert found["flows"][0]["text"].startswith("send_email: a task waits for 5m0")
+
+
 def test_stalled_tasks_and_orphans_are_reported(examined, shop):
     shop.start("send_email")
     shop.claim_all("send_email")

@@ -35,7 +35,7 @@ def fill(conn: psycopg.Connection, most: int = 100) -> None:
         conn.execute(PAGE, (f"{number} ",))
 
 
-@covers("database 5", "G9")
+@covers("database 5", "row 111", "G9")
 def test_a_full_notification_queue_is_told_and_heals_when_the_guilty_session_is_gone(small_queue):
     server, setup = small_queue
     setup.flow("alpha")
@@ -199,7 +199,7 @@ def test_an_outcome_that_is_never_recorded_is_told_and_in_the_end_a_failure(setu
     until(lambda: daemon.ask()["state"] == "healthy", 15)
 
 
-@covers("database 1", "G7")
+@covers("database 1", "row 110", "G7")
 def test_claims_that_fail_and_tasks_that_wait_are_told_and_heal(setup, database):
     setup.flow("alpha")
     daemon = setup.serve(worker={"notify_fallback": "1s"}, **OFTEN)
