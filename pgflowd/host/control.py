@@ -147,10 +147,16 @@ class ControlSocket:
 
 
 def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> dict[str, Any]:
-    """Send a request from a command. OSError: no daemon; ValueError: not a valid answer."""
+    """
+    Send a request from a command. OSError: no daemon; ValueError: not a valid answer.
+
+    PermissionError: the socket is another user's, who may have taken the name of our directory.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon_socket:
         daemon_socket.settimeout(timeout_s)
         daemon_socket.connect(str(path))
+        if not _is_believed(daemon_socket, path):
+            raise PermissionError(f"another user listens at {path}")
         daemon_socket.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
         data = bytearray()
         while chunk := daemon_socket.recv(65536):
@@ -165,6 +171,17 @@ def ask(path: Path, command: str, timeout_s: float = 5.0, **arguments: Any) -> d
 
 def _is_ours(connection: socket.socket) -> bool:
     """Whether the client is our own user or root."""
+    return _peer(connection) in {0, os.geteuid()}
+
+
+def _is_believed(connection: socket.socket, path: Path) -> bool:
+    """Whether our own user or root listens; root also asks whoever has the directory."""
+    own = os.geteuid()
+    return _is_ours(connection) or own == 0 and _peer(connection) == path.parent.stat().st_uid
+
+
+def _peer(connection: socket.socket) -> int:
+    """Return the user of the process that connected, or that began to listen."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _pid, uid, _gid = struct.unpack("3i", data)
-    return uid in {0, os.geteuid()}
+    return int(uid)

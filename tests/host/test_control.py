@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import stat
 import threading
@@ -246,6 +247,67 @@ def test_another_user_is_refused_by_uid(desk):
     sent = os.read(reads, 100)
 
     assert sent != b"answered"
+
+
+@covers("database 29")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(("owner", "is_believed"), [(0, False), (65534, True)])
+def test_an_answer_of_another_user_is_believed_only_in_his_own_directory_by_root(
+    tmp_path, owner, is_believed
+):
+    path = tmp_path / "run" / "control"
+    path.parent.mkdir()
+    open_to_all(path)
+    asked = answered_by(65534, path, lambda: os.chown(path.parent, owner, owner))
+
+    assert asked == ({"pid": 1} if is_believed else "PermissionError")
+
+
+@covers("database 29")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_user_never_believes_another(tmp_path):
+    path = tmp_path / "run" / "control"
+    path.parent.mkdir()
+    open_to_all(path)
+
+    asked = answered_by(65534, path, lambda: (path.chmod(0o777), os.seteuid(65533)))
+
+    assert asked == "PermissionError"
+
+
+def open_to_all(path):
+    path.parent.chmod(0o777)
+    for part in list(path.parents)[1:4]:
+        part.chmod(stat.S_IMODE(part.stat().st_mode) | 0o011)
+
+
+def answered_by(user, path, before):
+    """What `ask` says of a socket on which another user answers to everybody."""
+    reads, writes = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setuid(user)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(str(path))
+            listener.listen()
+            os.write(writes, b".")
+            client, _ = listener.accept()
+            client.recv(1000)
+            client.sendall(b'{"pid": 1}\n')
+        finally:
+            os._exit(0)
+    os.close(writes)
+    try:
+        os.read(reads, 1)
+        before()
+        return control.ask(path, "status")
+    except OSError as error:
+        return type(error).__name__
+    finally:
+        os.seteuid(0)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize("name", ["control", "control.lock"])
