@@ -60,7 +60,8 @@ def compare(connection: Any, seed: int) -> str:
     engine = Engine(flow.shape(), flow.slug)
     row = engine.start(run_input, RUN_ID)
     journal = Journal(engine, [])
-    execute_tasks(journal, TestedHandlers(flow, row, {}, {}))
+    handlers = TestedHandlers(flow, row, {}, {})
+    execute_tasks(journal, handlers)
 
     records, snapshot = replay(connection, flow.shape(), RUN_ID, run_input, journal.calls)
 
@@ -69,7 +70,8 @@ def compare(connection: Any, seed: int) -> str:
         for name, given in journal.calls
         if name == "claim" and given
     ]
-    told = f"seed {seed}\n{result_of(engine, row)}\n{flow.shape()}\n{run_input}"
+    result = result_of(engine, row, handlers.tracebacks)
+    told = f"seed {seed}\n{result}\n{flow.shape()}\n{run_input}"
     assert list(differences(records, ours, "claims")) == [], told
     assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
     return str(row.status)
