@@ -177,7 +177,7 @@ def _is_ours(connection: socket.socket) -> bool:
 def _is_believed(connection: socket.socket, path: Path) -> bool:
     """Whether our own user or root listens; root also asks whoever has the directory."""
     own = os.geteuid()
-    return _is_ours(connection) or own == 0 and _peer(connection) == path.parent.stat().st_uid
+    return _is_ours(connection) or (own == 0 and _peer(connection) == path.parent.stat().st_uid)
 
 
 def _peer(connection: socket.socket) -> int:
