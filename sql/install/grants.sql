@@ -19,7 +19,7 @@ begin
   for statement in
     select format('grant usage on schema %I to %s', schema.nspname, wanted.roles)
       from (values ('pgflow', 'pgflow_worker, pgflow_starter, pgflow_viewer'),
-                   ('pgflowd', 'pgflow_viewer'),
+                   ('pgflowd', 'pgflow_starter, pgflow_viewer'),
                    ('pgmq', 'pgflow_worker, pgflow_viewer')) as wanted (schema, roles)
       join pg_catalog.pg_namespace as schema on schema.nspname = wanted.schema
      where pg_has_role(schema.nspowner, 'usage')
@@ -54,6 +54,8 @@ begin
         ('pgflow', 'pgflow_starter', true, 'v', '^(start_flow_with_states|get_run_with_states)$'),
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
         ('pgflow', 'pgflow_viewer', false, 'is', ''),
+        ('pgflowd', 'pgflow_worker', true, 'v', '^cancel$'),
+        ('pgflowd', 'pgflow_starter', true, 'v', '^cancel$'),
         ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue)'),
         ('pgflowd', 'pgflow_viewer', false, 'is', ''),
         ('pgmq', 'pgflow_owner', false, 'ivs', ''),

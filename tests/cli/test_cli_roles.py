@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from support.covers import covers
 from support.shop import Shop
 
 from pgflowd.db import schema
@@ -89,3 +90,13 @@ def test_a_starter_may_start_and_follow_and_sees_which_right_it_lacks(codes):
 
     assert found.pop("runs start send_email") == 0
     assert set(found.values()) == {77}, found
+
+
+@covers("newcomer 5")
+def test_a_starter_cancels_what_it_started(shop, pgflowd, project):
+    with user(shop, "pgflow_starter") as url:
+        started = pgflowd("runs", "start", "send_email", "--json", "--database-url", url)
+        cancelled = pgflowd("runs", "cancel", started.json["run_id"], "--database-url", url)
+
+    assert (started.code, cancelled.code) == (0, 0), cancelled.err
+    assert shop.conn.execute("select status from pgflow.runs").fetchall() == [("failed",)]

@@ -57,7 +57,9 @@ FORBIDDEN_TO_STARTERS = [
     "select * from pgmq.read('shop', 1, 1)",
     "select pgflow.start_flow('Shop', '{}')",
     "select pgflow.requeue_stalled_tasks()",
-    "select pgflowd.cancel(gen_random_uuid(), '', '')",
+    "select pgflowd.retry(gen_random_uuid(), '')",
+    "select * from pgflowd.runs",
+    "select pgflowd.output_channel(gen_random_uuid())",
     "insert into pgflow.workers values (gen_random_uuid(), 'shop', 'x')",
 ]
 FORBIDDEN_TO_VIEWERS = [
@@ -214,7 +216,8 @@ def test_runs_of_a_flow_that_another_role_defined_can_be_started(
     assert as_role("pgflow_viewer").execute("select count(*) from pgflow.runs").fetchone() == (1,)
 
 
-def test_a_client_starts_and_awaits_as_starter_and_may_not_cancel(
+@covers("newcomer 5")
+def test_a_client_starts_awaits_and_cancels_as_starter(
     as_role: As, database: ScratchDatabase, shop: UUID
 ) -> None:
     worker_conn = as_role("pgflow_worker")
@@ -229,8 +232,22 @@ def test_a_client_starts_and_awaits_as_starter_and_may_not_cancel(
 
         assert client.wait(run.run_id, timeout=10).status == "completed"
         assert client.get_run_with_states(run.run_id).steps["send"].status == "completed"
+        other = client.start_flow("Shop", {}).run_id
+        assert client.get_run(other).status == "started"
+        assert client.cancel(other, reason="no").status == "failed"
+        assert "no" in (client.get_run(other).error or "")
         with pytest.raises(AccessDenied, match="E305"):
-            client.cancel(client.start_flow("Shop", {}).run_id, reason="no")
+            client.retry(other)
+
+
+@covers("newcomer 5")
+def test_without_the_roles_nobody_but_the_owner_may_cancel(conn: Connection) -> None:
+    conn.execute("create role passer; grant usage on schema pgflowd to passer; set role passer")
+    try:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            conn.execute("select pgflowd.cancel(gen_random_uuid(), '', '')")
+    finally:
+        conn.execute("reset role; drop owned by passer; drop role passer")
 
 
 def test_a_viewer_reads_everything(as_role: As, shop: UUID) -> None:

@@ -3,10 +3,12 @@
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
 -- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
+-- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
+-- role of roles.sql needs a grant.
 -- Called by: clients, commands, operators.
 -- Locks: the run, its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
-returns text language plpgsql set search_path = '' as $$
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   run pgflow.runs;
   error_message text := left(concat(
@@ -46,3 +48,4 @@ begin
     'failed_at', greatest(now(), run.started_at)));
   return 'cancelled';
 end $$;
+revoke execute on function pgflowd.cancel(uuid, text, text) from public;
