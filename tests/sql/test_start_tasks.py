@@ -1,9 +1,11 @@
 """The claim, and what a handler gets as its input."""
 
 import uuid
+from pathlib import Path
 
 import psycopg
 import pytest
+from support.covers import covers
 
 
 def test_a_claimed_task_is_started(suite):
@@ -390,3 +392,30 @@ def test_two_claimers_of_one_message_get_one_record(shared):
     assert not second
     assert two.start_tasks("f", ids, worker) == []
     assert shared.value("select attempts_count from pgflow.step_tasks") == 1
+
+
+@covers("outside 15")
+def test_the_first_call_of_a_session_costs_less_than_fifteen_times_the_average(suite):
+    """Which is when its statements are planned; counted in CPU, not in time."""
+    suite.flow("f", "m*")
+    suite.start("f", list(range(100)))
+    suite.do(
+        """create function pg_temp.start_each(ids bigint[], worker uuid)
+           returns void language plpgsql as $$ declare id bigint; begin
+             foreach id in array ids loop
+               perform from pgflow.start_tasks('f', array[id], worker);
+             end loop;
+           end $$"""
+    )
+    first, *later = suite.read("f", 20)
+    worker, pid = suite.worker("f"), suite.conn.info.backend_pid
+
+    def cpu_of(ids):
+        before = int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+        suite.do("select pg_temp.start_each(%s, %s)", ids, worker)
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) - before
+
+    cpu_of([])
+    slowest, others = cpu_of([first]), cpu_of(later)
+
+    assert slowest <= 15 * (slowest + others) / 20

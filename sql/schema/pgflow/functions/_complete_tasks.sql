@@ -47,12 +47,12 @@ begin
        and task.run_id = reported.run_id and task.step_slug = reported.step_slug
        and task.task_index = reported.task_index
        and task.status = 'started'  -- tested again under the lock: a recovery may have come first
-    returning task.flow_slug, task.run_id, task.step_slug, task.message_id, task.output, reported.step_type,
+    returning task.flow_slug, task.run_id, task.step_slug, task.message_id, reported.step_type,
               reported.ord
   ), per_step as (
     select done.run_id, done.step_slug, done.step_type, count(*)::int as tasks,
            case done.step_type when 'single' then count(*) end as single_tasks,
-           (array_agg(done.output))[1] as output
+           min(done.ord) as ord  -- outputs may be large: no plan keeps one
       from done group by done.run_id, done.step_slug, done.step_type
   ), counted as (
     update pgflow.step_states as state
@@ -61,7 +61,8 @@ begin
                          else state.status end,
            completed_at = case when per_step.single_tasks = state.remaining_tasks
                                then greatest(now(), state.started_at) end,
-           output = case when per_step.single_tasks = state.remaining_tasks then per_step.output end
+           output = case when per_step.single_tasks = state.remaining_tasks
+                         then outputs[per_step.ord] end
       from per_step
      where state.run_id = per_step.run_id and state.step_slug = per_step.step_slug
     returning state.run_id, state.step_slug, state.remaining_tasks, per_step.step_type

@@ -1,6 +1,6 @@
 -- _hide(flow_slugs, message_ids, seconds): hides each message for its number of seconds from now,
 -- by the clock; one call per queue. Returns how many messages there were.
--- Called by: _fail_tasks, _recover_stalled, _start_tasks.
+-- Called by: _fail_tasks, _recover_stalled.
 -- Locks: the messages (tasks are locked already).
 create or replace function pgflow._hide(flow_slugs text[], message_ids bigint[], seconds int[])
 returns bigint language sql set search_path = '', pg_temp as $$

@@ -21,14 +21,22 @@ declare
   hidden bigint;
 begin
   select array_agg(task.run_id) as runs, array_agg(task.step_slug) as steps,
-         array_agg(task.task_index) as indexes
+         array_agg(task.task_index) as indexes, array_agg(task.message_id) as messages,
+         array_agg(hiding.seconds) as seconds
     into locked
     from unnest(_start_tasks.msg_ids) as read (msg_id)
    cross join lateral (
-     select one.run_id, one.step_slug, one.task_index from pgflow.step_tasks as one
+     select one.run_id, one.step_slug, one.task_index, one.message_id from pgflow.step_tasks as one
       where one.flow_slug = _start_tasks.flow_slug and one.message_id = read.msg_id
         and one.status = 'queued'
-     offset 0 for no key update skip locked) as task;
+     offset 0 for no key update skip locked) as task
+    left join lateral (
+      select coalesce(hide_s, coalesce(step.opt_timeout, flow.opt_timeout) + 2) as seconds
+        from pgflow.steps as step
+        join pgflow.flows as flow on flow.flow_slug = step.flow_slug
+       where hide_s is distinct from 0
+         and step.flow_slug = _start_tasks.flow_slug and step.step_slug = task.step_slug
+      offset 0) as hiding on true;
   if locked.runs is null then
     return;
   end if;
@@ -90,18 +98,8 @@ begin
   get diagnostics started = row_count;
 
   if started > 0 and hide_s is distinct from 0 then
-    select pgflow._hide(array_agg(_start_tasks.flow_slug), array_agg(task.message_id),
-                        array_agg(coalesce(hide_s, coalesce(step.opt_timeout, flow.opt_timeout) + 2)))
-      into hidden
-      from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
-     cross join lateral (
-       select task.message_id, task.status from pgflow.step_tasks as task
-        where task.run_id = one.run_id and task.step_slug = one.step_slug
-          and task.task_index = one.task_index offset 0) as task
-      join pgflow.steps as step
-        on step.flow_slug = _start_tasks.flow_slug and step.step_slug = one.step_slug
-      join pgflow.flows as flow on flow.flow_slug = _start_tasks.flow_slug
-     where task.status = 'started';
+    hidden := (select count(*) from pgflow.set_vt_batch(
+                 pgflow._queue_name(_start_tasks.flow_slug), locked.messages, locked.seconds));
     if hidden < started then
       raise exception 'flow %: % tasks were claimed, but % of their messages are missing',
         _start_tasks.flow_slug, started, started - hidden

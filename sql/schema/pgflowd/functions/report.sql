@@ -18,6 +18,7 @@ returns table (token bigint, verdict text, sqlstate text, message text, run_stat
 language plpgsql set search_path = '' set lock_timeout = '5s' as $$
 #variable_conflict use_column
 declare
+  parsed jsonb[];
   answers pgflowd.answer[];
   patient_until timestamptz := clock_timestamp() + interval '5 s';
 begin
@@ -32,7 +33,8 @@ begin
     return;
   end if;
   begin
-    answers := pgflowd._report_all(pgflowd._parse_reports(report.reports), report.outputs::jsonb[]);
+    parsed := report.outputs::jsonb[];  -- a statement of its own, which frees what it took
+    answers := pgflowd._report_all(pgflowd._parse_reports(report.reports), parsed);
   exception when others then
     if sqlstate in ('40001', '40P01') then
       raise;

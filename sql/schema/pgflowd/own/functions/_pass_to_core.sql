@@ -12,20 +12,26 @@ begin
   select array_agg(element.run_id) filter (where element.outcome = 'completed') as run_ids,
          array_agg(element.step_slug) filter (where element.outcome = 'completed') as step_slugs,
          array_agg(element.task_index) filter (where element.outcome = 'completed') as task_indexes,
-         array_agg(outputs[element.ord]) filter (where element.outcome = 'completed') as outputs,
          array_agg(element.ord) filter (where element.outcome = 'completed') as ords,
+         count(*) filter (where element.outcome = 'completed' and element.ord = element.ordinality)
+           = cardinality(outputs) as is_all,  -- then outputs, which may be large, are not copied
          bool_or(element.is_moved) as any_moved,
          bool_or(element.outcome in ('failed', 'timed_out', 'crashed')) as any_failed,
          bool_or(element.outcome = 'released') as any_released
     into done
-    from unnest(elements) as element where element.standing in ('live', 'late', 'revoked');
+    from unnest(elements) with ordinality as element
+   where element.standing in ('live', 'late', 'revoked');
   if done.any_moved then
     perform pgflowd._restore_tasks(elements);
   end if;
   if done.ords is not null then
     select array_agg(reported.status order by reported.ord) into statuses
-      from pgflow._complete_tasks(done.run_ids, done.step_slugs, done.task_indexes,
-                                  done.outputs) as reported;
+      from pgflow._complete_tasks(
+             done.run_ids, done.step_slugs, done.task_indexes,
+             case when done.is_all then outputs
+                  else array(select outputs[one.ord]
+                               from unnest(done.ords) with ordinality as one (ord, place)
+                              order by one.place) end) as reported;
     for i in 1 .. cardinality(done.ords) loop
       became[done.ords[i]] := statuses[i];
     end loop;
