@@ -222,9 +222,7 @@ select set_config('statement_timeout', %s, false),
 def _settings(limits: Limits, conn: AnyConnection, *, is_ours: bool) -> list[str | int]:
     """What `_SETTINGS` takes; `is_ours`: no handler decides on its transactions."""
     idle_s, check_s = limits.idle_in_transaction_s, limits.client_check_s
-    # a lock that somebody holds must not look like a statement that takes too long
-    lock_s = min(limits.lock_s, limits.statement_s / 2 or limits.lock_s)
-    waits = (limits.statement_s, lock_s, idle_s, check_s)
+    waits = (limits.statement_s, limits.lock_s, idle_s, check_s)
     return [*(f"{round(wait * 1000)}ms" for wait in waits), is_ours, is_ours, conn.info.backend_pid]
 
 

@@ -369,7 +369,7 @@ def test_another_shape_in_the_database_is_reported_and_nothing_is_deleted(start_
 
     assert second.ended() == 78
     assert second.received(Failed).code == "E306"
-    assert "Step count differs" in second.received(Failed).text
+    assert "+ step more, after work" in second.received(Failed).text
     assert first.value("select count(*) from pgflow.runs") == 1
 
 

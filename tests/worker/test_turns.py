@@ -128,6 +128,28 @@ def test_a_report_that_takes_too_long_fails_its_task_for_good_and_holds_up_no_ot
     assert "an output of 2002 bytes" in text and "statement_timeout" in text
 
 
+@covers("database 3")
+def test_a_run_that_is_locked_is_no_report_that_takes_too_long(start_worker, tmp_path):
+    settings = replace(
+        PROFILE_T,
+        database=replace(PROFILE_T.database, statement_timeout_s=1.0),
+        supervisor=replace(PROFILE_T.supervisor, hang_timeout_s=1.0),
+    )
+    worker = start_worker(FLOW.format(timeout=20), settings=settings)
+    gate = tmp_path / "gate"
+    run = worker.start_run({"gate": str(gate)})
+    until(lambda: worker.outcomes(run) == [None])
+
+    with worker.conn.transaction():
+        worker.conn.execute("select from pgflow.runs for update")
+        gate.touch()
+        until(lambda: last_numbers(worker).get("line_failures", 0) >= 4, 10)
+        assert last_numbers(worker)["line_error"]["code"] == "55P03"
+
+    worker.completed(run)
+    assert worker.outcomes(run) == ["completed"]
+
+
 @covers("outside 3", "database 3")
 def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker, tmp_path):
     """96 MiB; and none of their handlers is ended by its timeout meanwhile."""

@@ -166,7 +166,9 @@ def _connect_later(
     options, connections = transition.state.options, transition.state.connections
     connection = connections.get(event.connection)
     is_serious = event.failure in (DatabaseFailure.ALERT, DatabaseFailure.BROKEN)
-    if is_serious or (connection.state is ConnectionState.BUSY and connection.delay_s == 0):
+    is_too_long = connection.is_cut or event.sqlstate == failed_turns.TOO_LONG
+    is_first = connection.state is ConnectionState.BUSY and connection.delay_s == 0
+    if is_serious or is_too_long or is_first:
         level = "error" if is_serious else "warning"
         transition.log_problem(level, event.text, connection=event.connection.value)
     delay_s = doubled_s(connection.delay_s, options.reconnect_min_s, options.reconnect_max_s)

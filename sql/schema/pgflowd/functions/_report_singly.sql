@@ -8,6 +8,7 @@ create or replace function pgflowd._report_singly(
   reports jsonb, outputs text[], patient_until timestamptz)
 returns pgflowd.answer[] language plpgsql set search_path = '' as $$
 declare
+  patience text := current_setting('lock_timeout');
   busy text[] := '{}';
   run record;
   element record;
@@ -27,7 +28,7 @@ begin
       when invalid_text_representation then null;  -- its elements raise it again
     end;
   end loop;
-  perform set_config('lock_timeout', '5s', true);
+  perform set_config('lock_timeout', patience, true);
 
   for element in
     select given.report, given.ord::int as ord, _report_singly.outputs[given.ord] as output

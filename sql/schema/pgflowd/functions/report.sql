@@ -4,7 +4,8 @@
 -- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
 -- retry, delay, usage, reason. Its output, a JSON text, stands at its place in `outputs`.
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
--- element does not spoil the others. A run not free within 5 s gives `error` 55P03.
+-- element does not spoil the others. A run not free within 5 s, or within a quarter of a short
+-- `statement_timeout`, gives `error` 55P03.
 -- `run_status` is the status (completed, failed) in which this call ended the element's run: each
 -- element of that run has it, except one with `error`. It is null while the run is started, and
 -- when the run had ended before.
@@ -20,8 +21,17 @@ language plpgsql set search_path = '' set lock_timeout = '5s' as $$
 declare
   parsed jsonb[];
   answers pgflowd.answer[];
-  patient_until timestamptz := clock_timestamp() + interval '5 s';
+  patience interval := interval '5 s';
+  patient_until timestamptz;
+  statement_limit interval := current_setting('statement_timeout')::interval;
 begin
+  -- a run is waited for twice; before 57014, which nobody can catch and which looks like a report
+  -- that takes too long
+  if statement_limit > interval '0' and statement_limit < 4 * patience then
+    patience := statement_limit / 4;
+    perform set_config('lock_timeout', ceil(extract(epoch from patience) * 1000)::text, true);
+  end if;
+  patient_until := clock_timestamp() + patience;
   if jsonb_array_length(report.reports) > 200
      or jsonb_array_length(report.reports)
         <> coalesce(cardinality(report.outputs), -1) then
