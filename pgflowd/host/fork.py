@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -36,6 +37,7 @@ from pgflowd.host.channel import Channel
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM)  # for another process, as long as others are there
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 _fork = multiprocess.get_context("fork")

@@ -28,7 +28,7 @@ from pgflowd.core.messages import (
 from pgflowd.core.supervision.kinds import ChildKind
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
-from pgflowd.host.fork import ForkedChild, fork
+from pgflowd.host.fork import NO_ROOM, ForkedChild, fork
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import (
     ProcessStat,
@@ -96,8 +96,9 @@ class Children:
         title = f"{self._daemon_name}: {id}"
         try:
             child = fork(main, title=title, keep=keep, death_signal=kind.death_signal)
-        except OSError:
-            self.tell_others(None, MakeRoom())
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                self.tell_others(None, MakeRoom())
             raise
         process = ChildProcess(id, kind, child, time.monotonic(), served)
         self.alive[id] = process

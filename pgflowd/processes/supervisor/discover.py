@@ -162,6 +162,7 @@ class Discovery:
     def stop(self) -> None:
         """Kill all processes: the result is not needed."""
         self._waiting.clear()
+        self._retry_at = 0.0
         for id in self._running:
             if id in self._children.alive:
                 self._children.kill(self._children.alive[id], "not needed any more")

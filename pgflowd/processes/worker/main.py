@@ -46,7 +46,7 @@ from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.decide import decide
 from pgflowd.core.worker.state import WorkerState
 from pgflowd.host.channel import Channel
-from pgflowd.host.fork import become_subreaper, hide_memory, parent_pid
+from pgflowd.host.fork import NO_ROOM, become_subreaper, hide_memory, parent_pid
 from pgflowd.host.logs import Log
 from pgflowd.host.process_tree import children, kill_tree, reap
 from pgflowd.processes.worker.database import DatabaseConnections
@@ -87,7 +87,8 @@ def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> 
         return EXIT_CANNOT
     except OSError as error:
         log.error("worker.error", error=f"no process could be started: {error}")
-        channel.send(MakeRoom())
+        if error.errno in NO_ROOM:
+            channel.send(MakeRoom())
         return 1
     _allow_many_descriptors()
     loop = asyncio.new_event_loop()  # never closed: that would wait for helper threads

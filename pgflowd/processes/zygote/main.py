@@ -29,13 +29,18 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.errors import FlowError
 from pgflowd.flow import Flow
-from pgflowd.host.fork import become_subreaper, prepare_child, shared_streams, signals_blocked
+from pgflowd.host.fork import (
+    NO_ROOM,
+    become_subreaper,
+    prepare_child,
+    shared_streams,
+    signals_blocked,
+)
 from pgflowd.processes.flow_loading import load_flow, prepare
 from pgflowd.processes.runner.main import RunnerProcess
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 from pgflowd.processes.zygote.socket import ZygoteMessage, ZygoteSocket
 
-NO_ROOM = (errno.EAGAIN, errno.ENOMEM)  # for a process; other runners have some
 MAX_ERROR_CHARS = 5000  # JSON may make twelve times as many bytes of them
 
 
