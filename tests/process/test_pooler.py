@@ -69,11 +69,9 @@ def test_a_pooler_that_has_no_session_for_us_is_waited_for(setup, database, pool
 
 
 @covers("database 16")
-def test_a_pooler_with_one_session_does_not_make_the_listener_believe_that_it_hears(
-    setup, database
-):
+def test_a_listener_that_meets_its_session_again_does_not_believe_that_it_hears(setup, database):
     setup.flow("alpha", attempts=1)
-    with TransactionPooler(database.dsn, sessions=1) as pooler:
+    with TransactionPooler(database.dsn, last_first=True) as pooler:
         daemon = setup.serve(database={"url": pooler.url}, worker={"poll_max": "200ms"})
 
         assert daemon.events("listener.deaf", code="W314")

@@ -6,7 +6,8 @@ A transaction pooler: few sessions of the server for any number of clients, a tr
 
 A client holds a session from its first message until the server is ready and in no transaction.
 Sessions go round, so that the next transaction meets another one: whatever a client left in
-its session, it does not find again, and others may.
+its session, it does not find again, and others may. With `last_first` the next transaction meets
+the session that was used last, as with pgbouncer: a client that is alone seems to have its own.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ ENDS_A_TURN = (b"Q", b"S")  # a simple query, and the Sync of the extended proto
 class TransactionPooler:
     """Sessions, and the clients that wait for one."""
 
-    def __init__(self, dsn: str, sessions: int = 3) -> None:
+    def __init__(self, dsn: str, sessions: int = 3, *, last_first: bool = False) -> None:
         self._parts = conninfo_to_dict(dsn)
-        self._free: queue.Queue[Messages] = queue.Queue()
+        self._free: queue.Queue[Messages] = queue.LifoQueue() if last_first else queue.Queue()
         self._everybody: list[socket.socket] = []
         self.sessions, self.turns = sessions, 0
         for _ in range(sessions):
