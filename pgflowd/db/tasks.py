@@ -22,6 +22,7 @@ from pgflowd.core.worker.events import (
     ReportAnswer,
     RunCancelled,
     RunChange,
+    TaskNotStarted,
     Verdict,
 )
 from pgflowd.core.worker.state import Task, TaskReport
@@ -64,6 +65,25 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = Texts(one.output for one in reports)
     return Query(_REPORT, (elements, outputs), _answers)
+
+
+def not_started(detail: str) -> TaskNotStarted:
+    """Read the detail of a claim's notice that a task could not be started."""
+    told = json.loads(detail)
+    task = Task(
+        told["run"],
+        told["step"],
+        told["task_index"],
+        told["token"],
+        told["attempt"],
+        told["max_attempts"],
+        0,
+        b"{}",
+        None,
+    )
+    report = TaskReport(task, Outcome.FAILED, error_message=told["error"], error_type="Refused")
+    status = _RUN_STATUSES.get(told["run_status"])
+    return TaskNotStarted(report, ReportAnswer(_VERDICTS[told["verdict"]], run_status=status))
 
 
 def run_changes(run_ids: Sequence[str]) -> Query[list[RunChange]]:

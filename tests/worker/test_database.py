@@ -493,3 +493,41 @@ def test_polling_needs_no_wake(start_worker):
     worker = start_worker(FLOW, signal_strategy="polling")
 
     assert worker.completed(worker.start("flow"), 8)
+
+
+@covers("database 1", "outside 1")
+def test_a_task_that_cannot_be_started_fails_and_the_worker_says_so(start_worker):
+    worker = start_worker(FLOW)
+    worker.conn.execute("""
+        create or replace function pgflow._deps_output(flow_slug text, run_id uuid, step_slug text)
+        returns jsonb language plpgsql as $$
+        begin raise exception 'too large' using errcode = '54000'; end $$
+    """)
+
+    run = worker.start_run()
+    assert worker.failed(run, 5)
+
+    text = "the task could not be started: too large (54000)"
+    assert [each[1:] for each in worker.attempts(run)] == [("completed", None), ("failed", text)]
+    failed = until(lambda: worker.records("task.failed"))[0]
+    assert failed["error"] == f"{text} (attempt 1 of 3); it is not retried"
+    assert until(lambda: worker.records("run.failed"))[0]["error"] == text
+
+
+@covers("database 2")
+def test_a_run_whose_output_no_jsonb_holds_fails_and_the_worker_says_so(start_worker):
+    worker = start_worker(FLOW)
+    worker.conn.execute("""
+        create or replace function pgflow._is_large(output jsonb)
+        returns boolean language sql stable as 'select true';
+        create or replace function pgflow._join_outputs(run_id uuid, step_slugs text[])
+        returns jsonb language sql stable as
+          'select case when step_slugs <> ''{after}'' then ''{"work": 1}''::jsonb end'
+    """)
+
+    run = worker.start_run()
+    assert worker.failed(run, 5)
+
+    error = until(lambda: worker.records("run.failed"))[0]["error"]
+    assert error.startswith("the output of the run would be larger than 256 MB")
+    assert set(worker.outcomes(run)) == {"completed"}

@@ -88,6 +88,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.ReportAndClaimDone: reporting.report_and_claim_done,
     events.NextDueRead: connections.next_due_read,
     events.ForeignMessagesArchived: connections.foreign_messages_archived,
+    events.TaskNotStarted: reporting.task_not_started,
     events.LeasesRenewed: connections.leases_renewed,
     events.HandlerAsked: connections.handler_asked,
     events.Fetched: connections.fetched,

@@ -123,6 +123,14 @@ class ForeignMessagesArchived(WorkerEvent):
 
 
 @dataclass(slots=True)
+class TaskNotStarted(WorkerEvent):
+    """A claim could not start a task, and has recorded a failure of it."""
+
+    report: TaskReport
+    answer: ReportAnswer
+
+
+@dataclass(slots=True)
 class NextDueRead(WorkerEvent):
     """When the next hidden message becomes visible (None: there is none), and how many are."""
 

@@ -117,6 +117,18 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         )
 
 
+def task_not_started(transition: WorkerTransition, event: events.TaskNotStarted) -> None:
+    """A claim found a task that cannot be started: log and count its failure."""
+    report, answer = event.report, event.answer
+    run_log.recorded(transition, report, answer.verdict)
+    transition.count(TASKS, report.task.step, report.outcome)
+    if answer.verdict is Verdict.QUEUED:
+        claiming.retry_is_queued(transition.state)
+    if answer.run_status is not None:
+        transition.count(RUNS, answer.run_status)
+        run_log.run_failed(transition, report.task.run_id, (), report.error_message or "")
+
+
 def _turn_succeeded(state: WorkerState, had_reports: bool, claimed: int, is_all_done: bool) -> None:
     turns = state.turns.after_success(
         had_reports=had_reports, claimed=claimed, is_all_done=is_all_done
@@ -132,6 +144,7 @@ def _take_answers(
     undone: tuple[TaskReport, ReportAnswer] | None = None
     recorded: Counter[tuple[str, str]] = Counter()
     ended: dict[str, RunStatus] = {}
+    failed: dict[str, str] = {}  # without a failed report
     for report, answer in zip(sent, event.answers, strict=True):
         if answer.run_status is not None:
             ended[report.task.run_id] = answer.run_status
@@ -149,8 +162,10 @@ def _take_answers(
         run_log.recorded(transition, report, answer.verdict)
         if answer.verdict is Verdict.QUEUED and report.outcome is not Outcome.RELEASED:
             claiming.retry_is_queued(transition.state)
-        if run_log.is_wrong_type(report, answer.verdict):
-            run_log.wrong_type_failed_run(transition, report.task.run_id, event.changes)
+        if error := run_log.error_of_completion(report, answer):
+            failed[report.task.run_id] = error
+    for run_id, error in failed.items():
+        run_log.run_failed(transition, run_id, event.changes, error)
     for labels, count in recorded.items():
         transition.count(TASKS, *labels, count=count)
     for status, count in Counter(ended.values()).items():

@@ -19,12 +19,13 @@ from typing import Any
 from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker.events import RunCancelled, RunChange, Verdict
+from pgflowd.core.worker.events import ReportAnswer, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.state import Task, TaskReport, WorkerOptions
 from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_SHOWN_BYTES = 4000  # bytes of an input or output; a record has no room for more
 WRONG_TYPE = "the output is not a list, and a map step after it needs one"
+TOO_LARGE = "the output of the run would be larger than 256 MB, the most that jsonb holds"
 _LEVELS = {
     "run.completed": "debug",
     "run.failed": "warning",
@@ -63,6 +64,14 @@ def lease_lost(transition: WorkerTransition, task: Task, text: str) -> None:
 def is_wrong_type(report: TaskReport, verdict: Verdict) -> bool:
     """Whether a map waits for this output, which is not an array; then its run has failed."""
     return verdict is Verdict.FAILED and report.outcome is Outcome.COMPLETED
+
+
+def error_of_completion(report: TaskReport, answer: ReportAnswer) -> str | None:
+    """Why a run has failed although the report says that its task was completed."""
+    if is_wrong_type(report, answer.verdict):
+        return WRONG_TYPE
+    is_failed = answer.run_status is RunStatus.FAILED and report.outcome is Outcome.COMPLETED
+    return TOO_LARGE if is_failed else None
 
 
 def recorded(transition: WorkerTransition, report: TaskReport, verdict: Verdict) -> None:
@@ -132,12 +141,12 @@ def changes(transition: WorkerTransition, found: tuple[RunChange, ...]) -> None:
         transition.log(_LEVELS.get(event, level), event, **fields, error=each.error)
 
 
-def wrong_type_failed_run(
-    transition: WorkerTransition, run_id: str, found: tuple[RunChange, ...]
+def run_failed(
+    transition: WorkerTransition, run_id: str, found: tuple[RunChange, ...], error: str
 ) -> None:
-    """An output of the wrong type has failed its run, whose changes were perhaps not read."""
+    """A run has failed without a failed report, so its changes were perhaps not read."""
     if not any(each.run_id == run_id and _is_failed_run(each) for each in found):
-        transition.log("warning", "run.failed", run=run_id, error=WRONG_TYPE)
+        transition.log("warning", "run.failed", run=run_id, error=error)
 
 
 def _is_failed_run(change: RunChange) -> bool:

@@ -33,6 +33,7 @@ from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
 
 FOREIGN_MESSAGES = "PF010"  # the notice that messages of others were archived
+NOT_STARTED = "PF012"  # the notice that a task could not be started, and has failed
 MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
 SendAnswer = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
 
@@ -128,6 +129,8 @@ class DatabaseConnections:
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == FOREIGN_MESSAGES:
             self._emit(events.ForeignMessagesArchived(int(notice.message_detail or 0)))
+        elif notice.sqlstate == NOT_STARTED:
+            self._emit(tasks.not_started(notice.message_detail or "{}"))
 
     async def _report_and_claim(self, action: actions.ReportAndClaim) -> events.ReportAndClaimDone:
         calls: list[Query[Any]] = []

@@ -3,7 +3,7 @@
 -- the next one would end in the same way (classes 22 and 54), all of them. It waits for nothing:
 -- if another transaction has locked the run, or a task of it that would end too, nothing is done,
 -- and a later claim meets the message again. A notice, PF012, says what was done: its detail is an
--- object with run, step, task_index, error, verdict, and the run's status.
+-- object with run, step, task_index, token, attempt, max_attempts, error, verdict and run_status.
 -- Called by: _start_each, pgflow._start_apart.
 -- Locks: the task, its run, and all open tasks of that if it fails for good; then as _report_all.
 create or replace function pgflowd._fail_unstarted(
@@ -54,6 +54,7 @@ begin
     not hopeless, null, null, null, null, null)::pgflowd.element], array[null::jsonb]))[1];
   raise notice 'a task has failed, since it could not be started'
     using errcode = 'PF012', detail = jsonb_build_object(
-      'run', task.run_id, 'step', task.step_slug, 'task_index', task.task_index,
-      'error', problem, 'verdict', answer.verdict, 'run_status', answer.run_status)::text;
+      'run', task.run_id, 'step', task.step_slug, 'task_index', task.task_index, 'token', token,
+      'attempt', task.attempts_count + 1, 'max_attempts', max_attempts, 'error', problem,
+      'verdict', answer.verdict, 'run_status', answer.run_status)::text;
 end $$;
