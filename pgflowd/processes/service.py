@@ -191,7 +191,9 @@ class DatabaseLink:
         if self._failures == 1 or failure is not DatabaseFailure.RETRY:
             self._service.send_heartbeat_soon()
             level = "warning" if failure is DatabaseFailure.RETRY else "error"
-            self._log.write(level, f"{self._role}.lost", code="E301", error=text)
+            self._log.write(
+                level, f"{self._role}.lost", code=getattr(error, "code", "E301"), error=text
+            )
 
     def _note_state(self, state: str, **more: str | None) -> None:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}

@@ -12,7 +12,7 @@ from support.schema import Connection
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.db.connection import connect, translated
-from pgflowd.db.errors import OURS, failure_of
+from pgflowd.db.errors import OURS, failure_of, is_full
 from pgflowd.errors import (
     AccessDenied,
     DatabaseError,
@@ -196,3 +196,19 @@ def test_a_role_that_is_gone_is_an_alert(database):
         connect(psycopg.conninfo.make_conninfo(database.dsn, user="nobody_knows"))
 
     assert failure_of(refused.value)[0] is DatabaseFailure.ALERT
+
+
+@covers("newcomer 7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FATAL:  sorry, too many clients already",
+        "FATAL:  too many connections for role x",
+        "FATAL:  too many connections for database x",
+        "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+        "ERROR:  no more connections allowed (max_client_conn)",
+    ],
+)
+def test_a_server_that_has_no_room_for_a_client_is_known_by_its_words(text: str) -> None:
+    assert is_full(text)
+    assert not is_full("FATAL:  the database system is starting up")
