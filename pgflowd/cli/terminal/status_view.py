@@ -22,7 +22,7 @@ TITLES = (
     "FLOW", "WORKER", "RUNNING", "QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS",
 )  # fmt: skip
 RIGHT = ("QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
-LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "QUEUED")
+LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "QUEUED", "RUNNING")
 _NARROW = 60  # below this many columns there is no bar
 _BAR = 10  # characters of the bar of running tasks
 
