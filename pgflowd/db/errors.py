@@ -16,6 +16,7 @@ import psycopg
 
 from pgflowd.core.database_failure import RETRY_STATES, DatabaseFailure
 from pgflowd.core.redact import one_line, redact
+from pgflowd.db import missing_role
 from pgflowd.errors import (
     AccessDenied,
     DatabaseError,
@@ -61,17 +62,8 @@ _REFUSED = ("28", "3D")  # SQLSTATEs of a login that the server refuses
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist")
 _OUR_SCHEMA = re.compile(r"\b(pgflowd?|pgmq)(\.|\")")
 _PGMQ = re.compile(r"\bpgmq\b")
-_DENIED = re.compile(r"permission denied for (?P<kind>[\w ]+?) (?P<name>\S+)$")
 _MAP_LENGTH = re.compile(r"the input of flow .* has \d+ elements, and a map may have \d+$")
 _MAP_INPUT = re.compile(r"Flow .* has root map steps but input is ")
-_RIGHTS = {
-    "schema": "usage on schema",
-    "function": "execute on function",
-    "procedure": "execute on procedure",
-    "sequence": "usage on sequence",
-    "database": "create on database",
-    "type": "usage on type",
-}
 
 
 def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | None:
@@ -84,7 +76,7 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         hint = error.diag.message_hint
         return kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
     if state == "42501":
-        return _denied(text, user)
+        return _denied(error, user)
     if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
         code = "E304" if _PGMQ.search(text) else "E302"
         return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
@@ -148,15 +140,11 @@ def _unreachable(text: str) -> Unreachable:
     return Unreachable(f"the database cannot be reached: {text}", next="check that it runs")
 
 
-def _denied(text: str, user: str | None) -> AccessDenied:
-    role = user or "the role"
-    match = _DENIED.search(text)
-    remedy = f"give {role} a role of `pgflowd db sql roles`"
-    if match and match["kind"] in _RIGHTS:
-        remedy = f"grant {_RIGHTS[match['kind']]} {match['name']} to {role}, or {remedy}"
-    elif match:
-        remedy = f"grant that permission on {match['kind']} {match['name']} to {role}, or {remedy}"
-    return AccessDenied(f"{text}, as {role}", next=remedy)
+def _denied(error: psycopg.Error, user: str | None) -> AccessDenied:
+    role, text = user or "the role", _text(error)
+    return AccessDenied(
+        f"{text}, as {role}", next=missing_role.remedy(text, error.diag.context or "", role)
+    )
 
 
 def _text(error: psycopg.Error) -> str:

@@ -120,7 +120,7 @@ def test_a_missing_right_is_reported_with_the_grant(start_worker, humble, right,
 
     assert refused.ended() == 78
     assert refused.received(Failed).code == "E305"
-    assert re.search(rf"; grant .* {named} to humble_", refused.received(Failed).text)
+    assert re.search(rf", or grant .* {named} to humble_", refused.received(Failed).text)
 
 
 @covers("row 109")
