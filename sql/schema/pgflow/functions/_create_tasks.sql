@@ -1,5 +1,7 @@
 -- _create_tasks(run_ids, step_slugs): creates the messages and tasks of steps that have just
 -- started. One send per flow and start delay, in the order of the given steps and of the index.
+-- The queues come in the order of their names, since pgmq.enable_notify_insert has a row for each
+-- that a send locks.
 -- Called by: start_flows, _start_steps.   Locks: the new rows.
 create or replace function pgflow._create_tasks(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$
@@ -20,5 +22,6 @@ begin
                        on step.flow_slug = state.flow_slug and step.step_slug = started.step_slug
                     cross join lateral generate_series(0, state.initial_tasks - 1) as nr
                     order by started.ord, nr) as task
-            group by task.flow_slug, task.delay_s) as batch;
+            group by task.flow_slug, task.delay_s
+            order by lower(task.flow_slug collate "C"), task.delay_s offset 0) as batch;
 end $$;
