@@ -35,7 +35,7 @@ import psycopg
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.reporting import MAX_REPORTS
-from pgflowd.core.worker.state import TaskReport
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import execute_together
 from pgflowd.db.schema import install

@@ -19,7 +19,7 @@ import psycopg
 from leases import database
 
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker.state import TaskReport
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import execute
 

@@ -25,7 +25,7 @@ from pgflowd.core.worker.events import (
     TaskNotStarted,
     Verdict,
 )
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import MAX_REPORTS
 from pgflowd.db.query import Query, Rows, Texts
 

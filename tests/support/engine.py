@@ -9,18 +9,11 @@ from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, TaskPhase
 from pgflowd.core.worker.runners import SHORT_S
-from pgflowd.core.worker.state import (
-    NEVER,
-    ConnectionName,
-    RunnerPhase,
-    RunnerPool,
-    Task,
-    TaskReport,
-    WorkerMode,
-    WorkerOptions,
-    WorkerState,
-)
+from pgflowd.core.worker.state import ConnectionName, WorkerMode, WorkerOptions, WorkerState
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import Turns
 
 MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
@@ -53,8 +46,8 @@ class Engine:
     def contradictions(self) -> list[str]:
         """What is wrong with the state in itself."""
         pool = self._state.runners
-        phases = [(each.id, each.phase, each.task) for each in pool.by_id.values()]
-        spare = [id for id, phase, task in phases if phase is RunnerPhase.STARTING and not task]
+        phases = [(each.id, each.phase, each.tasks) for each in pool.by_id.values()]
+        spare = [id for id, phase, tasks in phases if phase is RunnerPhase.STARTING and not tasks]
         leased = self.leases()
         found = {
             "there are too many runners": len(phases) > self._state.options.max_concurrency,
@@ -75,7 +68,7 @@ class Engine:
     def unassigned(self) -> list[int]:
         """The tokens of tasks that wait for a runner, the starting one's included."""
         runners = self._state.runners.by_id.values()
-        starting = [r.task.token for r in runners if r.phase is RunnerPhase.STARTING and r.task]
+        starting = [t for r in runners if r.phase is RunnerPhase.STARTING for t in r.tasks]
         return [*starting, *(each.task.token for each in self._state.unassigned)]
 
     def leases(self) -> list[int]:
@@ -85,18 +78,23 @@ class Engine:
         """The sizes of all outputs that it has in memory, or is reading."""
         reports = [*self._state.outbox.sending, *self._state.outbox.reports]
         runners = self._state.runners.by_id.values()
-        reading = [each.result_bytes for each in runners if each.phase is RunnerPhase.SENDING]
+        tasks = [each for runner in runners for each in runner.tasks.values()]
+        reading = [each.result_bytes for each in tasks if each.phase is TaskPhase.SENDING]
         return reading + [len(each.output) for each in reports if each.output]
 
     def runner_of(self, token: int) -> tuple[int, Task]:
         """The runner that has a task, and the task."""
         for runner in self._state.runners.by_id.values():
-            if runner.task and runner.task.token == token:
-                return runner.id, runner.task
+            if token in runner.tasks:
+                return runner.id, runner.tasks[token].task
         raise AssertionError(f"no runner has task {token}")
 
     def phases(self) -> list[RunnerPhase]:
         return [runner.phase for runner in self._state.runners.by_id.values()]
+
+    def task_phases(self) -> list[TaskPhase]:
+        runners = self._state.runners.by_id.values()
+        return [each.phase for runner in runners for each in runner.tasks.values()]
 
     def mode(self) -> WorkerMode:
         return self._state.mode

@@ -10,7 +10,9 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import WAKES
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import RowState, Standing, Verdict
-from pgflowd.core.worker.state import NEVER, FetchRequest, HandlerRequest, RunnerPhase, WorkerMode
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
+from pgflowd.core.worker.state import FetchRequest, HandlerRequest, WorkerMode
 
 INPUT = FetchRequest(1, 1, HandlerRequest.RUN_INPUT, "")
 OUTPUT = FetchRequest(1, 1, HandlerRequest.STEP_OUTPUT, "a")
@@ -266,7 +268,7 @@ def test_a_task_that_still_runs_here_is_killed_before_it_is_begun_again():
 
     play.feed(events.ReportAndClaimDone((), (task(1)._replace(token=2, attempt=2),)))
 
-    assert play.phases() == [RunnerPhase.CHECKED] and play.runner_of(1)
+    assert play.task_phases() == [TaskPhase.CHECKED] and play.runner_of(1)
     (turn,) = play.did(actions.ReportAndClaim)
     (given_back,) = turn.reports
     assert (given_back.outcome, given_back.task.token) == ("released", 2)

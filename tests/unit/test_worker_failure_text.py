@@ -6,7 +6,7 @@ import pytest
 
 from pgflowd.core.worker import failure_text
 from pgflowd.core.worker.events import Reaped
-from pgflowd.core.worker.state import Task
+from pgflowd.core.worker.task import Task
 
 TASK = Task("run", "summary", 0, 7, 1, 3, 5.0, b"{}", None)
 STACK = """Thread 0x00007f1 (most recent call first):

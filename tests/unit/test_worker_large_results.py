@@ -10,7 +10,7 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict
 from pgflowd.core.worker.large_results import MAX_HELD_BYTES, READ_LIMIT_S
-from pgflowd.core.worker.state import RunnerPhase
+from pgflowd.core.worker.runner_state import TaskPhase
 
 HALF = MAX_HELD_BYTES // 2
 
@@ -57,8 +57,8 @@ def test_no_timeout_ends_a_handler_that_has_finished_and_waits():
     play.feed(events.Tick(), after_s=20.0)
 
     assert play.runner_of(3)[0] not in [each.id for each in play.did(actions.ReadResult)]
-    phases = play.phases()
-    assert phases.count(RunnerPhase.FINISHED) == 1
+    phases = play.task_phases()
+    assert phases.count(TaskPhase.FINISHED) == 1
 
 
 def test_a_result_that_is_announced_at_the_deadline_counts():
@@ -70,7 +70,7 @@ def test_a_result_that_is_announced_at_the_deadline_counts():
     play.feed(events.Tick(), after_s=15.0)
 
     assert not play.did(actions.TerminateRunner)
-    assert play.phases().count(RunnerPhase.FINISHED) == 1
+    assert play.task_phases().count(TaskPhase.FINISHED) == 1
 
 
 def test_the_time_of_a_task_ends_with_its_handler():

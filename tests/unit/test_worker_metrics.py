@@ -9,7 +9,8 @@ from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import Standing
-from pgflowd.core.worker.state import TaskReport, WorkerOptions, WorkerState
+from pgflowd.core.worker.state import WorkerOptions, WorkerState
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.processes.worker.metrics import WorkerMetrics
 
 

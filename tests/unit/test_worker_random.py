@@ -21,15 +21,9 @@ from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
 from pgflowd.core.worker.large_results import MAX_HELD_BYTES
-from pgflowd.core.worker.state import (
-    NEVER,
-    ConnectionName,
-    FetchRequest,
-    HandlerRequest,
-    Task,
-    TaskReport,
-    WorkerOptions,
-)
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest, WorkerOptions
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import MAX_BYTES
 
 RETRY = DatabaseFailure.RETRY

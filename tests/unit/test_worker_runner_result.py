@@ -13,7 +13,7 @@ from support.engine import task
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import LeftBehind
 from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
-from pgflowd.core.worker.state import TaskReport
+from pgflowd.core.worker.task import TaskReport
 
 TASK = task(1)
 anything = st.recursive(

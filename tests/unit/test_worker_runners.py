@@ -6,7 +6,8 @@ from support.covers import covers
 from support.engine import OPTIONS, Play
 
 from pgflowd.core.worker import actions, events, room, runners
-from pgflowd.core.worker.state import NEVER, RunnerPhase, RunnerPool, RunnerState
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, RunnerState
 
 
 def test_places_are_idle_runners_those_that_start_for_no_task_and_those_not_started():

@@ -12,7 +12,8 @@ from typing import Any
 
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, Task, TaskReport
+from pgflowd.core.worker.state import ConnectionName, FetchRequest
+from pgflowd.core.worker.task import Task, TaskReport
 
 
 class WorkerAction:

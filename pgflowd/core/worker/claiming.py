@@ -11,19 +11,19 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_WAIT_SECONDS
 from pgflowd.core.worker import events, run_log, runner_ends, runners
 from pgflowd.core.worker.actions import Observe
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_moves import take_back
+from pgflowd.core.worker.runner_state import EndCause, RunnerPhase
 from pgflowd.core.worker.state import (
-    NEVER,
     ClaimSchedule,
-    EndCause,
     NextDueQuestion,
-    RunnerPhase,
-    Task,
     UnassignedTask,
     WakeReason,
     WorkerMode,
     WorkerOptions,
     WorkerState,
 )
+from pgflowd.core.worker.task import Task
 from pgflowd.core.worker.transition import WorkerTransition
 
 # A claimed task keeps other workers from it; after 1 s it is cheaper to give it back.
@@ -129,7 +129,7 @@ def may_ask_next_due(state: WorkerState) -> bool:
         return False
     if question is NextDueQuestion.NOW:
         return True
-    return not state.unassigned and not any(each.task for each in state.runners.by_id.values())
+    return not state.unassigned and not any(each.tasks for each in state.runners.by_id.values())
 
 
 def retry_is_queued(state: WorkerState) -> None:
@@ -173,13 +173,16 @@ def take(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
     state, now = transition.state, transition.now
     _observe_waits(transition, tasks)
     _drop_older(transition, {_key(task) for task in tasks})
-    older = {_key(each.task): each for each in state.runners.by_id.values() if each.task}
+    older = {
+        _key(each.task): (runner.id, each)
+        for runner in state.runners.by_id.values()
+        for each in runner.tasks.values()
+    }
     for task in tasks:
         if state.mode is not WorkerMode.WORKING:
             transition.release(task, "the worker stops")
-        elif runner := older.get(_key(task)):
-            if runner.phase is RunnerPhase.BUSY:
-                runner_ends.check(transition, runner, EndCause.LOST)
+        elif found := older.get(_key(task)):
+            runner_ends.check(transition, state.runners.by_id[found[0]], found[1], EndCause.LOST)
             pause_s = state.options.kill_grace_s + OLDER_ATTEMPT_EXTRA_S
             transition.release(task, "an older attempt of it still runs here", pause_s)
         elif task.step in state.options.steps:
@@ -206,8 +209,11 @@ def _drop_older(transition: WorkerTransition, claimed: set[tuple[str, str, int]]
     if dropped:
         state.unassigned = [each for each in state.unassigned if _key(each.task) not in claimed]
     for runner in list(state.runners.by_id.values()):
-        if runner.phase is RunnerPhase.STARTING and runner.task and _key(runner.task) in claimed:
-            dropped.append(runner_ends.take_back(state.runners, runner, runner.task))
+        if runner.phase is RunnerPhase.STARTING:
+            for token, assigned in runner.tasks.items():
+                if _key(assigned.task) in claimed:
+                    runner = state.runners.by_id[runner.id]
+                    dropped.append(take_back(state.runners, runner, token))
     for task in dropped:
         run_log.lease_lost(transition, task, "its lease lapsed before it had begun")
 

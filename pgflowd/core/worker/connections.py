@@ -23,9 +23,9 @@ from pgflowd.core.worker import (
     stopping,
 )
 from pgflowd.core.worker.events import LeaseVerdict, RowState
+from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.state import (
     FREE,
-    NEVER,
     ConnectionName,
     ConnectionState,
     DatabaseConnection,
@@ -184,7 +184,7 @@ def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
     state, connections = transition.state, transition.state.connections
     transition.count(WAKES, WakeReason.NOTIFICATION)
     claiming.claim_now(state.schedule)
-    if any(runner.task for runner in state.runners.by_id.values()):
+    if any(runner.tasks for runner in state.runners.by_id.values()):
         connections.renew_at = min(connections.renew_at, connections.renewed_at + SOON_S)
 
 

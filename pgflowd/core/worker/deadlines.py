@@ -13,7 +13,8 @@ from pgflowd.core.worker import (
     stopping,
     turns,
 )
-from pgflowd.core.worker.state import NEVER, WakeReason, WorkerMode, WorkerState
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.state import WakeReason, WorkerMode, WorkerState
 from pgflowd.core.worker.transition import WorkerTransition
 
 

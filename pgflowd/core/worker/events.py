@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, Task, TaskReport, Word
+from pgflowd.core.worker.part import Word
+from pgflowd.core.worker.state import ConnectionName, FetchRequest
+from pgflowd.core.worker.task import Task, TaskReport
 
 
 class Verdict(Word):

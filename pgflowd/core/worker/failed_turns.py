@@ -12,7 +12,7 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import events, run_log
-from pgflowd.core.worker.state import TaskReport
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import MAX_TRIES, FailedTurn, TurnError
 

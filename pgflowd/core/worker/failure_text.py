@@ -16,7 +16,7 @@ from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.traceback_text import place_of, without_the_runner
 from pgflowd.core.worker.events import Reaped
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.task import Task, TaskReport
 
 MAX_TRACEBACK_CHARS = 16_000
 

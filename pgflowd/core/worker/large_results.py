@@ -10,7 +10,9 @@ other task. So a worker stays small however long the database takes.
 from __future__ import annotations
 
 from pgflowd.core.worker import actions, events, runner_ends
-from pgflowd.core.worker.state import NEVER, EndCause, RunnerPhase, WorkerState
+from pgflowd.core.worker.runner_moves import move_task
+from pgflowd.core.worker.runner_state import EndCause, RunnerPhase, TaskPhase
+from pgflowd.core.worker.state import WorkerState
 from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_HELD_BYTES = 64 * 1024 * 1024  # of outputs; four turns full. A larger one is held alone
@@ -21,29 +23,30 @@ def announced(transition: WorkerTransition, event: events.ResultAnnounced) -> No
     """A handler has finished; its result waits."""
     pool, now = transition.state.runners, transition.now
     runner = pool.by_id.get(event.id)
-    if runner is None or runner.task is None or runner.task.token != event.token:
+    assigned = runner.tasks.get(event.token) if runner else None
+    if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if runner.phase is RunnerPhase.TERMINATED:
-        runner_ends.kill(transition, runner, runner.cause or EndCause.TIMEOUT)
-    elif runner.phase in (RunnerPhase.BUSY, RunnerPhase.CHECKED):
+    if assigned.phase is TaskPhase.ENDING:
+        runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
+    elif assigned.phase in (TaskPhase.RUNNING, TaskPhase.CHECKED):
         size = event.size
-        runner_ends.move(
-            pool, runner, RunnerPhase.FINISHED, NEVER, result_bytes=size, finished_at=now
-        )
-        pool.finished = (*pool.finished, runner.id)
+        move_task(pool, runner, assigned, TaskPhase.FINISHED, result_bytes=size, finished_at=now)
+        pool.finished = (*pool.finished, (runner.id, event.token))
 
 
 def read(transition: WorkerTransition) -> None:
     """Read the results for which there is room, the oldest first."""
     pool = transition.state.runners
     while pool.finished:
-        runner = pool.by_id.get(pool.finished[0])
-        if runner is not None and runner.phase is RunnerPhase.FINISHED:
+        runner_id, token = pool.finished[0]
+        runner = pool.by_id.get(runner_id)
+        assigned = runner.tasks.get(token) if runner else None
+        if runner and assigned and runner.phase is RunnerPhase.BUSY:
             held = _held(transition.state)
-            if held and held + runner.result_bytes > MAX_HELD_BYTES:
+            if held and held + assigned.result_bytes > MAX_HELD_BYTES:
                 return
             due_at = transition.now + READ_LIMIT_S
-            runner_ends.move(pool, runner, RunnerPhase.SENDING, due_at)
+            move_task(pool, runner, assigned, TaskPhase.SENDING, due_at)
             transition.do(actions.TakeResult(runner.id))
         pool.finished = pool.finished[1:]
 
@@ -51,6 +54,6 @@ def read(transition: WorkerTransition) -> None:
 def _held(state: WorkerState) -> int:
     """How many bytes of outputs the worker has, or will have read."""
     reports = (*state.outbox.sending, *state.outbox.reports)
-    runners = state.runners.by_id.values()
-    reading = sum(each.result_bytes for each in runners if each.phase is RunnerPhase.SENDING)
+    assigned = [each for runner in state.runners.by_id.values() for each in runner.tasks.values()]
+    reading = sum(each.result_bytes for each in assigned if each.phase is TaskPhase.SENDING)
     return reading + sum(len(each.output) for each in reports if each.output)

@@ -16,15 +16,9 @@ from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import claiming, events, failed_turns, run_log
 from pgflowd.core.worker.events import ReportAnswer, Verdict
-from pgflowd.core.worker.state import (
-    FREE,
-    NEVER,
-    ConnectionState,
-    TaskReport,
-    WakeReason,
-    WorkerMode,
-    WorkerState,
-)
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.state import FREE, ConnectionState, WakeReason, WorkerMode, WorkerState
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import HEALTHY, MAX_BYTES, MAX_REPORTS, Suspect
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pgflowd.core.worker import events
 from pgflowd.core.worker.runner_ends import retire
-from pgflowd.core.worker.state import EndCause, RunnerPool, RunnerState, WorkerMode
+from pgflowd.core.worker.runner_state import EndCause, RunnerPool, RunnerState
+from pgflowd.core.worker.state import WorkerMode
 from pgflowd.core.worker.transition import WorkerTransition
 
 PAUSE_S = 0.5  # of our forks, so that the worker that asked forks first

@@ -20,7 +20,8 @@ from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker.events import ReportAnswer, RunCancelled, RunChange, Verdict
-from pgflowd.core.worker.state import Task, TaskReport, WorkerOptions
+from pgflowd.core.worker.state import WorkerOptions
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 
 MAX_SHOWN_BYTES = 4000  # bytes of an input or output; a record has no room for more

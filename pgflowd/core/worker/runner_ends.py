@@ -12,48 +12,26 @@ from dataclasses import replace
 from typing import Any
 
 from pgflowd.core.worker import actions, events, failure_text, run_log
-from pgflowd.core.worker.state import (
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_moves import move, move_task, soonest, take_back, without
+from pgflowd.core.worker.runner_state import (
     MOVES,
-    NEVER,
+    NO_TASKS,
+    AssignedTask,
     EndCause,
     RunnerPhase,
     RunnerPool,
     RunnerState,
-    Task,
-    UnassignedTask,
-    WorkerMode,
+    TaskPhase,
 )
+from pgflowd.core.worker.state import UnassignedTask, WorkerMode
+from pgflowd.core.worker.task import Task
 from pgflowd.core.worker.transition import WorkerTransition
-from pgflowd.errors import Bug
 
 RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
 KILL_LIMIT_S = 10.0  # a killed one that has not ended is reported all the same
 ZYGOTE_LIMIT_S = 5.0  # a zygote that has not answered is killed
 MAX_UNREADY_DEATHS = 3
-
-
-def move(
-    pool: RunnerPool, runner: RunnerState, phase: RunnerPhase, due_at: float = NEVER, **changes: Any
-) -> None:
-    """Put a runner into another phase."""
-    if phase not in MOVES[runner.phase]:
-        raise Bug(f"a runner cannot go from {runner.phase.value} to {phase.value}", code="E902")
-    if runner.phase is RunnerPhase.IDLE and pool.idle[-1] == runner.id:
-        pool.idle.pop()
-    elif runner.phase is RunnerPhase.IDLE:
-        pool.idle.remove(runner.id)
-    elif runner.phase is RunnerPhase.STARTING and runner.task is None:
-        pool.spare -= 1
-    pool.by_id[runner.id] = runner._replace(phase=phase, due_at=due_at, **changes)
-    if phase is RunnerPhase.IDLE:
-        pool.idle.append(runner.id)
-
-
-def take_back(pool: RunnerPool, runner: RunnerState, task: Task) -> Task:
-    """Take the task from a runner that still starts, and return it."""
-    pool.by_id[runner.id] = runner._replace(task=None)
-    pool.spare += 1
-    return task
 
 
 def stop_working(transition: WorkerTransition, mode: WorkerMode) -> None:
@@ -63,8 +41,10 @@ def stop_working(transition: WorkerTransition, mode: WorkerMode) -> None:
     tasks = [waiting.task for waiting in state.unassigned]
     state.unassigned = []
     for runner in list(state.runners.by_id.values()):
-        if runner.phase is RunnerPhase.STARTING and runner.task:
-            tasks.append(take_back(state.runners, runner, runner.task))
+        if runner.phase is RunnerPhase.STARTING and runner.tasks:
+            tasks += [each.task for each in runner.tasks.values()]
+            state.runners.by_id[runner.id] = runner._replace(tasks=NO_TASKS)
+            state.runners.spare += 1
         elif runner.phase is RunnerPhase.BUSY:
             transition.do(actions.AnnounceStop(runner.id))
     for task in tasks:
@@ -75,15 +55,18 @@ def retire(
     transition: WorkerTransition, runner: RunnerState, cause: EndCause = EndCause.SURPLUS
 ) -> None:
     due_at = transition.now + RETIRE_LIMIT_S
-    move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, task=None, cause=cause)
+    changes: dict[str, Any] = {"tasks": NO_TASKS, "cause": cause}
+    move(transition.state.runners, runner, RunnerPhase.RETIRED, due_at, **changes)
     transition.do(actions.CloseRunner(runner.id))
 
 
-def check(transition: WorkerTransition, runner: RunnerState, cause: EndCause) -> None:
-    """Its task must end: first read whether it has."""
-    if runner.task is not None:  # else the runner ends already, and its task is elsewhere
-        move(transition.state.runners, runner, RunnerPhase.CHECKED, cause=cause)
-        transition.do(actions.ReadResult(runner.id, runner.task.token))
+def check(
+    transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask, cause: EndCause
+) -> None:
+    """A task must end: first read whether it has."""
+    if runner.phase is RunnerPhase.BUSY and assigned.phase is TaskPhase.RUNNING:
+        move_task(transition.state.runners, runner, assigned, TaskPhase.CHECKED, cause=cause)
+        transition.do(actions.ReadResult(runner.id, assigned.task.token))
 
 
 def kill(
@@ -98,12 +81,10 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
     """The moment that a runner's phase waited for has come."""
     pool = transition.state.runners
     if runner.phase is RunnerPhase.BUSY:
-        check(transition, runner, EndCause.TIMEOUT)
-    elif runner.phase is RunnerPhase.TERMINATED:
-        kill(transition, runner, runner.cause or EndCause.TIMEOUT)
-    elif runner.phase is RunnerPhase.SENDING:
-        fault = ("E903", "only a part of its result")
-        kill(transition, runner, EndCause.BAD_FRAME, bad_frame=fault)
+        for assigned in runner.tasks.values():
+            if transition.now >= assigned.due_at and runner.phase is RunnerPhase.BUSY:
+                _task_is_due(transition, runner, assigned)
+                runner = pool.by_id[runner.id]
     elif runner.phase is RunnerPhase.RETIRED:
         kill(transition, runner, runner.cause or EndCause.SURPLUS)
     elif runner.phase is RunnerPhase.IDLE:
@@ -112,7 +93,7 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         text = f"runner {runner.id} was killed {KILL_LIMIT_S:g} s ago and is not gone"
         transition.log_problem("error", text, **_naming(runner))
         _report_end(transition, runner, events.Reaped(runner.id, 9))
-        move(pool, runner, RunnerPhase.STUCK, task=None, result=None)
+        move(pool, runner, RunnerPhase.STUCK, tasks=NO_TASKS, result=None)
     else:  # STARTING or ENDED: the zygote was to fork or to reap it
         pool.by_id[runner.id] = runner._replace(due_at=NEVER)
         if not pool.zygote_end:
@@ -120,14 +101,25 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
             transition.do(actions.KillZygote())
 
 
+def _task_is_due(transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask) -> None:
+    if assigned.phase is TaskPhase.RUNNING:
+        check(transition, runner, assigned, EndCause.TIMEOUT)
+    elif assigned.phase is TaskPhase.ENDING:
+        kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
+    elif assigned.phase is TaskPhase.SENDING:
+        fault = ("E903", "only a part of its result")
+        kill(transition, runner, EndCause.BAD_FRAME, bad_frame=fault)
+
+
 def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> None:
     """No result came in time: ask the runner to end."""
     state, runner = transition.state, transition.state.runners.by_id.get(event.id)
-    if runner is None or runner.phase is not RunnerPhase.CHECKED or runner.task is None:
+    if runner is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if runner.task.token == event.token:
+    assigned = runner.tasks.get(event.token)
+    if assigned is not None and assigned.phase is TaskPhase.CHECKED:
         due_at = transition.now + state.options.kill_grace_s
-        move(state.runners, runner, RunnerPhase.TERMINATED, due_at)
+        move_task(state.runners, runner, assigned, TaskPhase.ENDING, due_at)
         transition.do(actions.TerminateRunner(runner.id))
 
 
@@ -136,10 +128,7 @@ def bad_frame(transition: WorkerTransition, event: events.BadFrameReceived) -> N
     runner = transition.state.runners.by_id.get(event.id)
     if runner is None or RunnerPhase.KILLED not in MOVES[runner.phase]:
         return
-    if runner.phase is RunnerPhase.TERMINATED:
-        kill(transition, runner, runner.cause or EndCause.BAD_FRAME)
-        return
-    if runner.task is None:
+    if not runner.tasks:
         text = f"{event.code} an idle runner sent {event.text}"
         transition.log_problem("warning", text, code=event.code)
     kill(transition, runner, EndCause.BAD_FRAME, bad_frame=(event.code, event.text))
@@ -148,15 +137,17 @@ def bad_frame(transition: WorkerTransition, event: events.BadFrameReceived) -> N
 def undelivered(transition: WorkerTransition, event: events.Undelivered) -> None:
     """Its handler never began, so the task may go to another runner."""
     state, runner = transition.state, transition.state.runners.by_id.get(event.id)
-    if runner is None or runner.task is None or runner.task.token != event.token:
+    assigned = runner.tasks.get(event.token) if runner else None
+    if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if runner.phase not in (RunnerPhase.BUSY, RunnerPhase.CHECKED):
+    if assigned.phase not in (TaskPhase.RUNNING, TaskPhase.CHECKED):
         return
-    state.runners.by_id[runner.id] = runner._replace(task=None, due_at=NEVER)
-    if state.mode is WorkerMode.WORKING and runner.cause is None:
-        put_first(transition, runner.task)
+    tasks = without(runner, event.token)
+    state.runners.by_id[runner.id] = runner._replace(tasks=tasks, due_at=soonest(tasks))
+    if state.mode is WorkerMode.WORKING and assigned.cause is None:
+        put_first(transition, assigned.task)
     else:
-        transition.release(runner.task, "the worker stops")
+        transition.release(assigned.task, "the worker stops")
 
 
 def put_first(transition: WorkerTransition, task: Task) -> None:
@@ -178,15 +169,15 @@ def ended(transition: WorkerTransition, event: events.RunnerEnded) -> None:
     if runner is not None:
         due_at = NEVER if pool.zygote_end else transition.now + ZYGOTE_LIMIT_S
         is_unready = runner.phase is RunnerPhase.STARTING
-        task = None if is_unready else runner.task
-        move(pool, runner, RunnerPhase.ENDED, due_at, task=task)
+        tasks = NO_TASKS if is_unready else runner.tasks
+        move(pool, runner, RunnerPhase.ENDED, due_at, tasks=tasks)
         if is_unready:
             _died_unready(transition, runner)
     transition.do(actions.ReapRunner(event.id))
 
 
 def _naming(runner: RunnerState) -> dict[str, Any]:
-    return run_log.naming(runner.task) if runner.task else {}
+    return next((run_log.naming(each.task) for each in runner.tasks.values()), {})
 
 
 def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
@@ -195,8 +186,8 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
     state.runners.unready_deaths += 1
     text = "a runner ended before it was ready"
     transition.log_problem("warning", text, **_naming(runner))
-    if runner.task is not None:
-        transition.release(runner.task, "its runner ended before it was ready")
+    for assigned in runner.tasks.values():
+        transition.release(assigned.task, "its runner ended before it was ready")
     if state.runners.unready_deaths >= MAX_UNREADY_DEATHS and state.mode is WorkerMode.WORKING:
         text = f"{MAX_UNREADY_DEATHS} runners in a row ended before they were ready"
         transition.will_exit(70, text, ("E402", text))
@@ -215,13 +206,19 @@ def reaped(transition: WorkerTransition, event: events.Reaped) -> None:
 
 
 def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.Reaped) -> None:
-    """Make the one report of a task whose runner is gone."""
-    task, cause = runner.task, runner.cause
+    """Make the one report of each task whose runner is gone."""
     if runner.result is not None:
         transition.report(runner.result)
-    elif task is None:
-        return
-    elif cause is EndCause.STOP:
+    for assigned in runner.tasks.values():
+        _report_ended(transition, runner, assigned, end)
+
+
+def _report_ended(
+    transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask, end: events.Reaped
+) -> None:
+    is_settled = assigned.phase is TaskPhase.ENDING
+    task, cause = assigned.task, assigned.cause if is_settled else runner.cause or assigned.cause
+    if cause is EndCause.STOP:
         transition.release(task, "the worker stops")
     elif cause is EndCause.LOST:
         run_log.lease_lost(
@@ -238,19 +235,20 @@ def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.R
             zygote_end = transition.state.runners.zygote_end
             because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
             report = failure_text.crashed(task, end, because)
-        transition.report(replace(report, took_s=round(transition.now - runner.sent_at, 6)))
+        transition.report(replace(report, took_s=round(transition.now - assigned.sent_at, 6)))
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:
     """A lease is not renewed: end what it stands for."""
     state, is_lost = transition.state, verdict is events.LeaseVerdict.LOST
-    for runner in list(state.runners.by_id.values()):
-        if runner.task is None or runner.task.token != token:
+    for runner in state.runners.by_id.values():
+        if token not in runner.tasks:
             continue
-        if runner.phase is RunnerPhase.BUSY:
-            check(transition, runner, EndCause.LOST if is_lost else EndCause.CANCELLED)
-        elif runner.phase is RunnerPhase.STARTING:
-            _drop(transition, take_back(state.runners, runner, runner.task), is_lost)
+        if runner.phase is RunnerPhase.STARTING:
+            _drop(transition, take_back(state.runners, runner, token), is_lost)
+        else:
+            cause = EndCause.LOST if is_lost else EndCause.CANCELLED
+            check(transition, runner, runner.tasks[token], cause)
         return
     for waiting in state.unassigned:
         if waiting.task.token == token:

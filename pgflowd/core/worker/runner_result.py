@@ -15,7 +15,7 @@ from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.task import Task, TaskReport
 
 _OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED)}
 MAX_NAMES = 20  # of what a task left behind

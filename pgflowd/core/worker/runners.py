@@ -14,28 +14,25 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, room, run_log, runner_ends
-from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S, move, take_back
-from pgflowd.core.worker.state import (
-    NEVER,
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S
+from pgflowd.core.worker.runner_moves import move, take_back
+from pgflowd.core.worker.runner_state import (
+    NO_TASKS,
+    AssignedTask,
     EndCause,
     RunnerPhase,
     RunnerPool,
     RunnerState,
-    Task,
-    WorkerMode,
-    WorkerOptions,
+    TaskPhase,
 )
+from pgflowd.core.worker.state import WorkerMode, WorkerOptions
+from pgflowd.core.worker.task import Task
 from pgflowd.core.worker.transition import WorkerTransition
 
 SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
 PACE_WEIGHT = 0.2  # of the last task in the pace
 STEADY_WEIGHT = 0.05  # likewise once tasks are short: the next few say little
-_MAY_BE_DONE = {
-    RunnerPhase.BUSY,
-    RunnerPhase.CHECKED,
-    RunnerPhase.FINISHED,
-    RunnerPhase.SENDING,
-}
 
 
 def deadline(pool: RunnerPool) -> float:
@@ -65,7 +62,7 @@ def assign(transition: WorkerTransition) -> None:
     state = transition.state
     if state.mode is not WorkerMode.WORKING:
         return
-    pool, unassigned = state.runners, state.unassigned
+    pool, unassigned, options = state.runners, state.unassigned, state.options
     if pool.idle:
         count = min(len(unassigned), len(pool.idle))
         for waiting in unassigned[:count]:
@@ -73,14 +70,16 @@ def assign(transition: WorkerTransition) -> None:
         del unassigned[:count]
         if pool.idle and len(pool.idle) < len(pool.by_id):
             _take_from_starting(transition)
-    free = state.options.max_concurrency - len(pool.by_id)
+    free = options.max_concurrency - len(pool.by_id)
     if not free or not unassigned or pool.forks_from or pool.zygote_end:
         return
     count = max(0, min(len(unassigned) - pool.spare, free))
     for waiting in unassigned[:count]:
         pool.last_id += 1
         due_at = transition.now + ZYGOTE_LIMIT_S
-        runner = RunnerState(pool.last_id, due_at=due_at, task=waiting.task)
+        tasks = {waiting.task.token: AssignedTask(waiting.task)}
+        uses = options.max_tasks_per_runner if options.may_reuse_runners else 1
+        runner = RunnerState(pool.last_id, due_at=due_at, tasks=tasks, tasks_left=uses)
         pool.by_id[runner.id] = runner
         transition.do(actions.ForkRunner(runner.id))
     del unassigned[:count]
@@ -90,15 +89,17 @@ def _take_from_starting(transition: WorkerTransition) -> None:
     """No task waits for the start of its runner while another runner is idle."""
     pool = transition.state.runners
     for runner in list(pool.by_id.values()):
-        if runner.phase is RunnerPhase.STARTING and runner.task and pool.idle:
-            _send(transition, take_back(pool, runner, runner.task))
+        if runner.phase is RunnerPhase.STARTING and runner.tasks and pool.idle:
+            (token,) = runner.tasks
+            _send(transition, take_back(pool, runner, token))
 
 
 def _send(transition: WorkerTransition, task: Task) -> None:
     """Give the last used idle runner a task; its deadline counts from now."""
     now, pool = transition.now, transition.state.runners
-    runner = pool.by_id[pool.idle[-1]]
-    move(pool, runner, RunnerPhase.BUSY, now + task.timeout_s, task=task, sent_at=now)
+    runner, due_at = pool.by_id[pool.idle[-1]], now + task.timeout_s
+    tasks = {task.token: AssignedTask(task, TaskPhase.RUNNING, due_at, now)}
+    move(pool, runner, RunnerPhase.BUSY, due_at, tasks=tasks, tasks_left=runner.tasks_left - 1)
     transition.do(actions.SendTask(runner.id, task))
     run_log.task_started(transition, task)
 
@@ -120,8 +121,8 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
     if runner is None:
         return
     runner_ends.forget(pool, runner)
-    if runner.task is not None:
-        transition.release(runner.task, "no runner could be started")
+    for assigned in runner.tasks.values():
+        transition.release(assigned.task, "no runner could be started")
     if pool.forks_from:  # requested before the pause began
         return
     pool.fork_delay_s = doubled_s(pool.fork_delay_s, options.backoff_min_s, options.backoff_max_s)
@@ -133,30 +134,29 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
 
 
 def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
-    """It takes its task, if no other runner has taken that."""
+    """It takes its tasks, if no other runner has taken them."""
     state = transition.state
     pool, runner = state.runners, state.runners.by_id.get(event.id)
     pool.unready_deaths = 0
     if runner is None or runner.phase is not RunnerPhase.STARTING:
         return
-    task, due_at = runner.task, transition.now + state.options.runner_idle_s
-    move(pool, runner, RunnerPhase.IDLE, due_at, task=None)
-    if task is not None:
-        runner_ends.put_first(transition, task)
+    due_at = transition.now + state.options.runner_idle_s
+    move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
+    for assigned in runner.tasks.values():
+        runner_ends.put_first(transition, assigned.task)
 
 
 def done(transition: WorkerTransition, event: events.Done) -> None:
     """A whole result: it counts, unless the task was settled before."""
     pool, report = transition.state.runners, event.report
     runner = pool.by_id.get(event.id)
-    if runner is None or runner.task is None or runner.task.token != report.task.token:
+    assigned = runner.tasks.get(report.task.token) if runner else None
+    if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if runner.phase is RunnerPhase.TERMINATED:
-        runner_ends.kill(transition, runner, runner.cause or EndCause.TIMEOUT)
+    if assigned.phase is TaskPhase.ENDING:
+        runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
         return
-    if runner.phase not in _MAY_BE_DONE:
-        return
-    took_s = (runner.finished_at or transition.now) - runner.sent_at
+    took_s = (assigned.finished_at or transition.now) - assigned.sent_at
     _measure_pace(pool, took_s)
     labels = (report.task.step,)
     transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
@@ -167,19 +167,16 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
         text = f"the task left child processes ({names}) behind; they are killed with its runner"
         transition.log_problem("warning", text, **run_log.naming(report.task))
         cause = EndCause.LEFT_CHILDREN
-        runner_ends.kill(transition, runner, cause, task=None, result=report)
+        runner_ends.kill(transition, runner, cause, tasks=NO_TASKS, result=report)
         return
     transition.report(report)
-    options, count = transition.state.options, runner.tasks_done + 1
     if room.is_owed(pool):
         room.repay(transition, runner)
-    elif event.left.reset or not options.may_reuse_runners or count >= options.max_tasks_per_runner:
+    elif event.left.reset or not runner.tasks_left:
         runner_ends.retire(transition, runner)
     else:
-        due_at = transition.now + options.runner_idle_s
-        if runner.finished_at:
-            runner = runner._replace(finished_at=0.0, result_bytes=0)
-        move(pool, runner, RunnerPhase.IDLE, due_at, task=None, cause=None, tasks_done=count)
+        due_at = transition.now + transition.state.options.runner_idle_s
+        move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
 
 
 def _measure_pace(pool: RunnerPool, took_s: float) -> None:

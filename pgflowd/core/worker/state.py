@@ -11,28 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import NamedTuple, Self
 
-from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.part import NEVER, Part, Word
+from pgflowd.core.worker.runner_state import RunnerPool
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import HEALTHY, Turns
-
-NEVER = float("inf")
-
-
-class Word(StrEnum):
-    """A string that code compares. It hashes as fast as a string does."""
-
-    __hash__ = str.__hash__
-
-
-class Part:
-    """A part of the state; a transition changes a copy of it."""
-
-    def copy(self) -> Self:
-        copied = object.__new__(type(self))
-        copied.__dict__ = self.__dict__.copy()  # in a fifth of the time of copy.copy
-        return copied
 
 
 class WorkerMode(Enum):
@@ -41,52 +26,6 @@ class WorkerMode(Enum):
     STOPPING = "stopping"  # a quick stop
     LEAVING = "leaving"  # marks its row in the database stopped
     LEFT = "left"
-
-
-class RunnerPhase(Enum):
-    __hash__ = object.__hash__  # Enum's own is written in Python, and every move needs it
-
-    STARTING = "starting"  # requested of the zygote, or forked; not ready yet
-    IDLE = "idle"
-    BUSY = "busy"
-    FINISHED = "finished"  # its handler has; its large result waits in its socket
-    SENDING = "sending"  # its large result is being read
-    CHECKED = "checked"  # its task must end: a result that already lies in its socket counts
-    TERMINATED = "terminated"  # got SIGTERM
-    KILLED = "killed"
-    STUCK = "stuck"  # killed and not gone: reported, its place is lost
-    RETIRED = "retired"  # its socket is closed, it ends by itself
-    ENDED = "ended"  # not reaped yet
-
-
-_ANY_END = {RunnerPhase.KILLED, RunnerPhase.ENDED}
-_AFTER_TASK = {RunnerPhase.IDLE, RunnerPhase.RETIRED, *_ANY_END}
-MOVES = {
-    RunnerPhase.STARTING: {RunnerPhase.IDLE, *_ANY_END},
-    RunnerPhase.IDLE: {RunnerPhase.BUSY, RunnerPhase.RETIRED, *_ANY_END},
-    RunnerPhase.BUSY: {RunnerPhase.CHECKED, RunnerPhase.FINISHED, *_AFTER_TASK},
-    RunnerPhase.CHECKED: {RunnerPhase.TERMINATED, RunnerPhase.FINISHED, *_AFTER_TASK},
-    RunnerPhase.FINISHED: {RunnerPhase.SENDING, *_AFTER_TASK},
-    RunnerPhase.SENDING: _AFTER_TASK,
-    RunnerPhase.TERMINATED: _ANY_END,
-    RunnerPhase.RETIRED: _ANY_END,
-    RunnerPhase.KILLED: {RunnerPhase.STUCK, RunnerPhase.ENDED},
-    RunnerPhase.STUCK: {RunnerPhase.ENDED},
-    RunnerPhase.ENDED: set(),
-}
-
-
-class EndCause(Enum):
-    """Why the worker ends a runner."""
-
-    TIMEOUT = "timeout"
-    CANCELLED = "cancelled"  # its run or step has ended
-    LOST = "lost"  # another worker has the task
-    STOP = "stop"
-    BAD_FRAME = "bad frame"
-    LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
-    SURPLUS = "surplus"  # it has no task
-    ROOM = "room"  # another worker's runner needs the place
 
 
 class WakeReason(Word):
@@ -138,84 +77,6 @@ class WorkerOptions:
     has_conditions: bool = False  # so steps and runs may end without any failure
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
     is_debug: bool = False  # each completed task, step and run has a log record, too
-
-
-class Task(NamedTuple):
-    """A claimed task: one attempt, and what its handler gets, as JSON texts."""
-
-    run_id: str
-    step: str
-    task_index: int
-    token: int
-    attempt: int
-    max_attempts: int
-    timeout_s: float
-    input: bytes
-    flow_input: bytes | None  # None: SQL null
-    waited_s: float | None = None  # for its claim; of first attempts
-
-
-@dataclass(slots=True)
-class TaskReport:
-    """What the database is to record of an attempt."""
-
-    task: Task
-    outcome: Outcome
-    output: bytes | None = None
-    error_message: str | None = None  # of a release: the reason
-    error_type: str | None = None
-    traceback: str | None = None
-    retry: bool = True
-    delay_s: float | None = None
-    cpu_s: float | None = None
-    peak_kb: int | None = None
-    exit_code: int | None = None
-    exit_signal: int | None = None
-    is_final: bool = False  # replaces a report that the server refused; not replaced again
-    took_s: float | None = None  # from the sending of the task, where a log record shows it
-
-
-class RunnerState(NamedTuple):
-    """A child process; `due_at` is the next moment that matters in its phase."""
-
-    id: int
-    phase: RunnerPhase = RunnerPhase.STARTING
-    due_at: float = NEVER
-    task: Task | None = None  # while it starts: the one that it will be sent
-    sent_at: float = 0.0
-    finished_at: float = 0.0  # when its large result was announced
-    result_bytes: int = 0  # of that
-    tasks_done: int = 0
-    cause: EndCause | None = None
-    bad_frame: tuple[str, str] = ("", "")  # error code and text
-    result: TaskReport | None = None  # settled; reported when the runner is reaped
-
-
-@dataclass
-class RunnerPool(Part):
-    """The runners, and the zygote that forks them."""
-
-    by_id: dict[int, RunnerState] = field(default_factory=dict)
-    idle: list[int] = field(default_factory=list)  # the last used is the last
-    finished: tuple[int, ...] = ()  # whose large results wait, the oldest first
-    spare: int = 0  # starting runners without a task
-    last_id: int = 0
-    unready_deaths: int = 0  # in a row
-    pace_s: float = 1.0  # how long a task took lately
-    forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
-    fork_delay_s: float = 0.0  # after the last refusal
-    owes_room: bool = False  # the next runner whose task ends is to make room
-    zygote_end: str = ""  # how the zygote ended, or why it is being killed
-
-    def copy(self) -> Self:
-        copied = Part.copy(self)
-        copied.by_id, copied.idle = self.by_id.copy(), self.idle[:]
-        return copied
-
-    def count_running(self) -> int:
-        """How many runners have a task that was sent to them."""
-        starting = RunnerPhase.STARTING
-        return len([1 for each in self.by_id.values() if each.task and each.phase is not starting])
 
 
 class UnassignedTask(NamedTuple):
@@ -372,9 +233,9 @@ class WorkerState(Part):
     def leases(self) -> Iterator[Task]:
         """All tasks that must be reported or given back."""
         for runner in self.runners.by_id.values():
-            if runner.task and runner.phase is not RunnerPhase.STUCK:
-                yield runner.task
-            elif runner.result:
+            for assigned in runner.tasks.values():
+                yield assigned.task
+            if runner.result:
                 yield runner.result.task
         for waiting in self.unassigned:
             yield waiting.task

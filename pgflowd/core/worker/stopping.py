@@ -7,13 +7,9 @@ After a drain or a stop began nothing is claimed, and every claimed task is repo
 from __future__ import annotations
 
 from pgflowd.core.worker import actions, events, runner_ends
-from pgflowd.core.worker.state import (
-    NEVER,
-    ConnectionState,
-    EndCause,
-    RunnerPhase,
-    WorkerMode,
-)
+from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_state import EndCause, RunnerPhase
+from pgflowd.core.worker.state import ConnectionState, WorkerMode
 from pgflowd.core.worker.transition import WorkerTransition
 
 STOP_EXTRA_S = 3.0  # beyond kill_grace: a quick stop ends whatever is unfinished
@@ -56,7 +52,9 @@ def stop(transition: WorkerTransition, event: events.StopAsked) -> None:
         if runner.phase is RunnerPhase.STARTING:
             runner_ends.kill(transition, runner, EndCause.SURPLUS)
         elif runner.phase is RunnerPhase.BUSY:
-            runner_ends.check(transition, runner, EndCause.STOP)
+            for assigned in runner.tasks.values():
+                runner_ends.check(transition, runner, assigned, EndCause.STOP)
+                runner = state.runners.by_id[runner.id]
 
 
 def zygote_ended(transition: WorkerTransition, event: events.ZygoteEnded) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.actions import Count, WorkerAction, WriteLog
-from pgflowd.core.worker.state import Task, TaskReport, WorkerExit, WorkerState
+from pgflowd.core.worker.state import WorkerExit, WorkerState
+from pgflowd.core.worker.task import Task, TaskReport
 
 
 class WorkerTransition:

@@ -24,7 +24,8 @@ import psycopg
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest, Task
+from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
+from pgflowd.core.worker.task import Task
 from pgflowd.db import runs, tasks, workers
 from pgflowd.db.connection import connect_async, limits_of
 from pgflowd.db.errors import failure_of, sqlstate_of

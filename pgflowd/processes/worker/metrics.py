@@ -19,7 +19,8 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
-from pgflowd.core.worker.state import RunnerPhase, WorkerState
+from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
+from pgflowd.core.worker.state import WorkerState
 from pgflowd.core.worker.turns import Turns
 from pgflowd.errors import Problem
 
@@ -122,19 +123,20 @@ def _queue_age_s(state: WorkerState, now: float) -> float | None:
 
 def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:
     """Some of the running tasks."""
-    runners = [
-        (each, each.task)
-        for each in state.runners.by_id.values()
-        if each.task is not None and each.phase is not RunnerPhase.STARTING
+    running = [
+        each
+        for runner in state.runners.by_id.values()
+        for each in runner.tasks.values()
+        if each.phase is not TaskPhase.WAITING
     ]
     return [
         {
-            "task": f"{task.step}#{task.task_index}",
-            "run": task.run_id,
-            "attempt": task.attempt,
-            "took_s": round(now - runner.sent_at, 3),
+            "task": f"{each.task.step}#{each.task.task_index}",
+            "run": each.task.run_id,
+            "attempt": each.task.attempt,
+            "took_s": round(now - each.sent_at, 3),
         }
-        for runner, task in runners[:MAX_BUSY]
+        for each in running[:MAX_BUSY]
     ]
 
 

@@ -21,7 +21,8 @@ from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.run_log import naming
 from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
-from pgflowd.core.worker.state import FetchRequest, HandlerRequest, Task
+from pgflowd.core.worker.state import FetchRequest, HandlerRequest
+from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
 from pgflowd.processes.worker.runner_output import LineBudget, Output

@@ -18,7 +18,7 @@ from typing import Any
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import exit_of, signal_name
-from pgflowd.core.worker.state import Task
+from pgflowd.core.worker.task import Task
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
 from pgflowd.processes.worker.runner_socket import Log, RunnerSocket
 from pgflowd.processes.zygote.socket import Zygote

@@ -12,7 +12,7 @@ from support.leases import LeaseDatabase
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.reporting import MAX_REPORTS
-from pgflowd.core.worker.state import Task, TaskReport
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.query import execute, execute_async, execute_together, execute_together_async
 from pgflowd.db.tasks import (

@@ -1,0 +1,134 @@
+"""
+State of the runners: each process, the tasks in it, and how far each of these is.
+
+A runner has one task at a time, or several that share it. A task in a runner has a phase and a
+deadline of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from pgflowd.core.worker.part import NEVER, Part
+from pgflowd.core.worker.task import Task, TaskReport
+
+
+class RunnerPhase(Enum):
+    __hash__ = object.__hash__  # Enum's own is written in Python, and every move needs it
+
+    STARTING = "starting"  # requested of the zygote, or forked; not ready yet
+    IDLE = "idle"
+    BUSY = "busy"
+    KILLED = "killed"
+    STUCK = "stuck"  # killed and not gone: reported, its place is lost
+    RETIRED = "retired"  # its socket is closed, it ends by itself
+    ENDED = "ended"  # not reaped yet
+
+
+_ANY_END = {RunnerPhase.KILLED, RunnerPhase.ENDED}
+MOVES = {
+    RunnerPhase.STARTING: {RunnerPhase.IDLE, *_ANY_END},
+    RunnerPhase.IDLE: {RunnerPhase.BUSY, RunnerPhase.RETIRED, *_ANY_END},
+    RunnerPhase.BUSY: {RunnerPhase.IDLE, RunnerPhase.RETIRED, *_ANY_END},
+    RunnerPhase.RETIRED: _ANY_END,
+    RunnerPhase.KILLED: {RunnerPhase.STUCK, RunnerPhase.ENDED},
+    RunnerPhase.STUCK: {RunnerPhase.ENDED},
+    RunnerPhase.ENDED: set(),
+}
+
+
+class TaskPhase(Enum):
+    """How far a task in a runner is."""
+
+    __hash__ = object.__hash__
+
+    WAITING = "waiting"  # for its runner to be ready
+    RUNNING = "running"
+    CHECKED = "checked"  # it must end: a result that already lies in the socket counts
+    ENDING = "ending"  # it was asked to end; its outcome is settled
+    FINISHED = "finished"  # its handler has returned; its large result waits in the runner
+    SENDING = "sending"  # its large result is being read
+
+
+TASK_MOVES = {
+    TaskPhase.WAITING: set(),  # sent to whichever runner is free first, it is assigned anew
+    TaskPhase.RUNNING: {TaskPhase.CHECKED, TaskPhase.FINISHED},
+    TaskPhase.CHECKED: {TaskPhase.ENDING, TaskPhase.FINISHED},
+    TaskPhase.ENDING: set(),
+    TaskPhase.FINISHED: {TaskPhase.SENDING},
+    TaskPhase.SENDING: set(),
+}
+
+
+class EndCause(Enum):
+    """Why the worker ends a task, or a runner."""
+
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"  # its run or step has ended
+    LOST = "lost"  # another worker has the task
+    STOP = "stop"
+    BAD_FRAME = "bad frame"
+    LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
+    SURPLUS = "surplus"  # it has no task
+    ROOM = "room"  # another worker's runner needs the place
+
+
+class AssignedTask(NamedTuple):
+    """A task in a runner; `due_at` is the next moment that matters in its phase."""
+
+    task: Task
+    phase: TaskPhase = TaskPhase.WAITING
+    due_at: float = NEVER
+    sent_at: float = 0.0
+    cause: EndCause | None = None  # why it must end
+    finished_at: float = 0.0  # when its large result was announced
+    result_bytes: int = 0  # of that
+
+
+NO_TASKS: Mapping[int, AssignedTask] = MappingProxyType({})
+
+
+class RunnerState(NamedTuple):
+    """A child process; `due_at` is the next moment that matters for it, or for a task in it."""
+
+    id: int
+    phase: RunnerPhase = RunnerPhase.STARTING
+    due_at: float = NEVER
+    tasks: Mapping[int, AssignedTask] = NO_TASKS  # by token; never changed, but replaced
+    tasks_left: int = 1  # how many more it may be given
+    cause: EndCause | None = None
+    bad_frame: tuple[str, str] = ("", "")  # error code and text
+    result: TaskReport | None = None  # settled; reported when the runner is reaped
+
+
+@dataclass
+class RunnerPool(Part):
+    """The runners, and the zygote that forks them."""
+
+    by_id: dict[int, RunnerState] = field(default_factory=dict)
+    idle: list[int] = field(default_factory=list)  # the last used is the last
+    finished: tuple[
+        tuple[int, int], ...
+    ] = ()  # runner and token of large results, the oldest first
+    spare: int = 0  # starting runners without a task
+    last_id: int = 0
+    unready_deaths: int = 0  # in a row
+    pace_s: float = 1.0  # how long a task took lately
+    forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
+    fork_delay_s: float = 0.0  # after the last refusal
+    owes_room: bool = False  # the next runner whose task ends is to make room
+    zygote_end: str = ""  # how the zygote ended, or why it is being killed
+
+    def copy(self) -> Self:
+        copied = Part.copy(self)
+        copied.by_id, copied.idle = self.by_id.copy(), self.idle[:]
+        return copied
+
+    def count_running(self) -> int:
+        """How many tasks were sent to their runners and have not ended."""
+        starting = RunnerPhase.STARTING
+        return sum([len(each.tasks) for each in self.by_id.values() if each.phase is not starting])

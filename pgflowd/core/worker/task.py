@@ -1,0 +1,43 @@
+"""A claimed task, and the report of what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pgflowd.core.statuses import Outcome
+
+
+class Task(NamedTuple):
+    """A claimed task: one attempt, and what its handler gets, as JSON texts."""
+
+    run_id: str
+    step: str
+    task_index: int
+    token: int
+    attempt: int
+    max_attempts: int
+    timeout_s: float
+    input: bytes
+    flow_input: bytes | None  # None: SQL null
+    waited_s: float | None = None  # for its claim; of first attempts
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What the database is to record of an attempt."""
+
+    task: Task
+    outcome: Outcome
+    output: bytes | None = None
+    error_message: str | None = None  # of a release: the reason
+    error_type: str | None = None
+    traceback: str | None = None
+    retry: bool = True
+    delay_s: float | None = None
+    cpu_s: float | None = None
+    peak_kb: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    is_final: bool = False  # replaces a report that the server refused; not replaced again
+    took_s: float | None = None  # from the sending of the task, where a log record shows it
