@@ -92,7 +92,7 @@ TITLES: dict[str, str] = {
     "E319": "the notification queue is not emptied",
     "W320": "the server allows too few connections",
     "E321": "a transaction or slot keeps dead rows",
-    "E322": "the calls of a worker to the database fail",
+    "E322": "the calls of a worker to the database fail, or take too long",
     "W323": "a schema of the platform is not trusted",
     "E401": "the task timed out",
     "E402": "the runner crashed",

@@ -199,6 +199,38 @@ def test_an_outcome_that_is_never_recorded_is_told_and_in_the_end_a_failure(setu
     until(lambda: daemon.ask()["state"] == "healthy", 15)
 
 
+DAWDLE = """
+    create table public.gate (text text);
+    insert into public.gate values ('closed');
+    create function dawdle() returns trigger language plpgsql as $$
+    begin
+      while exists (select from public.gate) loop perform pg_sleep(0.05); end loop;
+      return new;
+    end $$;
+    create trigger dawdle before update on pgflow.step_tasks for each row
+      when (new.status = 'completed') execute function dawdle();
+"""
+
+
+@covers("database 3", "row 110")
+def test_a_call_that_hangs_is_told_before_its_limit_and_heals(setup, database):
+    setup.module("words", WORDS)
+    times = {"statement_timeout": "30s"}  # as by default
+    daemon = setup.serve(database=times, supervisor={"hang_timeout": "60s"})
+    conn = database.connect()
+    conn.execute(DAWDLE)
+
+    run_id = start(conn, "words")  # no other task waits
+
+    status = until(lambda: with_problem(daemon, "E322"), 25)
+    assert status["state"] == "degraded"
+    [problem] = [each for each in status["problems"] if each["code"] == "E322"]
+    assert problem["text"].startswith("its call is under way for ")
+    conn.execute("truncate public.gate")
+    until(lambda: ended(conn, run_id) == ("completed", 1), 10)
+    until(lambda: daemon.ask()["state"] == "healthy", 15)
+
+
 @covers("database 1", "row 110", "G7")
 def test_claims_that_fail_and_tasks_that_wait_are_told_and_heal(setup, database):
     setup.flow("alpha")

@@ -53,6 +53,7 @@ def test_a_task_that_waits_while_runners_are_free_is_named_with_its_run_and_age(
         pytest.param({"oldest_queued_s": "x", "line_failing_s": []}, {}, id="rubbish"),
         pytest.param({"line_failures": 2, "line_failing_s": 1.0}, {}, id="a failure by chance"),
         pytest.param({"line_failures": 0, "line_failing_s": None}, {}, id="no failure"),
+        pytest.param({"line_call_s": 6.0}, {"age_s": 5.0}, id="a call that has ended since"),
     ],
 )
 def test_a_busy_or_idle_worker_has_no_problem(numbers, changes):
@@ -87,3 +88,20 @@ def test_a_line_that_fails_without_a_known_task_sends_to_the_log():
 
     assert problem.text == "its last call failed, for 9s: no room"
     assert "worker.error" in (problem.next or "")
+
+
+@covers("database 3")
+def test_a_call_that_takes_long_is_a_problem_before_it_fails():
+    [problem] = judged({"line_failures": 0, "line_failing_s": None, "line_call_s": 11.0}, age_s=3.0)
+
+    assert problem.code == "E322"
+    assert problem.text == "its call is under way for 14s: reports and claims wait"
+    assert "pg_stat_activity" in (problem.next or "")
+
+
+def test_a_call_that_takes_long_after_others_failed_is_one_problem():
+    numbers = {"line_failures": 2, "line_failing_s": 40.0, "line_call_s": 11.0}
+
+    [problem] = judged(numbers)
+
+    assert "its last 2 calls failed" in problem.text

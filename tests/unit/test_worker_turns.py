@@ -245,3 +245,16 @@ def test_a_line_that_is_back_counts_as_such_even_if_there_is_nothing_to_report_o
     play.feed(events.NextDueRead(None))
 
     assert play.turns().failures == 0
+
+
+@covers("database 3")
+def test_a_call_that_took_until_it_was_cancelled_counts_from_its_beginning():
+    play = with_reports(1)
+    play.claim()
+    next_turn(play)
+    began = play.now
+
+    cut(play, is_renewed=True)
+
+    assert play.now >= began + 30
+    assert play.turns().failing_since == began

@@ -14,6 +14,7 @@ from pgflowd.core.text import counted, duration, short_id
 from pgflowd.errors import Problem
 
 FAILING_S = 5.0  # by then a turn that failed by chance has been repeated with success
+SLOW_S = 10.0  # of one call; those that wait for a lock end after 5 s
 LOOK = "see worker.error in the daemon's log, and `pgflowd doctor`"
 
 
@@ -26,9 +27,12 @@ def problems_of_worker(
     max_concurrency: int | None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with a worker that is up; its numbers are `age_s` old."""
-    failing_s = _number(numbers, "line_failing_s")
+    failing_s, call_s = _number(numbers, "line_failing_s"), _number(numbers, "line_call_s")
     if failing_s is not None and failing_s + age_s >= FAILING_S:
         yield _failing(numbers, failing_s + age_s)
+    elif call_s is not None and call_s >= SLOW_S:  # it may have ended since the numbers were sent
+        text = f"its call is under way for {duration(call_s + age_s)}: reports and claims wait"
+        yield Problem("E322", text, None, "see in pg_stat_activity what it does or waits for")
     waits_s, queue_age_s = _number(numbers, "oldest_queued_s"), _number(numbers, "queue_age_s")
     if waits_s is None or late_s is None or not max_concurrency:
         return

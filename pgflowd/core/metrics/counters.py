@@ -17,7 +17,8 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     database       {state, server, place, pgmq, schema, rtt_s, clock_skew_s, at}
     problems       [{code, text, next}]               that `status` shows
     line_failures  n                                  calls in a row that failed or left a report
-    line_failing_s                                    since the first of them, or null
+    line_failing_s                                    since the first of them began, or null
+    line_call_s                                       since the call under way began, or null
     line_error     {code, text, run, task}            the last of them; code: the SQLSTATE, or null
     stuck          n                                  runners that cannot be killed
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump

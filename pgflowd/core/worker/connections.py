@@ -87,7 +87,7 @@ def _use_main(transition: WorkerTransition) -> None:
     wants_claim = has_due or (schedule.is_due and not claiming.is_stocked(state))
     room = claiming.room(state) if wants_claim and reporting.may_claim(state) else 0
     if has_due or room:
-        reporting.begin(state, transition.now, room)
+        reporting.begin(state, room)
         if room:
             claiming.claim_begins(schedule, bool(outbox.sending))
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
@@ -125,7 +125,7 @@ def _use_leases(transition: WorkerTransition) -> None:
 
 def _busy(transition: WorkerTransition, connection: DatabaseConnection) -> DatabaseConnection:
     until = transition.now + transition.state.options.call_limit_s
-    return DatabaseConnection(ConnectionState.BUSY, until, connection.delay_s)
+    return DatabaseConnection(ConnectionState.BUSY, until, connection.delay_s, transition.now)
 
 
 def connected(transition: WorkerTransition, event: events.Connected) -> None:

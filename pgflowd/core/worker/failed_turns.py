@@ -12,6 +12,7 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, clean
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import events, run_log
+from pgflowd.core.worker.state import ConnectionState
 from pgflowd.core.worker.task import TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import MAX_TRIES, FailedTurn, TurnError
@@ -27,7 +28,9 @@ def turn_failed(
     outbox, sent, had_claim = state.outbox, state.outbox.sending, bool(state.outbox.claiming)
     single = sent[0] if len(sent) == 1 and not had_claim else None
     error = _turn_error(event.text, event.sqlstate, single)
-    state.turns = state.turns.count_failure(now, error)
+    main = state.connections.main
+    began = main.since if main.state is ConnectionState.BUSY else now
+    state.turns = state.turns.count_failure(began, error)
     if not sent and not had_claim:
         return
     is_too_long = was_cut or event.sqlstate == TOO_LONG
@@ -36,7 +39,7 @@ def turn_failed(
     least_s, most_s = options.reconnect_min_s, options.reconnect_max_s
     state.turns = state.turns.after_failure(turn, now, least_s, most_s)
     # cut by us, it counts only if the database has answered on the other line meanwhile
-    has_answered = not was_cut or state.connections.answered_at > outbox.sent_at
+    has_answered = not was_cut or state.connections.answered_at > main.since
     kept = list(sent)
     if single and is_too_long and has_answered:
         kept = _after_slow_report(transition, single)

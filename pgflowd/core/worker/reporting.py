@@ -56,12 +56,11 @@ def may_claim(state: WorkerState) -> bool:
     return turns.suspect is Suspect.NOTHING or not outbox.reports
 
 
-def begin(state: WorkerState, now: float, room: int) -> None:
+def begin(state: WorkerState, room: int) -> None:
     """Send the oldest reports, and claim so many tasks."""
     outbox = state.outbox
     count = _batch(outbox.reports, state.turns.most_reports)
     outbox.sending, outbox.claiming = tuple(outbox.reports[:count]), room
-    outbox.sent_at = now
     del outbox.reports[:count]
 
 

@@ -93,7 +93,6 @@ class Outbox(Part):
     reports: list[TaskReport] = field(default_factory=list)
     waiting_since: float = 0.0
     sending: tuple[TaskReport, ...] = ()
-    sent_at: float = 0.0
     claiming: int = 0  # how many tasks the call under way claims
     paused_until: float = 0.0  # the server refuses reports; 0: it does not
     is_refused: bool = False  # by a fault of the installation: claim nothing, reports would heap up
@@ -145,11 +144,16 @@ class ConnectionState(Enum):
 
 
 class DatabaseConnection(NamedTuple):
-    """A connection to the database. `until`: when to connect again, or when a call is cut."""
+    """
+    A connection to the database.
+
+    `until`: when to connect again, or when a call is cut; `since`: when that call began.
+    """
 
     state: ConnectionState = ConnectionState.FREE
     until: float = NEVER
     delay_s: float = 0.0
+    since: float = 0.0
 
     @property
     def is_cut(self) -> bool:

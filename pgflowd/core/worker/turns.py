@@ -60,8 +60,9 @@ class Turns(NamedTuple):
     slow_token: int = 0  # of the report that took too long alone
     slow_tries: int = 0
 
-    def count_failure(self, now: float, error: TurnError) -> Turns:
-        since = self.failing_since if self.failures else now
+    def count_failure(self, began: float, error: TurnError) -> Turns:
+        """After a call that failed. `began`: when it was sent."""
+        since = self.failing_since if self.failures else began
         return self._replace(failures=self.failures + 1, failing_since=since, error=error)
 
     def after_failure(self, turn: FailedTurn, now: float, min_s: float, max_s: float) -> Turns:

@@ -20,8 +20,7 @@ from pgflowd.core.text import cut
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
 from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
-from pgflowd.core.worker.state import WorkerState
-from pgflowd.core.worker.turns import Turns
+from pgflowd.core.worker.state import ConnectionState, WorkerState
 from pgflowd.errors import Problem
 
 MAX_KEPT = 5000
@@ -91,18 +90,20 @@ class WorkerMetrics:
                 {"code": each.code, "text": cut(each.text, MAX_CHARS), "next": each.next}
                 for each in self.problems[:MAX_PROBLEMS]
             ],
-            **_line(state.turns, now),
+            **_line(state, now),
             "stuck": sum(each.phase is RunnerPhase.STUCK for each in runners.by_id.values()),
             **self._counters.numbers,
         }
 
 
-def _line(turns: Turns, now: float) -> dict[str, Any]:
-    """How often in a row the worker's line to the database has failed, and with what."""
+def _line(state: WorkerState, now: float) -> dict[str, Any]:
+    """How the worker's line to the database does: its failures in a row, and the call under way."""
+    turns, main = state.turns, state.connections.main
     error = turns.error
     return {
         "line_failures": turns.failures,
         "line_failing_s": round(now - turns.failing_since, 1) if turns.failures else None,
+        "line_call_s": round(now - main.since, 1) if main.state is ConnectionState.BUSY else None,
         "line_error": error
         and {
             "code": error.sqlstate,
