@@ -108,7 +108,8 @@ def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
         update pgflow.workers as worker set last_heartbeat_at = now()
          where worker.worker_id = %s
         returning worker.deprecated_at is not null,
-          (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting),
+          (select count(*)
+             from (select from {table} where vt <= now() order by vt limit {most}) as waiting),
           (select array[extract(epoch from now() - vt)::text, left(message ->> 'run_id', 36)]
              from {table} where vt <= now() order by vt limit 1),
           (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
@@ -122,7 +123,8 @@ def next_due(queue: str) -> Query[tuple[float | None, int]]:
     query = sql.SQL(
         """
         select (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
-          (select count(*) from (select from {table} where vt <= now() limit {most}) as waiting)
+          (select count(*)
+             from (select from {table} where vt <= now() order by vt limit {most}) as waiting)
         """
     ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MAX_COUNTED))
     return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))

@@ -5,7 +5,7 @@
 -- are off, and a row that is read without need costs more than a look-up by its key. No call gains
 -- by compilation, which takes tenths of a second.
 -- A claim joins what it has just read and written, which may be thousands of rows without an index;
--- only below it joins are off.
+-- only below it joins are off. A status counts to a limit, and a bitmap would read beyond it.
 -- On a foreign core this holds only for functions that call none of the core's: 0.8's
 -- start_ready_steps gives tasks each other's messages if a join is executed in another way.
 do $$
@@ -43,6 +43,8 @@ begin
        or one.name = any (case core when 'own' then dependent else in_dependent end) then
       execute format('alter function %s %s %s', one.signature, by_key,
                      case when one.name <> all (together) then in_turn end);
+    elsif one.name = 'pgflowd._queue_status' then
+      execute format('alter function %s %s set enable_bitmapscan = off', one.signature, by_key);
     elsif one.name = 'pgflow._start_tasks' then
       execute format('alter function %s %s', one.signature, in_turn);
     elsif one.name = any (dependent) then

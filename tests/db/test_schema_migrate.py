@@ -110,10 +110,25 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "delete from pgflowd.schema_history where version > 2 and name <> 'functions'"
     )
 
-    assert schema.migrate(conn).migrations == ["0003_pgflowd_reports", "0004_pgflow_lower_case"]
+    assert schema.migrate(conn).migrations == [
+        "0003_pgflowd_reports",
+        "0004_pgflow_lower_case",
+        "0005_pgflow_read_messages",
+    ]
 
     assert catalog(conn) == before
     assert schema.verify(conn) == []
+
+
+def test_an_older_queue_gets_the_index_of_what_was_read(conn: Connection) -> None:
+    conn.execute("select pgflow.create_flow('Old'); drop index pgmq.q_old_read_idx")
+    conn.execute("delete from pgflowd.schema_history where version > 4")
+
+    assert schema.migrate(conn).migrations == ["0005_pgflow_read_messages"]
+
+    query = "select indexdef from pg_indexes where indexname = 'q_old_read_idx'"
+    (definition,) = conn.execute(query).fetchone() or [""]
+    assert definition.endswith("USING btree (msg_id) WHERE (read_ct > 0)")
 
 
 def test_an_older_database_is_reported_and_migrated(empty: Connection) -> None:

@@ -152,6 +152,7 @@ def test_what_was_queued_in_the_future_is_hidden_until_then(db: LeaseDatabase, w
     db.do(f"update pgflow.step_tasks set queued_at = {later}, started_at = null")
     listener = db.connect()
     listener.execute("listen pgflowd")
+    (before,) = db.queue(flow).values()
 
     claimed = [db.claim(flow, worker) for _ in range(3)]
 
@@ -160,7 +161,7 @@ def test_what_was_queued_in_the_future_is_hidden_until_then(db: LeaseDatabase, w
         assert len(claimed[0]) == 1, "its message says that it may be claimed"
     else:
         assert claimed == [[], [], []]
-        assert message.read_ct == 2, "it is read once, and no more"
+        assert message.read_ct == before.read_ct + 1, "it is read once, and no more"
         assert message.vt == (message.enqueued_at if what == "message" else db.task(run).queued_at)
         assert list(listener.notifies(timeout=0)) == []
     db.do(f"update pgmq.q_{flow} set enqueued_at = now(), vt = now()")

@@ -1,5 +1,6 @@
--- _create_queue(flow_slug): creates the flow's queue unless it exists, and its notify trigger.
--- Called by: create_flow.   Locks: pgmq's lock of the queue name.
+-- _create_queue(flow_slug): creates the flow's queue unless it exists, its index of what was read,
+-- by which _started_tasks finds what is at work, and its notify trigger.
+-- Called by: create_flow.   Locks: pgmq's lock of the queue name; the queue's table, once.
 create or replace function pgflow._create_queue(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
@@ -12,6 +13,10 @@ begin
   end if;
   if not exists (select from pgmq.list_queues() as known where known.queue_name = queue) then
     perform pgmq.create(queue);
+  end if;
+  if to_regclass(format('pgmq.%I', 'q_' || queue || '_read_idx')) is null then
+    execute format('create index %I on pgmq.%I (msg_id) where read_ct > 0',
+                   'q_' || queue || '_read_idx', 'q_' || queue);
   end if;
   perform pgflowd.watch_queue(queue);
 end $$;

@@ -39,7 +39,7 @@ begin
        and task.task_index = reported.task_index
        and task.status = 'started'  -- tested again under the lock: a recovery may have come first
     returning task.flow_slug, task.message_id, task.status, task.attempts_count,
-              reported.ord, reported.effect, reported.base_delay
+              task.requeued_count, reported.ord, reported.effect, reported.base_delay
   ), archived as (
     select failed.flow_slug, failed.message_id from failed where failed.status = 'failed'
     union all
@@ -51,6 +51,7 @@ begin
          array_agg(failed.message_id) filter (where failed.status = 'queued') as messages,
          array_agg(pgflow.calculate_retry_delay(failed.base_delay, failed.attempts_count))
            filter (where failed.status = 'queued') as delays,
+         array_agg(failed.requeued_count = 0) filter (where failed.status = 'queued') as are_unread,
          (select array_agg(archived.flow_slug) from archived) as archived_flows,
          (select array_agg(archived.message_id) from archived) as archived_messages,
          array_agg(failed.ord order by failed.ord)
@@ -61,7 +62,7 @@ begin
     perform pgflow._exhaust_step(_fail_tasks.run_ids[e], _fail_tasks.step_slugs[e], error_messages[e]);
   end loop;
   if outcome.messages is not null then
-    perform pgflow._hide(outcome.flows, outcome.messages, outcome.delays);
+    perform pgflow._hide(outcome.flows, outcome.messages, outcome.delays, outcome.are_unread);
   end if;
   if outcome.archived_messages is not null then
     perform pgflow._archive(outcome.archived_flows, outcome.archived_messages);

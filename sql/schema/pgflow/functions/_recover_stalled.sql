@@ -17,10 +17,13 @@ begin
     with stalled as materialized (
       select task.*
         from pgflow._started_tasks(one_flow) as suspect
-        join pgflow.runs as run on run.run_id = suspect.run_id and run.status = 'started'
-        join pgflow.step_states as state
-          on state.run_id = suspect.run_id and state.step_slug = suspect.step_slug
-         and state.status = 'started'
+       cross join lateral (
+         select from pgflow.runs as one
+          where one.run_id = suspect.run_id and one.status = 'started' offset 0) as run
+       cross join lateral (
+         select from pgflow.step_states as one
+          where one.run_id = suspect.run_id and one.step_slug = suspect.step_slug
+            and one.status = 'started' offset 0) as state
         join pgflow.steps as step
           on step.flow_slug = suspect.flow_slug and step.step_slug = suspect.step_slug
         join pgflow.flows as flow on flow.flow_slug = suspect.flow_slug
@@ -52,8 +55,8 @@ begin
       into found_tasks from changed;
 
     if found_tasks.visible is not null then
-      perform pgflow._hide(array_fill(one_flow, array[found_tasks.requeued]), found_tasks.visible,
-                           array_fill(0, array[found_tasks.requeued]));
+      perform pgflow.set_vt_batch(pgflow._queue_name(one_flow), found_tasks.visible,
+                                  array_fill(0, array[found_tasks.requeued]));
       perform pg_notify('pgflowd', pgflow._queue_name(one_flow));
       requeued := requeued + found_tasks.requeued;
       queues := queues + 1;

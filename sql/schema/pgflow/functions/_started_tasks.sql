@@ -1,8 +1,9 @@
 -- _started_tasks(flow_slug): returns the started tasks of a flow. They are found through the
--- queue, which holds open work only, and not by a scan of all tasks there ever were. In a long
--- queue only messages that were read or moved are looked up, and the first thousand in any case,
--- because a task may have been started by hand. Tasks without a message have an index, together
--- with those that recovery gave up, whose messages are archived.
+-- queue, which holds open work only, and not by a scan of all tasks there ever were; there by the
+-- index of what was read, so messages that wait cost nothing, with or without a delay. The first
+-- hundred messages are looked at in any case, because a task may have been started by hand. Tasks
+-- without a message have an index, together with those that recovery gave up, whose messages are
+-- archived.
 -- Called by: _recover_stalled, pgflowd._started_tasks.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
 returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp as $$
@@ -12,13 +13,13 @@ begin
   if to_regclass(format('pgmq.%I', queue)) is not null then
     return query execute format($query$
       select task.*
-        from pgmq.%1$I as message
+        from (select one.msg_id from pgmq.%1$I as one where one.read_ct > 0
+               union
+              (select one.msg_id from pgmq.%1$I as one order by one.msg_id limit 100)) as message
        cross join lateral (
          select one.* from pgflow.step_tasks as one
           where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
-       where (message.read_ct > 0 or message.vt > message.enqueued_at + interval '1 second'
-              or message.msg_id < (select min(first.msg_id) + 1000 from pgmq.%1$I as first))
-         and task.status = 'started' and task.permanently_stalled_at is null
+       where task.status = 'started' and task.permanently_stalled_at is null
       $query$, queue)
       using _started_tasks.flow_slug;
   end if;

@@ -1,6 +1,6 @@
 -- set_vt_batch(queue_name, msg_ids, vt_offsets): hides each message for its number of seconds
 -- from now, by the clock, and returns those it found. A null argument finds none.
--- Called by: _hide, _start_tasks; workers of other runtimes.   Locks: the messages.
+-- Called by: _recover_stalled, _start_tasks; workers of other runtimes.   Locks: the messages.
 create or replace function pgflow.set_vt_batch(queue_name text, msg_ids bigint[], vt_offsets int[])
 returns table (msg_id bigint, read_ct int, enqueued_at timestamptz, vt timestamptz,
                message jsonb, headers jsonb)

@@ -1,7 +1,7 @@
 -- _requeue_step(run_id, step_slug): gives each unfinished task of a started step a new message and
 -- all its attempts back; returns their number. The step counts all its tasks again. A task with an
 -- open attempt is still executed somewhere: it stays started, its new message is hidden until the
--- lease ends, and its worker is woken to learn that the attempt is revoked.
+-- lease ends and counts as read, and its worker is woken to learn that the attempt is revoked.
 -- Called by: retry.   Locks: messages; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
 returns int language plpgsql set search_path = '' as $$
@@ -34,7 +34,9 @@ begin
        and attempt.task_index = new.task_index and attempt.ended_at is null
      group by attempt.lease_until
   loop
-    perform pgflowd._make_visible(queue, hidden.msg_ids, hidden.lease_until);
+    execute format('update pgmq.%I as message set vt = $2, read_ct = 1 where message.msg_id = any ($1)',
+                   pgmq.format_table_name(queue, 'q'))
+      using hidden.msg_ids, hidden.lease_until;
     perform pgflowd._wake(queue);
   end loop;
   update pgflow.step_tasks as task

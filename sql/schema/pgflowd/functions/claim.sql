@@ -1,6 +1,6 @@
 -- claim(flow_slug, worker_id, max_tasks, lease): takes up to `max_tasks` tasks of this flow.
--- Reads messages, which hides them for `lease`, starts their tasks, and opens an attempt for
--- each: the token returned is the right to report. A worker without heartbeats passes null:
+-- Reads the messages that have been visible for longest, which hides them for `lease`, starts their
+-- tasks, and opens an attempt for each: the token returned is the right to report. A worker without heartbeats passes null:
 -- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
 -- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
 -- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
@@ -55,7 +55,7 @@ begin
              array_agg(message.msg_id) filter (where message.enqueued_at > now()) as young,
              bool_or(message.read_ct > 1) as again
         into read
-        from pgmq.read(queue_name => queue.queue_name, vt => hidden_s, qty => wanted) as message;
+        from pgflowd._read_messages(queue.queue_name, wanted, hidden_s) as message;
       young := young || read.young;
       exit when read.msg_ids is null;
       begin

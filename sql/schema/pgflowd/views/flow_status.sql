@@ -1,5 +1,5 @@
 -- flow_status: the open work of each flow: tasks at work, tasks ready, tasks that wait for a delay,
--- and for how many seconds the oldest ready one has been waiting.
+-- and for how many seconds the oldest ready one has been waiting. It counts to ten thousand.
 create or replace view pgflowd.flow_status as
   with at_work as materialized (
     select task.flow_slug, count(*) as tasks

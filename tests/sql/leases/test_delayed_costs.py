@@ -1,0 +1,148 @@
+"""
+Messages that wait cost claims, sweeps and status nothing: neither those of a delayed step, nor
+those of tasks that wait for their next attempt, nor those that wait for a worker.
+
+Rows are counted, never time. The queue is vacuumed first, as autovacuum does: what is dead is
+another matter.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+from support.covers import covers
+from support.leases import LeaseDatabase, element
+from support.rows_read import rows_read
+
+from pgflowd.db import workers
+
+FEW = 150  # more than the messages that recovery looks at in any case
+MANY = 2_500
+MORE = 50  # rows that a statement may read more than before
+COUNTED = 10_000  # messages that a status counts
+START = "select count(*) from pgflow.start_flows(%s, array_fill('{}'::jsonb, array[%s::int]))"
+SEND = "select count(*) from pgmq.send_batch(%s, array_fill('{}'::jsonb, array[%s::int]), 3600)"
+Wait = Callable[[LeaseDatabase, str, uuid.UUID, int], None]
+
+
+def for_their_step(db: LeaseDatabase, flow: str, worker: uuid.UUID, count: int) -> None:
+    db.do("update pgflow.steps set opt_start_delay = 3600")
+    db.rows(START, flow, count)
+
+
+def for_their_next_attempt(db: LeaseDatabase, flow: str, worker: uuid.UUID, count: int) -> None:
+    db.do("update pgflow.steps set opt_base_delay = 3600")
+    db.rows(START, flow, count)
+    while tasks := db.claim(flow, worker, max_tasks=200):
+        db.report(*[element(task, "failed", error_message="x") for task in tasks])
+
+
+def for_a_worker(db: LeaseDatabase, flow: str, worker: uuid.UUID, count: int) -> None:
+    db.rows(START, flow, count)
+
+
+def costs(db: LeaseDatabase, flow: str, worker: uuid.UUID) -> dict[str, int]:
+    """The rows that each statement reads, at its second time; one task is ready for the claim."""
+    due = workers.next_due(flow)
+    calls = {
+        "claim": ("select * from pgflowd.claim(%s, %s, 1)", flow, worker),
+        "sweep": ("select * from pgflowd.sweep()",),
+        "sweep_dead": ("select * from pgflowd.sweep_dead(%s, 'killed')", uuid.uuid4()),
+        "requeue_stalled_tasks": ("select pgflow.requeue_stalled_tasks()",),
+        "worker_status": ("select * from pgflowd.worker_status",),
+        "next_due": (due.sql, *due.params),
+    }
+    found = {}
+    db.do(f"vacuum pgmq.q_{flow}")
+    for name, call in calls.items():
+        for _ in range(2):
+            with db.conn.transaction(force_rollback=True):
+                found[name] = rows_read(db.conn, *call)
+    return found
+
+
+@covers("database 15")
+@pytest.mark.parametrize("wait", [for_their_step, for_their_next_attempt, for_a_worker])
+def test_messages_that_wait_cost_nothing(own: LeaseDatabase, wait: Wait) -> None:
+    flow = own.flow(base_delay=0)
+    worker = own.worker(flow)
+    own.start(flow)
+    at_work = own.claim_one(flow, worker)
+    wait(own, flow, worker, FEW)
+    own.do("update pgflow.steps set opt_start_delay = 0")
+    own.start(flow)
+    few = costs(own, flow, worker)
+    ready = own.value(f"select count(*) from pgmq.q_{flow} where vt <= clock_timestamp()")
+
+    wait(own, flow, worker, MANY)
+
+    many = costs(own, flow, worker)
+    if wait is for_a_worker:
+        few["next_due"] += MANY  # it counts what is ready
+    elif wait is for_their_next_attempt:
+        own.start(flow)
+        many = costs(own, flow, worker)
+    assert ready == (FEW + 1 if wait is for_a_worker else 1)
+    assert {name: (few[name], many[name]) for name in few if many[name] > few[name] + MORE} == {}
+    own.lapse(at_work)
+    assert own.sweep() == (1, 0), "what has stalled is found among them"
+
+
+@covers("database 15")
+def test_a_claim_on_any_core_reads_by_the_index_of_what_is_due(any_core: LeaseDatabase) -> None:
+    flow = any_core.flow()
+    worker = any_core.worker(flow)
+    any_core.rows(SEND, flow, MANY)
+    any_core.start(flow)
+    any_core.do(f"vacuum pgmq.q_{flow}")
+
+    with any_core.conn.transaction(force_rollback=True):
+        claim = "select * from pgflowd.claim(%s, %s, 5)"
+        assert rows_read(any_core.conn, claim, flow, worker) < 100
+    with any_core.conn.transaction(force_rollback=True):
+        assert len(any_core.claim(flow, worker)) == 1
+
+
+@covers("database 15")
+def test_status_counts_to_ten_thousand(own: LeaseDatabase) -> None:
+    flow = own.flow()
+    read = {}
+    for _ in range(2):
+        own.rows(SEND, flow, COUNTED + 2_000)
+        own.do(f"vacuum pgmq.q_{flow}")
+        with own.conn.transaction():
+            count = len(read)
+            read[count] = rows_read(own.conn, "select * from pgflowd.flow_status")
+
+    status = own.row("select * from pgflowd.flow_status where flow_slug = %s", flow)
+    assert (status.queued, status.running, status.delayed) == (0, 0, COUNTED)
+    assert read[1] <= read[0] + MORE
+
+
+def test_what_was_visible_for_longest_is_claimed_first(any_core: LeaseDatabase) -> None:
+    flow = any_core.flow()
+    worker = any_core.worker(flow)
+    first, second, third = (any_core.start(flow) for _ in range(3))
+    any_core.fail(any_core.claim_one(flow, worker, max_tasks=1), delay="0 s")
+
+    assert [any_core.claim_one(flow, worker, max_tasks=1).run_id for _ in range(3)] == [
+        second,
+        third,
+        first,
+    ]
+
+
+def test_a_retried_task_that_is_still_at_work_is_found_by_a_sweep(own: LeaseDatabase) -> None:
+    """Its new message counts as read, though no claim has read it."""
+    flow = own.flow("a", "b")
+    worker = own.worker(flow)
+    run = own.start(flow)
+    one, _other = sorted(own.claim(flow, worker), key=lambda task: str(task.step_slug))
+    own.fail(one, retry=False)
+    own.rows("select pgflowd.retry(%s, 'me')", run)
+    own.rows(START, flow, FEW)
+    own.do(f"delete from pgmq.q_{flow} where read_ct = 0")
+
+    assert own.crashed(worker) == 1
