@@ -179,6 +179,24 @@ def test_a_zygote_that_does_not_answer_is_killed_after_five_seconds():
     assert play.did(actions.KillZygote)
 
 
+@covers("row 10")
+def test_a_zygote_that_forks_many_slowly_is_killed_only_when_it_is_silent():
+    play = Play(max_concurrency=4)
+    play.claim(1, 2, 3, 4)
+    forks = play.did(actions.ForkRunner)
+
+    for fork in forks[:3]:
+        play.feed(events.Tick(), after_s=4.0)
+        assert not play.did(actions.KillZygote)
+        play.feed(events.Forked(fork.id, 100 + fork.id))
+        assert not play.did(actions.KillZygote)
+    play.feed(events.Tick(), after_s=4.9)
+    assert not play.did(actions.KillZygote)
+    play.feed(events.Tick(), after_s=0.1)
+
+    assert play.did(actions.KillZygote)
+
+
 @covers("row 36")
 def test_a_refused_fork_gives_the_task_back_and_pauses_longer_each_time():
     play = Play(backoff_min_s=0.1, max_concurrency=1)

@@ -95,8 +95,10 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
         _report_end(transition, runner, events.Reaped(runner.id, 9))
         move(pool, runner, RunnerPhase.STUCK, tasks=NO_TASKS, result=None)
     else:  # STARTING or ENDED: the zygote was to fork or to reap it
-        pool.by_id[runner.id] = runner._replace(due_at=NEVER)
-        if not pool.zygote_end:
+        limit_at = pool.zygote_answered_at + ZYGOTE_LIMIT_S  # it may be busy with others
+        due_at = limit_at if transition.now < limit_at else NEVER
+        pool.by_id[runner.id] = runner._replace(due_at=due_at)
+        if due_at == NEVER and not pool.zygote_end:
             pool.zygote_end = f"it did not answer for {ZYGOTE_LIMIT_S:g} s"
             transition.do(actions.KillZygote())
 
@@ -197,6 +199,7 @@ def _died_unready(transition: WorkerTransition, runner: RunnerState) -> None:
 def reaped(transition: WorkerTransition, event: events.Reaped) -> None:
     """It is gone, and now its task is reported."""
     pool = transition.state.runners
+    pool.zygote_answered_at = transition.now
     runner = pool.by_id.get(event.id)
     if runner is not None and runner.phase is RunnerPhase.ENDED:
         _report_end(transition, runner, event)

@@ -121,6 +121,7 @@ class RunnerPool(Part):
     forks_from: float = 0.0  # no fork before that moment; 0: forks are not paused
     fork_delay_s: float = 0.0  # after the last refusal
     owes_room: bool = False  # the next runner whose task ends is to make room
+    zygote_answered_at: float = 0.0
     zygote_end: str = ""  # how the zygote ended, or why it is being killed
 
     def copy(self) -> Self:

@@ -109,6 +109,7 @@ def forked(transition: WorkerTransition, event: events.Forked) -> None:
     if pool.forks_from:
         transition.state.schedule.is_due = True
     pool.fork_delay_s = pool.forks_from = 0.0
+    pool.zygote_answered_at = transition.now
     runner = pool.by_id.get(event.id)
     if runner and runner.phase is RunnerPhase.STARTING:
         pool.by_id[event.id] = runner._replace(due_at=NEVER)
@@ -118,6 +119,7 @@ def refused(transition: WorkerTransition, event: events.ForkRefused) -> None:
     """No room for a runner: give its task back, and pause before the next fork."""
     state, options = transition.state, transition.state.options
     pool, runner = state.runners, state.runners.by_id.get(event.id)
+    pool.zygote_answered_at = transition.now
     if runner is None:
         return
     runner_ends.forget(pool, runner)
