@@ -121,6 +121,34 @@ class QuickStop(Message):
 
 
 @dataclass(frozen=True)
+class WorkerStarted(Message):
+    """This worker is up: renew its row from now on. For the sweeper."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True)
+class WorkerStopped(Message):
+    """This worker has ended as it was asked to: its row needs no renewal. For the sweeper."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True)
+class WorkerStanding(Message):
+    """The row of a worker that does not renew it itself, and what waits in its queue. From the
+    sweeper, for that worker."""
+
+    droppable: ClassVar[bool] = True
+    worker_id: str
+    row: str
+    queued: int = 0
+    oldest_queued_s: float | None = None
+    due_in_s: float | None = None
+    oldest_run: str | None = None
+
+
+@dataclass(frozen=True)
 class WorkerEnded(Message):
     """All processes of this worker are reaped: release its tasks and answer Released."""
 
@@ -150,6 +178,9 @@ KINDS: dict[str, type[Message]] = {
         Found,
         Drain,
         QuickStop,
+        WorkerStarted,
+        WorkerStopped,
+        WorkerStanding,
         WorkerEnded,
     )
 }

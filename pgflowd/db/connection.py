@@ -118,6 +118,21 @@ async def connect_async(
     return conn
 
 
+async def as_async(conn: psycopg.Connection[Any]) -> psycopg.AsyncConnection[Any]:
+    """
+    Return a connection of `connect` for asyncio.
+
+    The caller executes nothing more on `conn`, but keeps it: psycopg complains of connections that
+    are forgotten while they are open.
+    """
+    if not is_pooled(conn):  # else it has prepared nothing
+        conn.execute("deallocate all")  # the names would be used again
+    same = psycopg.AsyncConnection[Any](conn.pgconn)
+    same.prepare_threshold = conn.prepare_threshold
+    await same.set_autocommit(conn.autocommit)
+    return same
+
+
 def is_pooled(conn: AnyConnection) -> bool:
     """Whether a connection of `connect` goes through a pooler."""
     return conn.prepare_threshold is None

@@ -1,14 +1,16 @@
 """
 Reads and writes a worker's row, checks the definition of its flow, reads values for its handlers.
 
-A worker inserts its row, renews it together with its leases, and marks it stopped as it ends.
-Before that it makes sure that the flow in the database is the one in the code. The columns of
-`pgflow.workers` are a public part of the contract, as are `runs.input` and `step_states.output`.
+A worker inserts its row, renews it together with its leases, and marks it stopped as it ends; the
+sweeper renews the rows of workers without leases. Before that the worker makes sure that the flow
+in the database is the one in the code. The columns of `pgflow.workers` are a public part of the
+contract, as are `runs.input` and `step_states.output`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -118,6 +120,16 @@ def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
     return Query(query.as_string(), (worker_id,), _standing)
 
 
+def renew_rows(worker_ids: Sequence[str], after_s: float) -> Query[list[tuple[str, Standing]]]:
+    """Renew the rows of those that were not renewed for so long; return how they and the queues
+    are."""
+    query = """
+    select worker_id::text, is_deprecated, visible, oldest_s, oldest_run, due_in_s
+      from pgflowd.renew_workers(%s::uuid[], make_interval(secs => %s))
+    """
+    return Query(query, (list(worker_ids), after_s), lambda rows: [_renewed(*row) for row in rows])
+
+
 def next_due(queue: str) -> Query[tuple[float | None, int]]:
     """Return in how many seconds the next hidden message becomes visible, and how many are now."""
     query = sql.SQL(
@@ -155,6 +167,20 @@ def _standing(rows: Rows) -> Standing:
     row = RowState.DEPRECATED if is_deprecated else RowState.OK
     waits_s, run_id = oldest or (None, None)
     return Standing(row, queued, None if waits_s is None else float(waits_s), due_in_s, run_id)
+
+
+def _renewed(
+    worker_id: str,
+    is_deprecated: bool | None,
+    visible: int | None,
+    oldest_s: float | None,
+    oldest_run: str | None,
+    due_in_s: float | None,
+) -> tuple[str, Standing]:
+    if is_deprecated is None:
+        return worker_id, Standing(RowState.GONE)
+    row = RowState.DEPRECATED if is_deprecated else RowState.OK
+    return worker_id, Standing(row, visible or 0, oldest_s, due_in_s, oldest_run)
 
 
 def _first(rows: Rows) -> bytes | None:

@@ -9,6 +9,10 @@ reaped are released at once, and the supervisor gets an answer. After each conne
 first waits one `heartbeat_interval`, so that running workers report the outcomes they kept. It
 keeps no state, so a restart loses nothing.
 
+It renews the rows of the daemon's workers that have no tasks, all in one statement, which also
+reads their queues; the supervisor passes the answers on to the workers
+(docs/design/supervision.md, rule 57).
+
 It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
 trip and clock before each sweep. It reports as problems clocks that differ (W312),
 `synchronous_commit` off (W315), a connection without encryption (W316), a notification queue that
@@ -26,7 +30,14 @@ from uuid import UUID
 
 import psycopg
 
-from pgflowd.core.messages import Released, WorkerEnded
+from pgflowd.core.messages import (
+    Message,
+    Released,
+    WorkerEnded,
+    WorkerStanding,
+    WorkerStarted,
+    WorkerStopped,
+)
 from pgflowd.core.obstacles import (
     MANY_TRANSACTIONS,
     MAX_NAMED,
@@ -43,6 +54,7 @@ from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_sh
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
+from pgflowd.db.workers import renew_rows
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -53,6 +65,9 @@ MAX_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
 RELEASE_AFTER_S = (0.0, 1.2, 3.0)  # the last statement of an ended worker may hold locks
 DAY_S = 86400.0
 RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
+# Rows of idle workers are renewed three intervals apart, at most 15 s: they count as alive for 30 s
+IDLE_INTERVALS = 3
+IDLE_RENEWAL_S = 15.0
 MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
@@ -72,6 +87,7 @@ class Sweeper:
         self._log = log
         self._link = DatabaseLink(service, settings, log, "sweeper", settings.database.url)
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
+        self._workers: dict[str, None] = {}  # ids of those that are up
         self._released: dict[str, int] = {}
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
@@ -106,22 +122,49 @@ class Sweeper:
 
     def _work(self, conn: psycopg.Connection[Any]) -> None:
         self._look(conn)
-        sweep_at = time.monotonic() + self._settings.worker.heartbeat_interval_s
+        renew_at = time.monotonic()
+        sweep_at = renew_at + self._settings.worker.heartbeat_interval_s
+        interval_s = min(IDLE_INTERVALS * self._settings.shortest_heartbeat_s, IDLE_RENEWAL_S)
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
-            self._service.wait(min([sweep_at, *due]))
+            self._service.wait(min([sweep_at, renew_at, *due]))
             now = time.monotonic()
             while self._service.orders:
-                order = self._service.orders.popleft()
-                if isinstance(order, WorkerEnded) and order.worker_id not in self._ended_workers:
-                    moments = [now + wait_s for wait_s in RELEASE_AFTER_S]
-                    self._ended_workers[order.worker_id] = moments
+                self._obey(self._service.orders.popleft(), now)
+            if now >= renew_at:
+                renew_at = now + interval_s
+                self._renew_workers(conn, interval_s / 2)
             for worker_id, moments in list(self._ended_workers.items()):
                 if moments[0] <= now:
                     self._release(conn, worker_id, moments)
             if sweep_at <= now:
                 self._sweep(conn)
                 sweep_at = now + self._settings.recovery.recovery_interval_s
+
+    def _obey(self, order: Message, now: float) -> None:
+        if isinstance(order, WorkerStarted):
+            self._workers[order.worker_id] = None
+        elif isinstance(order, WorkerStopped | WorkerEnded):
+            self._workers.pop(order.worker_id, None)
+        if isinstance(order, WorkerEnded) and order.worker_id not in self._ended_workers:
+            moments = [now + wait_s for wait_s in RELEASE_AFTER_S]
+            self._ended_workers[order.worker_id] = moments
+
+    def _renew_workers(self, conn: psycopg.Connection[Any], after_s: float) -> None:
+        """Renew the rows of the workers that have not done so lately, and tell them the answers."""
+        if not self._workers:
+            return
+        for worker_id, standing in self._execute(conn, renew_rows([*self._workers], after_s)):
+            self._service.channel.send(
+                WorkerStanding(
+                    worker_id,
+                    standing.row,
+                    standing.queued,
+                    standing.oldest_queued_s,
+                    standing.due_in_s,
+                    standing.oldest_run,
+                )
+            )
 
     def _release(self, conn: psycopg.Connection[Any], worker_id: str, moments: list[float]) -> None:
         """Release the tasks of an ended worker; confirm when none can be left."""

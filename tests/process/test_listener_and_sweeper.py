@@ -8,6 +8,7 @@ import time
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import pytest
 from support.covers import covers
 from support.daemon import (
     attempts,
@@ -61,7 +62,7 @@ def test_after_a_reconnect_all_workers_are_woken(setup, database):
     for _ in range(60):
         run_id = lose_line_and_start(database)
         until(lambda run_id=run_id: is_completed(database, run_id), 5)
-        until(lambda: connected(database) >= 4)
+        until(lambda: connected(database) >= 3)
 
     assert daemon.events("child.restarted") == []
     assert daemon.events("listener.regained")
@@ -163,7 +164,7 @@ def test_the_sweeper_lives_through_a_database_that_is_gone_for_a_while(setup, da
     for _ in range(3):
         daemon.until("supervisor.ready")
         terminate_all(database, "t: sweeper")
-        until(lambda: connected(database) >= 4)
+        until(lambda: connected(database) >= 3)
 
     assert daemon.pid_of("sweeper") == pid
 
@@ -207,3 +208,32 @@ def test_a_setting_that_risks_data_is_a_problem_in_the_status(setup, database):
 
     daemon.until("sweeper.problem", code="W315")
     until(lambda: "W315" in [each["code"] for each in daemon.ask()["problems"]], 7)
+
+
+@covers("rule 57")
+def test_the_sweeper_renews_the_rows_of_idle_workers(setup, database):
+    for slug in ("alpha", "beta"):
+        setup.flow(slug)
+    setup.serve(worker={"heartbeat_interval": "300ms"})
+    read = "select min(last_heartbeat_at) from pgflow.workers where stopped_at is null"
+    conn = database.connect()
+    first = conn.execute(read).fetchone()[0]
+
+    until(lambda: conn.execute(read).fetchone()[0] > first, 5)
+
+    assert connected(database) == 4, "one of each worker, of the listener, of the sweeper"
+
+
+@covers("rule 40", "rule 57")
+@pytest.mark.parametrize(
+    "change", ["update pgflow.workers set deprecated_at = now()", "delete from pgflow.workers"]
+)
+def test_an_idle_worker_learns_of_its_row_through_the_sweeper(setup, database, change):
+    setup.flow("alpha")
+    daemon = setup.serve(worker={"heartbeat_interval": "300ms"})
+
+    database.connect().execute(change)
+
+    daemon.until("child.exited", status=10)
+    daemon.until("child.ready", child="worker alpha", count=2)
+    assert daemon.events("child.restarted") == []

@@ -16,7 +16,7 @@ from pgflowd.core.worker.state import ConnectionName, WorkerMode, WorkerOptions,
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import Turns
 
-MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
+MAIN, SECOND = ConnectionName.MAIN, ConnectionName.SECOND
 OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
 
 
@@ -117,9 +117,8 @@ class Play(Engine):
         super().__init__(replace(OPTIONS, **options), pace_s)  # type: ignore[arg-type]
         self.now = 100.0
         self.actions: list[actions.WorkerAction] = []
-        self._call: actions.WorkerAction | None = None  # under way on the main connection
+        self._call: actions.WorkerAction | None = None  # the turn under way
         self.feed(events.Tick())
-        self.feed(events.LeasesRenewed(()))
 
     def feed(
         self, *arrived: events.WorkerEvent, after_s: float = 0.0
@@ -133,6 +132,14 @@ class Play(Engine):
         for action in self.actions:
             if isinstance(action, actions.ReportAndClaim | actions.ReadNextDue):
                 self._call = action
+            elif isinstance(action, actions.RenewLeases) and action.connection is MAIN:
+                return self._renew(action)
+        return self.actions
+
+    def _renew(self, action: actions.RenewLeases) -> list[actions.WorkerAction]:
+        """The main connection has turns to take: let a renewal there end at once."""
+        done = self.actions
+        self.actions = [*done, *self.feed(events.LeasesRenewed(MAIN, ()))]
         return self.actions
 
     # what happens
@@ -155,6 +162,15 @@ class Play(Engine):
         answer = events.ReportAnswer(verdict, sqlstate, message, run_status)
         answers = tuple(answer for _ in self.sending())
         return self.feed(events.ReportAndClaimDone(answers, (), changes))
+
+    def renewed(
+        self,
+        *verdicts: tuple[int, events.LeaseVerdict],
+        standing: events.Standing = events.GOOD_STANDING,
+        cancelled: tuple[events.RunCancelled, ...] = (),
+    ) -> list[actions.WorkerAction]:
+        """Let a renewal of leases, on a second connection, end with these verdicts."""
+        return self.feed(events.LeasesRenewed(SECOND, verdicts, standing, cancelled))
 
     def ready(self) -> None:
         """Let every runner that was asked for be ready."""

@@ -26,6 +26,9 @@ from pgflowd.core.messages import (
     Waiting,
     Wake,
     WorkerEnded,
+    WorkerStanding,
+    WorkerStarted,
+    WorkerStopped,
     decode,
     encode,
 )
@@ -49,6 +52,9 @@ ALL = [
     Drain(None),
     QuickStop(),
     WorkerEnded("7f3a"),
+    WorkerStarted("7f3a"),
+    WorkerStopped("7f3a"),
+    WorkerStanding("7f3a", "ok", 3, 0.5, None, "run1"),
 ]
 
 

@@ -115,7 +115,7 @@ def test_a_lost_lease_of_a_result_that_waits_is_left_to_the_answer_to_its_report
     play = full()
     play.announced(3, HALF)
 
-    play.feed(events.LeasesRenewed(((3, LeaseVerdict.LOST),)))
+    play.renewed((3, LeaseVerdict.LOST))
 
     assert not play.did(actions.KillRunner) and not play.did(actions.ReadResult)
 

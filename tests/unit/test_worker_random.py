@@ -14,7 +14,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.covers import covers
-from support.engine import LEASES, MAIN, Engine
+from support.engine import MAIN, SECOND, Engine
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
@@ -48,6 +48,7 @@ class World:
         self.now = 0.0
         self.engine = Engine(OPTIONS, pace_s)
         self.calls: dict[ConnectionName, object] = {}
+        self.open = {MAIN}
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
         self.tasks: dict[int, Task] = {}  # by runner
@@ -111,10 +112,10 @@ class World:
                 events.ConnectionLost(MAIN, RETRY, "lost", 0.3),
                 *(self.failures_of_main() * 2 if self.is_failing else []),
             ]
-        if LEASES in self.calls:
+        if SECOND in self.calls:
             found += [
-                *self.ends_of_beats() * 2,
-                events.ConnectionLost(LEASES, RETRY, "lost", 0.9),
+                *self.ends_of_side_calls(SECOND) * 2,
+                events.ConnectionLost(SECOND, RETRY, "lost", 0.9),
             ]
         found += self.of_the_zygote()
         found += [event for runner in self.alive for event in self.of_runner(runner)]
@@ -134,6 +135,8 @@ class World:
             return [events.Connected(MAIN)]
         if isinstance(call, actions.ReadNextDue):
             return [events.NextDueRead(None), events.NextDueRead(0.5), events.NextDueRead(None, 3)]
+        if isinstance(call, actions.SideAction):
+            return self.ends_of_side_calls(MAIN)
         assert isinstance(call, actions.ReportAndClaim)
         return [Turning(n, verdict) for n in (0, 1, call.claim) for verdict in VERDICTS]
 
@@ -146,17 +149,20 @@ class World:
             events.ConnectionLost(MAIN, DatabaseFailure.BROKEN, "too large", 0.3, "54000"),
         ]
 
-    def ends_of_beats(self) -> list[object]:
-        call = self.calls[LEASES]
+    def ends_of_side_calls(self, name: ConnectionName) -> list[object]:
+        call = self.calls[name]
         if isinstance(call, actions.Connect):
-            return [events.Connected(LEASES)]
+            return [events.Connected(name)]
         if isinstance(call, actions.Fetch):
-            return [events.Fetched()]
+            return [events.Fetched(name)]
+        if isinstance(call, actions.PublishOutput):
+            return [events.OutputPublished(name)]
         if isinstance(call, actions.SignOff):
-            return [events.SignedOff()]
+            return [events.SignedOff(name)]
         assert isinstance(call, actions.RenewLeases)
         return [
             events.LeasesRenewed(
+                name,
                 tuple((token, verdict) for token in call.tokens),
                 Standing(row),
                 cancelled=tuple(
@@ -182,13 +188,14 @@ class World:
             wrong = events.BadFrameReceived(runner, "E903", "noise")
             request = FetchRequest(runner, report.task.token, HandlerRequest.RUN_INPUT, "")
             asking = events.HandlerAsked(request)
+            printing = events.OutputWaiting()
             lost = events.Undelivered(runner, report.task.token)
             done: list[object] = [events.Done(runner, report, left) for left in LEFT]
             if is_large:
                 done = [Finishing(runner, len(output))] * len(LEFT)
             if state == "sending":
                 return [*done, wrong, Ending(runner)]
-            return [*done, done[0], wrong, asking, lost, Ending(runner)]
+            return [*done, done[0], wrong, asking, printing, lost, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
 
     # what the worker does
@@ -204,12 +211,18 @@ class World:
         elif isinstance(action, actions.ReadNextDue):
             assert MAIN not in self.calls
             self.calls[MAIN] = action
-        elif isinstance(action, actions.RenewLeases | actions.Fetch | actions.SignOff):
-            assert LEASES not in self.calls, "one call at a time"
-            self.calls[LEASES] = action
+        elif isinstance(action, actions.SideAction):
+            assert action.connection not in self.calls, "one call at a time"
+            assert action.connection in self.open, "it is closed"
+            assert action.connection is SECOND or SECOND not in self.open, "it is for turns"
+            self.calls[action.connection] = action
         elif isinstance(action, actions.Connect):
             assert action.connection not in self.calls
+            assert action.connection not in self.open
             self.calls[action.connection] = action
+        elif isinstance(action, actions.CloseConnection):
+            assert action.connection is SECOND and SECOND not in self.calls
+            self.open.remove(SECOND)
         elif isinstance(action, actions.CutConnection):
             self.soon.append(events.ConnectionLost(action.connection, RETRY, "cut", 0.5))
         elif isinstance(action, actions.ForkRunner):
@@ -377,6 +390,9 @@ def into_world(world: World, event: object) -> object | None:
         return None
     if isinstance(event, events.ConnectionLost | events.Connected):
         call = world.calls.pop(event.connection, None)
+        world.open.discard(event.connection)
+        if call and isinstance(event, events.Connected):
+            world.open.add(event.connection)
         if isinstance(call, actions.ReportAndClaim):
             assert isinstance(event, events.ConnectionLost)
             world.failed = call if event.sqlstate else None
@@ -395,8 +411,8 @@ def into_world(world: World, event: object) -> object | None:
         if isinstance(told, events.ReportAndClaimDone):
             world.failed = None
         del world.calls[MAIN]
-    elif isinstance(told, events.LeasesRenewed | events.Fetched | events.SignedOff):
-        del world.calls[LEASES]
+    elif isinstance(told, events.SideCallDone):
+        del world.calls[told.connection]
     elif isinstance(told, events.ForkRefused):
         world.forks.remove(told.id)
     return told
@@ -454,8 +470,8 @@ def next_good(world: World) -> object | None:
         return Turning(0, "completed")
     if call is not None:
         return world.ends_of_main()[0]
-    if LEASES in world.calls:
-        return world.ends_of_beats()[0]
+    if SECOND in world.calls:
+        return world.ends_of_side_calls(SECOND)[0]
     if world.forks and not world.zygote_is_dead:
         return Forking(world.forks[0])
     if world.reaping:

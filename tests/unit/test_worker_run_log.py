@@ -132,9 +132,9 @@ def test_a_cancelled_run_is_logged_once_with_the_person():
         RunCancelled("run2", None, None),
     )
 
-    play.feed(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
+    play.renewed((1, LeaseVerdict.CANCEL), cancelled=cancelled)
     texts = [each.fields["error"] for each in play.did(actions.WriteLog)]
-    play.feed(events.LeasesRenewed(((1, LeaseVerdict.CANCEL),), cancelled=cancelled))
+    play.renewed((1, LeaseVerdict.CANCEL), cancelled=cancelled)
 
     assert texts == ["cancelled by anna: enough", "cancelled by an unknown user"]
     assert told(play) == []
@@ -180,7 +180,7 @@ def test_failed_and_cancelled_runs_are_counted_as_well():
 
     play.answer(Verdict.FAILED, run_status=RunStatus.FAILED)
     failed = play.counted(RUNS)
-    play.feed(events.LeasesRenewed((), cancelled=(RunCancelled("run3", "anna", None),)))
+    play.renewed(cancelled=(RunCancelled("run3", "anna", None),))
 
     assert failed == [("failed", 1)]
     assert play.counted(RUNS) == [("cancelled", 1)]

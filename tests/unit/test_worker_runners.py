@@ -48,7 +48,7 @@ def test_a_task_whose_lease_is_lost_is_not_begun_though_its_runner_starts():
     play.claim(1)
     (fork,) = play.did(actions.ForkRunner)
 
-    play.feed(events.LeasesRenewed(((1, events.LeaseVerdict.LOST),)))
+    play.renewed((1, events.LeaseVerdict.LOST))
     play.feed(events.RunnerReady(fork.id))
 
     assert not play.did(actions.SendTask) and play.leases() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.covers import covers
-from support.engine import MAIN, Play
+from support.engine import MAIN, SECOND, Play
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome
@@ -23,8 +23,8 @@ def next_turn(play: Play) -> tuple[int, int]:
         play.wait()
         if play.did(actions.Connect):
             play.feed(*(events.Connected(each.connection) for each in play.did(actions.Connect)))
-        if play.did(actions.RenewLeases):
-            play.feed(events.LeasesRenewed(()))
+        if any(each.connection is SECOND for each in play.did(actions.RenewLeases)):
+            play.renewed()
         if play.did(actions.ReadNextDue):
             play.feed(events.NextDueRead(None))
     raise AssertionError("no turn")
@@ -39,8 +39,10 @@ def cut(play: Play, *, is_renewed: bool) -> None:
     """Let the call under way take until our own limit."""
     while not play.did(actions.CutConnection):
         play.wait()
+        if is_renewed and play.did(actions.Connect):
+            play.feed(events.Connected(SECOND))
         if is_renewed and play.did(actions.RenewLeases):
-            play.feed(events.LeasesRenewed(()))
+            play.renewed()
     fail(play, RETRY, None)
 
 

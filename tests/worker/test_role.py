@@ -10,7 +10,7 @@ import pytest
 from psycopg import conninfo
 from support.covers import covers
 
-from pgflowd.core.messages import Failed, Heartbeat, Ready
+from pgflowd.core.messages import Failed
 from pgflowd.db import schema
 from pgflowd.testing.until import until
 
@@ -90,7 +90,7 @@ def test_a_handler_waits_for_a_connection_of_a_full_server(start_worker, humble)
     """
     worker = start_worker(module, dsn=humble, definitions="verify")
     role = conninfo.conninfo_to_dict(humble)["user"]
-    worker.conn.execute(f"alter role {role} connection limit 2")
+    worker.conn.execute(f"alter role {role} connection limit 1")
 
     run = worker.start_run()
     until(lambda: [each for each in worker.records("task.log") if "E310" in each["text"]])
@@ -146,10 +146,11 @@ def test_too_many_connections_are_waited_out(start_worker, humble, database):
         "select pg_terminate_backend(pid) from pg_stat_activity"
         " where application_name like 'pgflowd: worker%' and datname = current_database()"
     )
+    run = worker.start_run([1])
     until(lambda: worker.records("worker.error"), 5)
     conn.execute(f"alter database {database.name} connection limit -1")
 
-    assert worker.completed(worker.start_run([1]), 8)
+    assert worker.completed(run, 8)
 
 
 def test_a_refused_query_of_a_handler_raises_there_and_keeps_the_connection(
@@ -174,16 +175,37 @@ def test_a_refused_query_of_a_handler_raises_there_and_keeps_the_connection(
     assert worker.records("worker.error") == []
 
 
-@covers("row 78")
-def test_a_start_that_gets_one_connection_of_two_is_tried_again(start_worker, humble, database):
-    """The row of the worker is in the database by then."""
+@covers("rule 57")
+def test_one_connection_is_enough_for_the_start_and_for_short_tasks(start_worker, humble, database):
     role = conninfo.conninfo_to_dict(humble)["user"]
-    conn = database.connect()
-    conn.execute(f"alter role {role} connection limit 1")
-    worker = start_worker(MODULE, dsn=humble, definitions="verify", ready=False)
-    until(lambda: len([each for each in worker.receive() if isinstance(each, Heartbeat)]) >= 3, 10)
+    database.connect().execute(f"alter role {role} connection limit 1")
 
-    conn.execute(f"alter role {role} connection limit -1")
+    worker = start_worker(MODULE, dsn=humble, definitions="verify")
 
-    until(lambda: worker.received(Ready) or worker.child.has_ended(), 10)
     assert worker.output(worker.start_run([1])) == {"third": [1]}
+    assert worker.records("worker.error") == []
+    assert worker.drain() == 0
+
+
+@covers("rule 57")
+def test_without_a_second_connection_leases_are_renewed_on_the_first(
+    start_worker, humble, database
+):
+    role = conninfo.conninfo_to_dict(humble)["user"]
+    database.connect().execute(f"alter role {role} connection limit 1")
+    module = """
+        import time
+        from pgflowd import Flow
+        slow = Flow("slow", max_attempts=1)
+
+        @slow.step
+        def nap(run): time.sleep(3); return 1  # half as long again as a lease lasts
+    """
+    start_worker(module, "slow").drain()
+    worker = start_worker(module, "slow", dsn=humble, definitions="verify")
+
+    run = worker.start_run([1])
+
+    assert worker.completed(run, 10)
+    assert worker.outcomes(run) == ["completed"]
+    assert len(worker.attempts(run)) == 1

@@ -234,6 +234,12 @@ class Settings:
         overrides = self.flows.get(slug.lower())
         return overrides.enabled if overrides else True
 
+    @property
+    def shortest_heartbeat_s(self) -> float:
+        """The shortest heartbeat_interval of any flow."""
+        workers = [self.worker, *(self.worker_for(slug) for slug in self.flows)]
+        return min(worker.heartbeat_interval_s for worker in workers)
+
     def origin_of(self, *where: str) -> Origin:
         """Return the origin of a key, such as ("worker", "poll_min")."""
         return self.origins.get(where, Origin())

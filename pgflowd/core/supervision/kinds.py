@@ -100,15 +100,15 @@ LISTENER = ChildKind(
 WORKER = ChildKind(
     "worker",
     sends=(*_COMMON, msg.MakeRoom, msg.HaveRoom),
-    receives=(msg.Wake, msg.Follow, msg.MakeRoom, msg.HaveRoom),
+    receives=(msg.Wake, msg.Follow, msg.WorkerStanding, msg.MakeRoom, msg.HaveRoom),
     is_group=True,
     death_signal=signal.SIGTERM,  # it still has to kill its runners
 )
 SWEEPER = ChildKind(
     "sweeper",
-    sends=(*_COMMON, msg.Released),
-    receives=(msg.WorkerEnded,),
-    depends_on=lambda settings: (settings.recovery, settings.worker.heartbeat_interval_s),
+    sends=(*_COMMON, msg.Released, msg.WorkerStanding),
+    receives=(msg.WorkerStarted, msg.WorkerStopped, msg.WorkerEnded),
+    depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),
     status=(
         StatusField("interval_s", "interval_s"),
         StatusField("last_sweep_s", "last_sweep_at", FieldSource.AGE),

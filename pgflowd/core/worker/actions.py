@@ -28,6 +28,13 @@ class Connect(WorkerAction):
 
 
 @dataclass(slots=True)
+class CloseConnection(WorkerAction):
+    """Close a connection on which nothing is under way."""
+
+    connection: ConnectionName
+
+
+@dataclass(slots=True)
 class CutConnection(WorkerAction):
     """Shut a connection's socket down: its call takes too long."""
 
@@ -52,21 +59,27 @@ class ReadNextDue(WorkerAction):
 
 
 @dataclass(slots=True)
-class RenewLeases(WorkerAction):
+class SideAction(WorkerAction):
+    """A call that either connection may take."""
+
+    connection: ConnectionName
+
+
+@dataclass(slots=True)
+class RenewLeases(SideAction):
     """Renew the worker's row and these leases."""
 
     tokens: tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Fetch(WorkerAction):
+class Fetch(SideAction):
     """Read what a handler asked for, and send it to its runner."""
 
     request: FetchRequest
 
 
-@dataclass(slots=True)
-class PublishOutput(WorkerAction):
+class PublishOutput(SideAction):
     """Send waiting output of handlers to the followers of their runs."""
 
 
@@ -80,8 +93,7 @@ class OfferRoom(WorkerAction):
     """Tell the other workers that a process can be started."""
 
 
-@dataclass(slots=True)
-class SignOff(WorkerAction):
+class SignOff(SideAction):
     """Mark the worker's row stopped."""
 
 

@@ -1,10 +1,12 @@
 """
-The two connections to the database, and the calls on them, one at a time on each.
+The connections to the database, and the calls on them, one at a time on each.
 
-The main one reports and claims in one round trip. The other renews leases, so that a report
-which waits for a lock does not look like the death of the worker; it also reads what handlers ask
-for and publishes their output. A lost connection is opened again after growing, jittered delays;
-reports wait meanwhile, in order.
+The main one reports and claims in one round trip; reports and claim are a *turn*. All else is a
+*side call*: renewals of leases, what handlers ask for, their output. Side calls go on the main
+connection between the turns. While a task has run, or a turn has taken, for half a
+`heartbeat_interval`, there is a second connection for them, so that a report which waits for a
+lock does not look like the death of the worker (docs/design/supervision.md, rule 57). A lost
+connection is opened again after growing, jittered delays; reports wait meanwhile, in order.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pgflowd.core.worker import (
     reporting,
     run_log,
     runner_ends,
+    second_connection,
     stopping,
 )
 from pgflowd.core.worker.events import LeaseVerdict, RowState
@@ -30,26 +33,25 @@ from pgflowd.core.worker.state import (
     ConnectionState,
     DatabaseConnection,
     NextDueQuestion,
+    SideCall,
     WakeReason,
     WorkerConnections,
     WorkerMode,
+    WorkerState,
 )
 from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import HEALTHY, Suspect
 
-# A worker without a lease has only its row to renew, which counts as alive for 30 s. So it renews
-# three intervals apart, 15 s at most: idle it sends a call once in 10 s at most, fallback included.
-IDLE_INTERVALS = 3
-IDLE_RENEWAL_S = 15.0
 SOON_S = 0.5  # renewals that wakes ask for are at least so far apart
 FOREIGN_PAUSE_S = 60.0  # between two records about messages that belong to no open task
 
 
 def deadline(connections: WorkerConnections) -> float:
     """When the connections change by themselves."""
-    leases = connections.leases
-    is_free = leases.state is ConnectionState.FREE
-    return min(connections.main.until, connections.renew_at if is_free else leases.until)
+    main, second = connections.main, connections.second
+    is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
+    renew_at = connections.renew_at if is_free else NEVER
+    return min(main.until, second.until, renew_at, connections.look_at)
 
 
 def keep_times(transition: WorkerTransition) -> None:
@@ -67,22 +69,40 @@ def keep_times(transition: WorkerTransition) -> None:
             connection = connection._replace(until=NEVER)
             transition.do(actions.CutConnection(name))
         state.connections.put(name, connection)
+    second_connection.look(transition)
 
 
 def use_free(transition: WorkerTransition) -> None:
     """Start the calls for which a connection is free."""
     connections = transition.state.connections
+    call = _due_side_call(transition.state, transition.now)
+    if call and connections.second.state is ConnectionState.FREE:
+        _make_side_call(transition, ConnectionName.SECOND, call)
+        call = None
     if connections.main.state is ConnectionState.FREE:
-        _use_main(transition)
-    if connections.leases.state is ConnectionState.FREE:
-        _use_leases(transition)
+        _use_main(transition, None if connections.second.is_open else call)
+    if connections.second.state is ConnectionState.CLOSED:
+        second_connection.open_for_handlers(transition)
 
 
-def _use_main(transition: WorkerTransition) -> None:
+def _use_main(transition: WorkerTransition, side_call: SideCall | None) -> None:
+    """Take a turn, or make this side call if there is no need of one or it has waited for one."""
+    connections = transition.state.connections
+    is_side_first = connections.is_side_next or second_connection.is_output_first(connections)
+    if (side_call and is_side_first) or not _take_turn(transition):
+        connections.is_side_next = False
+        if side_call:
+            _make_side_call(transition, ConnectionName.MAIN, side_call)
+    else:
+        connections.is_side_next = side_call is not None
+
+
+def _take_turn(transition: WorkerTransition) -> bool:
+    """Report and claim, or ask when the next message is due; return whether there is need."""
     state = transition.state
     outbox, schedule = state.outbox, state.schedule
     if outbox.paused_until or state.mode in (WorkerMode.LEAVING, WorkerMode.LEFT):
-        return
+        return False
     has_due = reporting.is_due(state, transition.now)
     wants_claim = has_due or (schedule.is_due and not claiming.is_stocked(state))
     room = claiming.room(state) if wants_claim and reporting.may_claim(state) else 0
@@ -92,40 +112,61 @@ def _use_main(transition: WorkerTransition) -> None:
             claiming.claim_begins(schedule, bool(outbox.sending))
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
         transition.do(actions.ReportAndClaim(outbox.sending, room, changes_of))
-        state.connections.main = _busy(transition, state.connections.main)
     elif claiming.may_ask_next_due(state):
         schedule.question = NextDueQuestion.NO
         transition.do(actions.ReadNextDue())
-        state.connections.main = _busy(transition, state.connections.main)
+    else:
+        return False
+    _make_busy(transition, ConnectionName.MAIN)
+    return True
 
 
-def _use_leases(transition: WorkerTransition) -> None:
-    state, connections = transition.state, transition.state.connections
+def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
+    """The most urgent side call."""
+    connections = state.connections
     if state.mode is WorkerMode.LEAVING and not connections.has_output:
-        transition.do(actions.SignOff())
-    elif transition.now >= connections.renew_at:
+        return SideCall.SIGN_OFF
+    if now >= connections.renew_at:
+        if next(state.leases(), None):
+            return SideCall.RENEWAL
+        connections.renew_at = NEVER  # the sweeper renews the row
+    if connections.requests and not connections.is_under_way(SideCall.FETCH):
+        return SideCall.FETCH
+    if connections.has_output and not connections.is_under_way(SideCall.OUTPUT):
+        return SideCall.OUTPUT
+    return None
+
+
+def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: SideCall) -> None:
+    state, connections, now = transition.state, transition.state.connections, transition.now
+    if call is SideCall.SIGN_OFF:
+        transition.do(actions.SignOff(name))
+    elif call is SideCall.RENEWAL:
+        connections.renewed_at = now
+        connections.renew_at = now + state.options.heartbeat_interval_s
         tokens = tuple(task.token for task in state.leases())
-        pause_s = state.options.heartbeat_interval_s
-        if not tokens:
-            pause_s = max(pause_s, min(IDLE_INTERVALS * pause_s, IDLE_RENEWAL_S))
-        connections.renewed_at = transition.now
-        connections.renew_at = transition.now + pause_s
-        transition.do(actions.RenewLeases(tokens))
-    elif connections.requests:
+        transition.do(actions.RenewLeases(name, tokens))
+    elif call is SideCall.FETCH:
         connections.fetching, *others = connections.requests
         connections.requests = tuple(others)
-        transition.do(actions.Fetch(connections.fetching))
-    elif connections.has_output:
-        connections.has_output = False
-        transition.do(actions.PublishOutput())
+        connections.second_used_at = now
+        transition.do(actions.Fetch(name, connections.fetching))
     else:
-        return
-    connections.leases = _busy(transition, connections.leases)
+        connections.has_output = False
+        connections.second_used_at = now
+        transition.do(actions.PublishOutput(name))
+    _make_busy(transition, name, call)
 
 
-def _busy(transition: WorkerTransition, connection: DatabaseConnection) -> DatabaseConnection:
+def _make_busy(
+    transition: WorkerTransition, name: ConnectionName, call: SideCall | None = None
+) -> None:
+    connections = transition.state.connections
     until = transition.now + transition.state.options.call_limit_s
-    return DatabaseConnection(ConnectionState.BUSY, until, connection.delay_s, transition.now)
+    busy = DatabaseConnection(
+        ConnectionState.BUSY, until, connections.get(name).delay_s, transition.now, call
+    )
+    connections.put(name, busy)
 
 
 def connected(transition: WorkerTransition, event: events.Connected) -> None:
@@ -147,7 +188,7 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
         had_claim = bool(state.outbox.claiming)
         failed_turns.turn_failed(transition, event, was_cut=connections.main.is_cut)
         state.schedule.is_due = True
-    elif connections.fetching is not None:
+    if connections.get(event.connection).side_call is SideCall.FETCH and connections.fetching:
         connections.requests = (connections.fetching, *connections.requests)
         connections.fetching = None
     if event.failure is DatabaseFailure.GONE:
@@ -155,8 +196,9 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
     elif event.failure is DatabaseFailure.SCHEMA:
         stopping.drain_because(transition, 78, event.text, ("E307", event.text))
     transition.count(DATABASE_ERRORS, event.failure)
+    is_for_sign_off = event.connection is connections.for_side_calls
     _connect_later(transition, event, had_claim)
-    if state.mode is WorkerMode.LEAVING and event.connection is ConnectionName.LEASES:
+    if state.mode is WorkerMode.LEAVING and is_for_sign_off:
         stopping.leave(transition)
 
 
@@ -189,12 +231,20 @@ def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
 
 
 def leases_renewed(transition: WorkerTransition, event: events.LeasesRenewed) -> None:
-    state, standing = transition.state, event.standing
-    state.connections.leases, state.connections.answered_at = FREE, transition.now
+    state = transition.state
+    state.connections.put(event.connection, FREE)
+    state.connections.answered_at = transition.now
     run_log.runs_cancelled(transition, event.cancelled)
     for token, verdict in event.verdicts:
         if verdict is not LeaseVerdict.OK:
             runner_ends.lease_refused(transition, token, verdict)
+    standing_read(transition, events.StandingRead(event.standing))
+
+
+def standing_read(transition: WorkerTransition, event: events.StandingRead) -> None:
+    """Leave for a successor if the row says so; claim what waits, or when it is due."""
+    state, standing = transition.state, event.standing
+    state.connections.queue_seen_at = transition.now
     if standing.row is not RowState.OK:
         _leave_for_successor(transition, f"its row is {standing.row}")
     schedule = state.schedule
@@ -230,9 +280,13 @@ def handler_asked(transition: WorkerTransition, event: events.HandlerAsked) -> N
     connections.requests = (*connections.requests, event.request)
 
 
-def fetched(transition: WorkerTransition, event: events.Fetched | events.OutputPublished) -> None:
-    transition.state.connections.leases = FREE
+def fetched(transition: WorkerTransition, event: events.Fetched) -> None:
+    transition.state.connections.put(event.connection, FREE)
     transition.state.connections.fetching = None
+
+
+def output_published(transition: WorkerTransition, event: events.OutputPublished) -> None:
+    transition.state.connections.put(event.connection, FREE)
 
 
 def output_waiting(transition: WorkerTransition, event: events.OutputWaiting) -> None:

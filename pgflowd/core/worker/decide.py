@@ -90,9 +90,10 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.ForeignMessagesArchived: connections.foreign_messages_archived,
     events.TaskNotStarted: reporting.task_not_started,
     events.LeasesRenewed: connections.leases_renewed,
+    events.StandingRead: connections.standing_read,
     events.HandlerAsked: connections.handler_asked,
     events.Fetched: connections.fetched,
     events.OutputWaiting: connections.output_waiting,
-    events.OutputPublished: connections.fetched,
+    events.OutputPublished: connections.output_published,
     events.SignedOff: stopping.signed_off,
 }

@@ -163,7 +163,14 @@ GOOD_STANDING = Standing()
 
 
 @dataclass(slots=True)
-class LeasesRenewed(WorkerEvent):
+class SideCallDone(WorkerEvent):
+    """A call that either connection may take has been answered on this one."""
+
+    connection: ConnectionName
+
+
+@dataclass(slots=True)
+class LeasesRenewed(SideCallDone):
     """Verdicts by token. `cancelled`: the runs of those tasks that are to be ended."""
 
     verdicts: tuple[tuple[int, LeaseVerdict], ...]
@@ -172,7 +179,13 @@ class LeasesRenewed(WorkerEvent):
 
 
 @dataclass(slots=True)
-class Fetched(WorkerEvent):
+class StandingRead(WorkerEvent):
+    """The sweeper has renewed the worker's row, and read its queue."""
+
+    standing: Standing
+
+
+class Fetched(SideCallDone):
     """What a handler asked for was sent to its runner."""
 
 
@@ -181,13 +194,11 @@ class OutputWaiting(WorkerEvent):
     """Handlers have written output that is to be published."""
 
 
-@dataclass(slots=True)
-class OutputPublished(WorkerEvent):
+class OutputPublished(SideCallDone):
     pass
 
 
-@dataclass(slots=True)
-class SignedOff(WorkerEvent):
+class SignedOff(SideCallDone):
     """The worker's row is marked stopped."""
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker import claiming, events, failed_turns, run_log
+from pgflowd.core.worker import claiming, events, failed_turns, run_log, second_connection
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.state import FREE, ConnectionState, WakeReason, WorkerMode, WorkerState
@@ -96,6 +96,7 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         claiming.take(transition, event.tasks)
         renew_by = now + state.options.heartbeat_interval_s
         state.connections.renew_at = min(state.connections.renew_at, renew_by)
+        second_connection.look_later(state, now)
     if wanted:
         got = len(event.tasks)
         transition.log("debug", "worker.poll", wanted=wanted, claimed=got)

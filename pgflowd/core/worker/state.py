@@ -2,7 +2,7 @@
 State of a worker's engine: a value that `core.worker.decide` turns into the next one.
 
 It has six parts: the runners, the tasks that wait for one, the reports that wait for the
-database, the schedule of claims, the two connections, and how the last turns went. Beside these
+database, the schedule of claims, the connections, and how the last turns went. Beside these
 stand the worker's mode and how it will exit. Nothing here reads a clock or a process: all facts
 come by events.
 """
@@ -47,8 +47,8 @@ class HandlerRequest(Word):
 
 
 class ConnectionName(Word):
-    MAIN = "main"  # reports and claims
-    LEASES = "leases"  # renews leases, reads what handlers ask for, publishes output
+    MAIN = "main"  # reports and claims; side calls too, while there is no other connection
+    SECOND = "second"  # side calls: renewals of leases, requests of handlers, their output
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,20 @@ class ClaimSchedule(Part):
 
 
 class ConnectionState(Enum):
+    CLOSED = "closed"  # nothing wants it
     DOWN = "down"
     CONNECTING = "connecting"
     FREE = "free"
     BUSY = "busy"
+
+
+class SideCall(Enum):
+    """A call that is neither a turn nor asks when the next message is due."""
+
+    RENEWAL = "renewal"
+    FETCH = "fetch"
+    OUTPUT = "output"
+    SIGN_OFF = "sign-off"
 
 
 class DatabaseConnection(NamedTuple):
@@ -154,14 +164,20 @@ class DatabaseConnection(NamedTuple):
     until: float = NEVER
     delay_s: float = 0.0
     since: float = 0.0
+    side_call: SideCall | None = None  # under way
 
     @property
     def is_cut(self) -> bool:
         """Whether its call took so long that it was cut."""
         return self.state is ConnectionState.BUSY and self.until == NEVER
 
+    @property
+    def is_open(self) -> bool:
+        return self.state in (ConnectionState.FREE, ConnectionState.BUSY)
+
 
 FREE = DatabaseConnection()
+CLOSED = DatabaseConnection(ConnectionState.CLOSED)
 
 
 class FetchRequest(NamedTuple):
@@ -175,13 +191,17 @@ class FetchRequest(NamedTuple):
 
 @dataclass
 class WorkerConnections(Part):
-    """The two connections, and what the one for leases is wanted for."""
+    """The connections, and the side calls that wait for one."""
 
     main: DatabaseConnection = FREE
-    leases: DatabaseConnection = FREE
-    renew_at: float = 0.0
+    second: DatabaseConnection = CLOSED
+    look_at: float = NEVER  # when to see whether the second is wanted
+    second_used_at: float = -NEVER  # by a handler
+    is_side_next: bool = False  # on the main connection, as one has waited for a turn
+    renew_at: float = NEVER  # only a worker with tasks renews its leases
     renewed_at: float = -NEVER
     answered_at: float = -NEVER  # the last answer to a renewal
+    queue_seen_at: float = -NEVER  # how many messages wait, by a renewal or by the sweeper
     requests: tuple[FetchRequest, ...] = ()
     fetching: FetchRequest | None = None
     has_output: bool = False  # output of handlers is to be published
@@ -189,13 +209,20 @@ class WorkerConnections(Part):
     foreign_logged_at: float = -NEVER
 
     def get(self, name: ConnectionName) -> DatabaseConnection:
-        return self.main if name is ConnectionName.MAIN else self.leases
+        return self.main if name is ConnectionName.MAIN else self.second
 
     def put(self, name: ConnectionName, connection: DatabaseConnection) -> None:
         if name is ConnectionName.MAIN:
             self.main = connection
         else:
-            self.leases = connection
+            self.second = connection
+
+    @property
+    def for_side_calls(self) -> ConnectionName:
+        return ConnectionName.SECOND if self.second.is_open else ConnectionName.MAIN
+
+    def is_under_way(self, call: SideCall) -> bool:
+        return call in (self.main.side_call, self.second.side_call)
 
 
 class WorkerExit(NamedTuple):

@@ -1,10 +1,10 @@
 """
 Dispatches messages from child processes to supervision, reload and the workers.
 
-Most are events for `core.supervision`. Wake and Follow are passed on to the workers. A message
-that its sender may not send counts as its crash (docs/design/supervision.md, rule 47). The ids of
-ended workers are kept until the sweeper has confirmed that their tasks are released, also while
-the sweeper restarts (rule 12).
+Most are events for `core.supervision`. Wake and Follow are passed on to the workers, and what the
+sweeper reads for a worker to that one. A message that its sender may not send counts as its crash
+(docs/design/supervision.md, rule 47). The ids of ended workers are kept until the sweeper has
+confirmed that their tasks are released, also while the sweeper restarts (rule 12).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Inbox:
             process.worker_id = message.worker_id
             supervisor.log_child("info", "child.ready", process, took_s=now - process.started_at)
             supervisor.do(on_ready(supervisor.tree, id, now))
-            self._send_ended_workers(self._ended_workers, [process])
+            self._on_ready(process)
             return
         if isinstance(message, msg.Waiting):
             if message.what:
@@ -68,6 +68,8 @@ class Inbox:
             process.exit_message = message
         elif isinstance(message, msg.Wake | msg.Follow):
             self._pass_on(message)
+        elif isinstance(message, msg.WorkerStanding):
+            self._pass_on_standing(message)
         elif isinstance(message, msg.MakeRoom | msg.HaveRoom):
             supervisor.children.tell_others(process, message)
         elif isinstance(message, msg.Released):
@@ -85,20 +87,39 @@ class Inbox:
             elif message.slug in {None, process.served.queue}:
                 process.child.channel.send(msg.Wake(process.served.slug))
 
+    def _pass_on_standing(self, message: msg.WorkerStanding) -> None:
+        for process in self._supervisor.children.alive.values():
+            if process.worker_id == message.worker_id:
+                process.child.channel.send(message)
+
     def _reject(self, process: ChildProcess, why: str) -> None:
         self._supervisor.log_child("error", "child.garbage", process, code="E903", error=why)
         if process.id in self._supervisor.children.alive:
             self._supervisor.children.kill(process, f"E903 garbage on its pipe: {why}")
 
-    def on_worker_ended(self, worker_id: str) -> None:
-        """A worker is reaped: let its tasks be released."""
-        self._ended_workers[worker_id] = None
-        self._send_ended_workers([worker_id], self._supervisor.children.alive.values())
+    def _on_ready(self, process: ChildProcess) -> None:
+        """A worker is up, and the sweeper renews its row; or the sweeper is up, and learns all."""
+        alive = self._supervisor.children.alive.values()
+        if process.worker_id is not None:
+            self._send_to_sweeper([msg.WorkerStarted(process.worker_id)], alive)
+            return
+        started = [msg.WorkerStarted(each.worker_id) for each in alive if each.worker_id]
+        ended = [msg.WorkerEnded(worker_id) for worker_id in self._ended_workers]
+        self._send_to_sweeper([*started, *ended], [process])
 
-    def _send_ended_workers(
-        self, worker_ids: Iterable[str], processes: Iterable[ChildProcess]
+    def on_worker_ended(self, worker_id: str, *, is_clean: bool) -> None:
+        """A worker is reaped: let its tasks be released, if it has left any."""
+        alive = self._supervisor.children.alive.values()
+        if is_clean:
+            self._send_to_sweeper([msg.WorkerStopped(worker_id)], alive)
+        else:
+            self._ended_workers[worker_id] = None
+            self._send_to_sweeper([msg.WorkerEnded(worker_id)], alive)
+
+    def _send_to_sweeper(
+        self, messages: Iterable[Message], processes: Iterable[ChildProcess]
     ) -> None:
-        """Send the ids to those of the processes that release tasks and are up."""
+        """Send these to those of the processes that release tasks and are up."""
         for process in processes:
             child = self._supervisor.tree.child(process.id)
             if (
@@ -106,5 +127,5 @@ class Inbox:
                 and child is not None
                 and child.state is ChildState.UP
             ):
-                for worker_id in worker_ids:
-                    self._supervisor.children.send(process, msg.WorkerEnded(worker_id))
+                for message in messages:
+                    self._supervisor.children.send(process, message)

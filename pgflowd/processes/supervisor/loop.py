@@ -162,8 +162,9 @@ class SupervisorLoop:
             code=exit.code,
             lived_s=self.now() - process.started_at,
         )
-        if process.worker_id and not clean and exit.kind is not ExitKind.REPLACE:
-            self.inbox.on_worker_ended(process.worker_id)
+        if process.worker_id:
+            is_clean = clean or exit.kind is ExitKind.REPLACE
+            self.inbox.on_worker_ended(process.worker_id, is_clean=is_clean)
         self.do(on_exit(self.tree, process.id, exit, self.now()))
 
     def do(self, result: tuple[Tree, list[act.Action]]) -> None:

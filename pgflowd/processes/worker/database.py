@@ -1,5 +1,5 @@
 """
-The worker's two connections to the database, and the calls on them.
+The worker's connections to the database, one or two, and the calls on them.
 
 Every call is a task of the event loop, one at a time on each connection, and its end, good or bad,
 becomes an event. A connection on which a call failed is closed and never used again; a call over
@@ -22,12 +22,13 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.worker import actions, events
-from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
+from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
 from pgflowd.db import runs, tasks, workers
-from pgflowd.db.connection import connect_async, limits_of
+from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, sqlstate_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
 from pgflowd.host.config_refs import read
@@ -35,12 +36,12 @@ from pgflowd.processes.worker.output_stream import OutputStream
 
 FOREIGN_MESSAGES = "PF010"  # the notice that messages of others were archived
 NOT_STARTED = "PF012"  # the notice that a task could not be started, and has failed
-MAIN, LEASES = ConnectionName.MAIN, ConnectionName.LEASES
+MAIN = ConnectionName.MAIN
 SendAnswer = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
 
 
 class DatabaseConnections:
-    """Both connections, and the calls on them."""
+    """The connections, and the calls on them."""
 
     def __init__(
         self,
@@ -58,12 +59,13 @@ class DatabaseConnections:
         self._lease_s = settings.recovery.lease_s
         self._emit = emit
         self._connections: dict[ConnectionName, AsyncConnection] = {}
+        self._registered: psycopg.Connection[Any] | None = None  # the main one, as it was opened
         self._calls: dict[ConnectionName, asyncio.Task[None]] = {}
 
-    async def open(self) -> None:
-        """Connect both; raise what prevents it."""
-        for name in ConnectionName:
-            await self._connect(name)
+    async def adopt(self, registered: psycopg.Connection[Any]) -> None:
+        """Go on with the connection on which the worker has registered."""
+        self._registered = registered
+        self._keep(MAIN, await as_async(registered))
 
     def connect(self, action: actions.Connect) -> None:
         self._start(action.connection, self._connect(action.connection))
@@ -75,16 +77,28 @@ class DatabaseConnections:
         self._start(MAIN, self._read_next_due())
 
     def renew_leases(self, action: actions.RenewLeases) -> None:
-        self._start(LEASES, self._renew_leases(action))
+        self._start(action.connection, self._renew_leases(action))
 
-    def fetch(self, request: FetchRequest, task: Task | None, answer: SendAnswer) -> None:
-        self._start(LEASES, self._fetch(request, task, answer))
+    def fetch(self, action: actions.Fetch, task: Task | None, answer: SendAnswer) -> None:
+        self._start(action.connection, self._fetch(action, task, answer))
 
-    def publish(self, output: OutputStream) -> None:
-        self._start(LEASES, self._publish(output))
+    def publish(self, action: actions.PublishOutput, output: OutputStream) -> None:
+        self._start(action.connection, self._publish(action.connection, output))
 
     def sign_off(self, action: actions.SignOff) -> None:
-        self._start(LEASES, self._sign_off())
+        self._start(action.connection, self._sign_off(action))
+
+    def standing_read(self, message: WorkerStanding) -> events.StandingRead:
+        """Keep what the sweeper has read for this worker."""
+        waits_s, run_id = message.oldest_queued_s, message.oldest_run
+        row = events.RowState(message.row)
+        self.standing = events.Standing(row, message.queued, waits_s, message.due_in_s, run_id)
+        return events.StandingRead(self.standing)
+
+    def close(self, action: actions.CloseConnection) -> None:
+        """Close a connection that nothing wants any more."""
+        conn = self._connections.pop(action.connection)
+        conn.pgconn.finish()
 
     def cut(self, action: actions.CutConnection) -> None:
         """End a call that takes too long."""
@@ -118,14 +132,18 @@ class DatabaseConnections:
 
     async def _connect(self, name: ConnectionName) -> events.Connected:
         database = self._settings.database
-        conn = self._connections[name] = await connect_async(
+        conn = await connect_async(
             read(database.url),
             name=self._name,
             limits=limits_of(database),
             pooled=bool(database.listen_url),
         )
-        conn.add_notice_handler(self._on_notice)
+        self._keep(name, conn)
         return events.Connected(name)
+
+    def _keep(self, name: ConnectionName, conn: AsyncConnection) -> None:
+        self._connections[name] = conn
+        conn.add_notice_handler(self._on_notice)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == FOREIGN_MESSAGES:
@@ -156,7 +174,7 @@ class DatabaseConnections:
         return events.NextDueRead(*await execute_async(self._connections[MAIN], next_due))
 
     async def _renew_leases(self, action: actions.RenewLeases) -> events.LeasesRenewed:
-        conn = self._connections[LEASES]
+        conn = self._connections[action.connection]
         calls: list[Query[Any]] = [workers.renew_row(self._worker_id, self._queue)]
         if action.tokens:
             calls.append(tasks.heartbeat(self._worker_id, action.tokens, self._lease_s))
@@ -164,14 +182,16 @@ class DatabaseConnections:
         verdicts = rest[0] if rest else []
         ended = [token for token, verdict in verdicts if verdict is events.LeaseVerdict.CANCEL]
         cancelled = await execute_async(conn, tasks.cancellations(ended)) if ended else []
-        return events.LeasesRenewed(tuple(verdicts), self.standing, tuple(cancelled))
+        return events.LeasesRenewed(
+            action.connection, tuple(verdicts), self.standing, tuple(cancelled)
+        )
 
     async def _fetch(
-        self, request: FetchRequest, task: Task | None, answer: SendAnswer
+        self, action: actions.Fetch, task: Task | None, answer: SendAnswer
     ) -> events.Fetched:
         """Answer a handler, if only with what is wrong; raise what another try may mend."""
         problem = body = None
-        conn = self._connections[LEASES]
+        request, conn = action.request, self._connections[action.connection]
         try:
             if request.kind is HandlerRequest.CONNECTION:
                 url = read(self._settings.database.url)
@@ -185,11 +205,13 @@ class DatabaseConnections:
             if failure is DatabaseFailure.RETRY or conn.closed:
                 raise
         answer(request.runner_id, request.token, body, problem)
-        return events.Fetched()
+        return events.Fetched(action.connection)
 
-    async def _publish(self, output: OutputStream) -> events.OutputPublished:
-        """Publish output. A refusal by the server must not cost the connection for leases."""
-        conn = self._connections[LEASES]
+    async def _publish(
+        self, connection: ConnectionName, output: OutputStream
+    ) -> events.OutputPublished:
+        """Publish output. A refusal by the server must not cost the connection."""
+        conn = self._connections[connection]
         try:
             if payloads := output.take():
                 await execute_async(conn, runs.publish_output(payloads))
@@ -198,8 +220,9 @@ class DatabaseConnections:
             if conn.closed:
                 raise
             output.on_refused()
-        return events.OutputPublished()
+        return events.OutputPublished(connection)
 
-    async def _sign_off(self) -> events.SignedOff:
-        await execute_async(self._connections[LEASES], workers.mark_stopped(self._worker_id))
-        return events.SignedOff()
+    async def _sign_off(self, action: actions.SignOff) -> events.SignedOff:
+        conn = self._connections[action.connection]
+        await execute_async(conn, workers.mark_stopped(self._worker_id))
+        return events.SignedOff(action.connection)

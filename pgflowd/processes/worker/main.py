@@ -36,6 +36,7 @@ from pgflowd.core.messages import (
     QuickStop,
     Ready,
     Wake,
+    WorkerStanding,
 )
 from pgflowd.core.metrics.counters import portions
 from pgflowd.core.redact import one_line, redact
@@ -167,7 +168,9 @@ class _Worker:
             self._output.write,
             self._loop,
         )
-        self._session = RegistrationSession(settings, self._log, served, loaded, self._worker_id)
+        self._session = RegistrationSession(
+            settings, self._log, served, loaded, self._worker_id, self._title
+        )
         self._metrics = WorkerMetrics()
         self._state: WorkerState
         self._leave: actions.Leave | None = None
@@ -223,12 +226,13 @@ class _Worker:
 
         return {
             actions.Connect: database.connect,
+            actions.CloseConnection: database.close,
             actions.CutConnection: database.cut,
             actions.ReportAndClaim: database.report_and_claim,
             actions.ReadNextDue: database.read_next_due,
             actions.RenewLeases: database.renew_leases,
             actions.Fetch: self._fetch,
-            actions.PublishOutput: lambda action: database.publish(self._output),
+            actions.PublishOutput: lambda action: database.publish(action, self._output),
             actions.SignOff: database.sign_off,
             actions.AskForRoom: lambda action: self._send(MakeRoom()),
             actions.OfferRoom: lambda action: self._send(HaveRoom()),
@@ -250,7 +254,7 @@ class _Worker:
 
     def _fetch(self, action: actions.Fetch) -> None:
         task = self._runners.task_of(action.request.runner_id)
-        self._database.fetch(action.request, task, self._runners.answer)
+        self._database.fetch(action, task, self._runners.answer)
 
     def _prepare_to_leave(self, action: actions.Leave) -> None:
         self._leave = action
@@ -271,6 +275,8 @@ class _Worker:
         for message in self._channel.receive():
             if isinstance(message, Wake):
                 self._mailbox.put(events.WokenUp())
+            elif isinstance(message, WorkerStanding):
+                self._mailbox.put(self._database.standing_read(message))
             elif isinstance(message, MakeRoom):
                 self._mailbox.put(events.RoomAsked())
             elif isinstance(message, HaveRoom):

@@ -2,8 +2,9 @@
 The worker's numbers, which each heartbeat takes along; see `core.metrics.counters`.
 
 The engine decides what is counted. Of the last minute, counts are kept by the second, and times
-of the last few thousand tasks. How many tasks wait is known from renewals of leases; a claim that
-got less than it asked for has seen that none do, so that the numbers do not lag behind.
+of the last few thousand tasks. How many tasks wait is known from renewals of leases, and from the
+sweeper; a claim that got less than it asked for has seen that none do, so that the numbers do not
+lag behind.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ def _queue_age_s(state: WorkerState, now: float) -> float | None:
     """How long ago the worker has seen its queue; a claim that drained it has seen it since."""
     if state.schedule.has_drained:
         return 0.0
-    renewed_at = state.connections.renewed_at
-    return None if renewed_at < 0 else round(now - renewed_at, 3)
+    seen_at = state.connections.queue_seen_at
+    return None if seen_at < 0 else round(now - seen_at, 3)
 
 
 def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:

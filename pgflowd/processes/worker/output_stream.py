@@ -2,9 +2,9 @@
 What the handlers of followed runs print and log, on its way to the followers.
 
 All that runners write passes here on its way to the log. While no run is followed that costs one
-test of an empty dictionary. Lines go to the followers over the connection for leases, a few at
-once and when it is free; lines that find no room are dropped and counted, so neither handlers nor
-reports ever wait. Secrets are hidden as in the log.
+test of an empty dictionary. Lines go to the followers as side calls (`core.worker.connections`), a
+few at once; lines that find no room are dropped and counted, so neither handlers nor reports ever
+wait. Secrets are hidden as in the log.
 """
 
 from __future__ import annotations

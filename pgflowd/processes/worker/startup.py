@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import psycopg
+
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.definition.options import PATTERNS
@@ -83,8 +85,9 @@ class LoadedFlow:
 
 
 class Registration(NamedTuple):
-    """What the database has of flow and queue."""
+    """What the database has of flow and queue, and the connection to it."""
 
+    connection: psycopg.Connection[Any]
     has_notifications: bool  # whether an insert into the queue wakes the worker
     warnings: tuple[Problem, ...]
 
@@ -159,31 +162,45 @@ def _kill(zygote: Zygote) -> int:
     return status
 
 
-def register(settings: Settings, served: ServedFlow, shape: Shape, worker_id: UUID) -> Registration:
+def register(
+    settings: Settings, served: ServedFlow, shape: Shape, worker_id: UUID, title: str
+) -> Registration:
     """Check schema and definition, and insert the worker's row. Raises errors of the database."""
     worker, mode = settings.worker_for(served.slug), settings.pgflowd.definitions
     name = worker.worker_name or f"{settings.pgflowd.name}:{served.slug}"
-    url = read(settings.database.url)
-    with connect(url, name=name, limits=limits_of(settings.database)) as conn:
+    database = settings.database
+    url, is_pooled = read(database.url), bool(database.listen_url)
+    conn = connect(url, name=title, limits=limits_of(database), pooled=is_pooled)
+    try:
         schema.require(conn)
         warnings = workers.define(conn, served.slug, shape, mode)
         has_notifications = workers.watch(conn, served.queue, may_write=mode != "verify")
         workers.insert_row(conn, worker_id, served.queue, name)
+    except BaseException:
+        conn.close()
+        raise
     if not has_notifications and worker.signal_strategy == "notify":
         text = f"queue {served.queue} has no trigger of ours: polling instead of notifications"
         remedy = f"run `pgflowd flows deploy {served.slug}` as the owner"
         warnings.append(Problem("W311", text, "database", remedy))
-    return Registration(has_notifications, tuple(warnings))
+    return Registration(conn, has_notifications, tuple(warnings))
 
 
 class RegistrationSession:
     """The part of a worker's start that needs the database."""
 
     def __init__(
-        self, settings: Settings, log: Log, served: ServedFlow, loaded: LoadedFlow, worker_id: UUID
+        self,
+        settings: Settings,
+        log: Log,
+        served: ServedFlow,
+        loaded: LoadedFlow,
+        worker_id: UUID,
+        title: str,
     ) -> None:
         self._settings, self._log = settings, log
         self._served, self._loaded, self._worker_id = served, loaded, worker_id
+        self._title = title  # of the process, and so of its connections
         self.warnings: tuple[Problem, ...] = ()
         self._stop = asyncio.Event()
         database = settings.database
@@ -224,10 +241,10 @@ class RegistrationSession:
         self, helper: ThreadPoolExecutor, connections: DatabaseConnections
     ) -> Registration:
         loop = asyncio.get_running_loop()
-        arguments = (self._served, self._loaded.shape, self._worker_id)
+        arguments = (self._served, self._loaded.shape, self._worker_id, self._title)
         async with asyncio.timeout(self._limit_s):
             registration = await loop.run_in_executor(helper, register, self._settings, *arguments)
-            await connections.open()
+            await connections.adopt(registration.connection)
         return registration
 
     async def _unless_stopped(self, trying: Coroutine[Any, Any, Registration]) -> Registration:
