@@ -592,6 +592,17 @@ def test_a_silent_child_is_killed():
     assert actions == [KillChild("worker a", "said nothing for 60 s")]
 
 
+@covers("rule 42")
+def test_a_child_that_says_that_it_waits_for_the_database_is_not_silent():
+    tree = running("a", hang_timeout_s=60)
+    for id in ("listener", "sweeper"):
+        tree, _ = on_waiting(tree, id, "database", 59.0)
+
+    tree, actions = on_tick(tree, 60.0)
+
+    assert actions == [KillChild("worker a", "said nothing for 60 s")]
+
+
 # The table of moves
 
 

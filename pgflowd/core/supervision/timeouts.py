@@ -52,9 +52,11 @@ def on_waiting(tree: Tree, id: str, what: str | None, now: float) -> tuple[Tree,
     """A child waits for the database (`what`), or goes on (None)."""
     transition = TreeTransition(tree, now)
     child = tree.child(id)
-    if child is None or child.state is not ChildState.STARTING:
+    if child is None:
         return transition.result()
-    if what and child.waiting_for is None:
+    if child.state is not ChildState.STARTING:  # its clock stands still anyway, and it has spoken
+        transition.change(child, last_message_at=now)
+    elif what and child.waiting_for is None:
         left = max(0.0, (child.deadline_at or now) - now)
         transition.change(
             child, waiting_for=what, start_left_s=left, deadline_at=None, last_message_at=now
