@@ -61,10 +61,11 @@ bench: $(TEST_READY) $(OTHERS_READY)
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
 
-chaos: $(TEST_READY)
+chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(DAEMONS),--daemons $(DAEMONS)) \
 	  $(if $(SEED),--seed $(SEED))
+	$(VENV)/bin/python tests/chaos/failovers.py $(if $(SEED),--seed $(SEED))
 
 load: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/load.py $(if $(TASKS),--tasks $(TASKS))

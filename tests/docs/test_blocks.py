@@ -18,14 +18,19 @@ import pytest
 
 from pgflowd import Flow
 from pgflowd.cli.main import run
+from pgflowd.core.settings.given_values import from_document
+from pgflowd.core.settings.load import build
+from pgflowd.core.settings.toml_lines import lines_of
 from pgflowd.testing.until import until
 
 PROJECT = Path(__file__).parents[2]
 PAGES = [
     page
-    for pattern in ("*.md", "docs/*.md", "sql/*.md", "sql/migrations/*.md", "bench/*.md")
+    for pattern in (
+        "*.md", "docs/*.md", "docs/operate/*.md", "sql/*.md", "sql/migrations/*.md", "bench/*.md",
+    )
     for page in sorted(PROJECT.glob(pattern))
-]
+]  # fmt: skip
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
 PICTURES = ("supervisor ", "E201 ", "pgflowd/\n")  # each has a test of its own
@@ -69,6 +74,11 @@ def test_a_block_is_of_a_kind_that_is_tested(block):
         assert block.page.name == "README.md", "only the README's Python is run"
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())
+    elif block.language == "toml":
+        values = from_document(tomllib.loads(block.text), lines_of(block.text), "page", "/")
+        assert build(values, lambda ref: ref.written).problems == []
+    elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py
+        assert block.page.name == "high-availability.md"
     else:
         assert block.text.startswith(PICTURES), "no test checks this block"
 

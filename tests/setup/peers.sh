@@ -4,13 +4,27 @@
 # and the TypeScript client of the same database. Needs npm, which root gets installed, as are
 # systemd, which judges our units, with dbus, by which root alone talks to a systemd of its own,
 # and iproute2, with which root alone makes the machines of tests/machines. Completion is tested
-# in the shells that are there, bash in any case; root gets zsh and fish installed.
+# in the shells that are there, bash in any case; root gets zsh and fish installed. Patroni with etcd
+# and pgbouncer are those of tests/support; no service of theirs is started.
 set -eu
 cd "$(dirname "$0")/../npm"
 
 install() {
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"
+}
+
+install_stopped() { # a package's service is not started where this file says no
+    refusal=/usr/sbin/policy-rc.d
+    if [ -e $refusal ]; then
+        install "$@"
+    else
+        printf '#!/bin/sh\nexit 101\n' >$refusal
+        chmod +x $refusal
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        install "$@"
+        rm $refusal
+    fi
 }
 
 if [ "$(id -u)" = 0 ] && ! command -v bridge >/dev/null; then
@@ -41,6 +55,15 @@ if ! ls /usr/lib/postgresql/*/lib/llvmjit.so >/dev/null 2>&1; then
         install postgresql
     else
         echo "the tests need a PostgreSQL with JIT; run: sudo apt-get install postgresql" >&2
+        exit 1
+    fi
+fi
+if ! { command -v patroni && command -v etcd && test -x /usr/sbin/pgbouncer; } >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        install_stopped patroni etcd-server pgbouncer
+    else
+        echo "the tests need Patroni, etcd and pgbouncer; run:" >&2
+        echo "sudo apt-get install patroni etcd-server pgbouncer" >&2
         exit 1
     fi
 fi

@@ -1,0 +1,15 @@
+"""Blocks of the project's pages, for tests that execute what a page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks_of(page: str, language: str) -> list[str]:
+    """The texts of a page's blocks in this language, in their order."""
+    text = (ROOT / page).read_text("utf-8")
+    return [match[2] for match in BLOCK.finditer(text) if match[1] == language]
