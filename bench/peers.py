@@ -89,6 +89,8 @@ class Run:
             self.each("W5 W1 W4", system, workloads.starts_and_tasks)
         for system in _rotated(self._engines, at):
             self.each("W2 W3", system, workloads.chains_and_map)
+        if "ours" in self.systems:
+            self.each("W2 with run", "ours", workloads.chains_with_run)
 
     def once(self) -> None:
         for system in self.systems:

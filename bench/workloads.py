@@ -122,16 +122,28 @@ def chains_and_map(bench: Bench, system: str, scale: Scale) -> Figures:
     with bench.stage(system, ["chain", "map"]) as stage:
         told = stage.told
         runs = scale.chains + scale.chains // 10
-        slots = stage.slots(3 * runs)
-        stage.call("start_many", "chain", list(slots[::3]))
-        figures = drained(stage, slots, 3 * (runs - scale.chains), "W2")
+        figures = chains(stage, "chain", scale, "W2")
         completed = runs * told["rows"]["chain"]
-        stage.check(slots, completed)
         for elements in (20, 20, scale.elements):  # two to warm up
             figures |= one_map(stage, elements, "W3")
             completed += told["map_rows"][0] + told["map_rows"][1] * elements
             assert stage.rows("completed") == completed, "a map is not complete"
         return figures
+
+
+def chains_with_run(bench: Bench, system: str, scale: Scale) -> Figures:
+    """W2 again, by steps that also take the run's input."""
+    with bench.stage(system, ["chain_with_run"]) as stage:
+        return chains(stage, "chain_with_run", scale, "W2 with run")
+
+
+def chains(stage: Stage, kind: str, scale: Scale, name: str) -> Figures:
+    runs = scale.chains + scale.chains // 10
+    slots = stage.slots(3 * runs)
+    stage.call("start_many", kind, list(slots[::3]))
+    figures = drained(stage, slots, 3 * (runs - scale.chains), name)
+    stage.check(slots, runs * stage.told["rows"][kind])
+    return figures
 
 
 def one_map(stage: Stage, elements: int, name: str) -> Figures:

@@ -31,7 +31,7 @@ class Ours(System):
     setup = f"`pgflowd serve` with its defaults: {CONCURRENCY} runners, claims of at most 100"
     unfinished = "select count(*) from pgflow.runs where status = 'started'"
     completed = "select count(*) from pgflow.runs where status = 'completed'"
-    rows = {"single": 1, "chain": 1}
+    rows = {"single": 1, "chain": 1, "chain_with_run": 1}
     map_rows = (1, 0)
 
     def __init__(self, dsn: str) -> None:
@@ -53,7 +53,7 @@ class Ours(System):
         return str(directory / "pgflowd.toml")
 
     def install(self) -> None:
-        everything = [*(f"single_{n}" for n in range(FLOWS)), "chain", "map"]
+        everything = [*(f"single_{n}" for n in range(FLOWS)), "chain", "chain_with_run", "map"]
         config = ["-c", self.config(everything)]
         for command in (["db", "migrate"], ["flows", "deploy"]):
             subprocess.run([sys.executable, "-m", "pgflowd", *command, *config], check=True)

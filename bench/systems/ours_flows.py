@@ -1,5 +1,6 @@
 """
-The flows of `ours`: sixteen alike with a single task, a chain of three, and a map with its join.
+The flows of `ours`: sixteen alike with a single task, a chain of three, the same chain with steps
+that also take the run's input, and a map with its join.
 """
 
 from __future__ import annotations
@@ -42,6 +43,27 @@ def second(first: int) -> int:
 def third(second: int) -> int:
     mark(second + 2)
     return second
+
+
+chain_with_run = Flow("chain_with_run", timeout=60)
+
+
+@chain_with_run.step(slug="first")
+def first_of_run(run: int) -> int:
+    mark(run)
+    return 1
+
+
+@chain_with_run.step(slug="second")
+def second_of_run(first: int, run: int) -> int:
+    mark(run + first)
+    return 2
+
+
+@chain_with_run.step(slug="third")
+def third_of_run(second: int, run: int) -> int:
+    mark(run + second)
+    return 3
 
 
 spread = Flow("spread", timeout=60)

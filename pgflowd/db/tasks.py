@@ -11,7 +11,7 @@ worker's engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -51,11 +51,18 @@ class Resent(NamedTuple):
 
 
 def claim(
-    flow_slug: str, worker_id: UUID, max_tasks: int, lease_s: float | None = 30.0
+    flow_slug: str,
+    worker_id: UUID,
+    max_tasks: int,
+    lease_s: float | None = 30.0,
+    with_run: Sequence[str] = (),
 ) -> Query[list[Task]]:
-    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not renew leases."""
-    params = (flow_slug, worker_id, max_tasks, lease_s)
-    return Query(_CLAIM, params, lambda rows: [Task(*row) for row in rows])
+    """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not renew leases.
+
+    Tasks of steps `with_run` have the run's input, unless it is large.
+    """
+    params = (flow_slug, worker_id, max_tasks, lease_s, list(with_run) or None)
+    return Query(_CLAIM, params, lambda rows: _claimed(rows, with_run))
 
 
 def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
@@ -121,6 +128,18 @@ def resend(before_page: int | None, max_tasks: int = 500) -> Query[Resent]:
     return Query(_RESEND, (before_page, max_tasks), lambda rows: Resent(*rows[0]))
 
 
+def _claimed(rows: Rows, with_run: Collection[str]) -> list[Task]:
+    """Read tasks. The input of a run came with one of them, and others of its run share it."""
+    claimed = [Task(*row) for row in rows]
+    if not with_run:
+        return claimed
+    inputs = {task.run_id: task.flow_input for task in claimed if task.flow_input is not None}
+    return [
+        task._replace(flow_input=inputs.get(task.run_id)) if task.step in with_run else task
+        for task in claimed
+    ]
+
+
 def _answers(rows: Rows) -> list[ReportAnswer]:
     return [
         ReportAnswer(_VERDICTS[verdict], sqlstate, message, _RUN_STATUSES.get(run_status))
@@ -166,7 +185,7 @@ def _element(one: TaskReport) -> dict[str, Any]:
 _CLAIM = """
 select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input,
        flow_input, waited_s
-  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s))
+  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s), %s::text[])
 """
 _REPORT = """
 select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])

@@ -89,6 +89,18 @@ def test_the_input_of_other_steps_is_fetched_only_if_they_ask():
     assert arguments("d", record({"b": 2}), ctx="ctx") == {"run": "fetched", "b": 2, "ctx": "ctx"}
 
 
+def test_the_input_of_a_run_comes_with_each_record_that_has_it():
+    claimed = record({"a": 1, "b": 2}, flow_input=0)
+
+    assert arguments_for(flow.steps["whole"], claimed, never, None) == {
+        "input": {"run": 0, "a": 1, "b": 2}
+    }
+
+
+def test_later_steps_whose_handlers_take_the_input_of_the_run_need_it():
+    assert {slug for slug, step in flow.steps.items() if step.needs_run_input} == {"d", "whole"}
+
+
 def test_the_whole_input_has_data_deps_and_not_those_for_the_order():
     claimed = record({"a": 1, "b": 2, "c": 3})
 

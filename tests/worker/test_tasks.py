@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from support.covers import covers
 
 from pgflowd.testing.until import until
@@ -161,3 +163,45 @@ def test_chains_that_are_executed_again_report_each_outcome_once(start_worker):
     assert [worker.output(run, 20) for run in runs] == [{"c": n + 2} for n in range(100)]
     query = "select count(*), count(distinct (run_id, step_slug)) from pgflowd.attempts"
     assert worker.conn.execute(query).fetchone() == (300, 300)
+
+
+NEVER_ASKED = """
+    from pgflowd import Flow
+    from pgflowd.processes.runner.context import RunnerContext
+
+    def refuse(self): raise AssertionError("it asked")
+
+    RunnerContext.flow_input = refuse
+    flow = Flow("flow", max_attempts=1)
+
+    @flow.step
+    def first(run): return 1
+
+    @flow.step
+    def one(first, run): return run
+
+    @flow.step(depends_on="first")
+    def other(input): return input
+"""
+
+
+def test_a_later_step_gets_the_input_of_its_run_without_asking_for_it(start_worker):
+    worker = start_worker(NEVER_ASKED)
+    runs = [worker.start_run({"number": number}) for number in range(5)]
+
+    for number, run in enumerate(runs):
+        assert worker.completed(run)
+        assert worker.output(run) == {
+            "one": {"number": number},
+            "other": {"run": {"number": number}, "first": 1},
+        }
+
+
+def test_a_later_step_asks_for_an_input_that_is_large(start_worker):
+    worker = start_worker(NEVER_ASKED.replace("RunnerContext.flow_input = refuse", ""))
+    large = [uuid.uuid4().hex for _ in range(5_000)]
+
+    run = worker.start_run(large)
+
+    assert worker.completed(run)
+    assert worker.output(run)["one"] == large

@@ -2,8 +2,9 @@
 Makes the arguments of a handler from the record that a claim returned.
 
 A record has the task's `input`: an element for a map, an object of dep outputs for a single step.
-The run's input comes with it for root steps only (`flow_input`); older cores put it under the key
-`run` of every single step's input. For other steps it is fetched if the handler asks for it.
+The run's input comes with it (`flow_input`) for root steps, and for later ones whose handlers take
+it; older cores put it under the key `run` of every single step's input. Where it did not come, as a
+large one, it is fetched.
 No step can be named `run`, so the key shows an older core.
 """
 

@@ -62,6 +62,11 @@ class StepSpec:
         return tuple(dict.fromkeys((*self.data_deps, *self.after)))
 
     @property
+    def needs_run_input(self) -> bool:
+        """Whether its handler takes the run's input, which only tasks of root steps have."""
+        return bool(self.deps) and (self.takes(RUN) or self.takes(INPUT))
+
+    @property
     def may_be_skipped(self) -> bool:
         """Whether its dependents may run without its output."""
         has_condition = "if_" in self.options or "if_not" in self.options

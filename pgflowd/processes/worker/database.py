@@ -47,6 +47,7 @@ class DatabaseConnections:
         self,
         settings: Settings,
         flow: str,
+        with_run: frozenset[str],
         worker_id: UUID,
         name: str,
         emit: Callable[[events.WorkerEvent], None],
@@ -55,6 +56,7 @@ class DatabaseConnections:
         self.claimed_at: float | None = None  # when a claim last brought a task; monotonic
         self._settings = settings
         self._flow, self._queue = flow, flow.lower()
+        self._with_run = sorted(with_run)
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
         self._emit = emit
@@ -158,7 +160,8 @@ class DatabaseConnections:
         if action.changes_of:
             calls.append(tasks.run_changes(action.changes_of))
         if action.claim:
-            calls.append(tasks.claim(self._flow, self._worker_id, action.claim, self._lease_s))
+            count, lease_s = action.claim, self._lease_s
+            calls.append(tasks.claim(self._flow, self._worker_id, count, lease_s, self._with_run))
         results = await execute_together_async(self._connections[MAIN], calls)
         claimed = results.pop() if action.claim else ()
         if claimed:

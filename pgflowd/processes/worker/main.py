@@ -158,7 +158,12 @@ class _Worker:
         self._title = f"{settings.pgflowd.name}: worker {served.slug}"
         self._mailbox = Mailbox(self._loop)
         self._database = DatabaseConnections(
-            settings, served.slug, self._worker_id, self._title, self._mailbox.put
+            settings,
+            served.slug,
+            loaded.with_run,
+            self._worker_id,
+            self._title,
+            self._mailbox.put,
         )
         self._output = OutputStream(self._log, self._mailbox.put)
         self._runners = RunnerProcesses(

@@ -68,6 +68,7 @@ class LoadedFlow:
 
     zygote: Zygote
     shape: Shape
+    with_run: frozenset[str]  # later steps whose handlers take the run's input
     warnings: tuple[Problem, ...] = ()
 
     @property
@@ -112,7 +113,8 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
     if answer["threads"]:
         _kill(zygote)
         zygote = _fork(replace(options, imports=False))
-    return LoadedFlow(zygote, answer["shape"], tuple(_warnings(answer, served.module)))
+    warnings = tuple(_warnings(answer, served.module))
+    return LoadedFlow(zygote, answer["shape"], frozenset(answer["with_run"]), warnings)
 
 
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:

@@ -101,6 +101,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
     return {
         "say": "definition",
         "shape": flow.shape(),
+        "with_run": [step.slug for step in flow.spec.steps if step.needs_run_input],
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "streams": shared,

@@ -1,9 +1,11 @@
--- claim(flow_slug, worker_id, max_tasks, lease): takes up to `max_tasks` tasks of this flow.
+-- claim(flow_slug, worker_id, max_tasks, lease, with_run): takes up to `max_tasks` tasks of this flow.
 -- Reads the messages that have been visible for longest, which hides them for `lease`, starts their
--- tasks, and opens an attempt for each: the token returned is the right to report. A worker without heartbeats passes null:
--- messages are then hidden for the flow's longest timeout + 2 s, and each lease lasts for its
--- step's. Where fewer tasks start than messages were read, _handle_unstarted deals with the others,
--- tasks whose lease has lapsed are taken over, and the claim reads on, three times at most.
+-- tasks, and opens an attempt for each: the token returned is the right to report. A worker without
+-- heartbeats passes null: messages are then hidden for the flow's longest timeout + 2 s, and each
+-- lease lasts for its step's. `with_run` names later steps whose handlers take the run's input, which
+-- `flow_input` then has (_start_attempts). Where fewer tasks start than messages were read,
+-- _handle_unstarted deals with the others, tasks whose lease has lapsed are taken over, and the claim
+-- reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one; those that a server's clock
 -- which was set back shows as sent in the future stay hidden until then.
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
@@ -14,7 +16,8 @@
 -- Called by: workers.
 -- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(
-  flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s')
+  flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
+  with_run text[] default null)
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
   leaving boolean;
@@ -61,13 +64,13 @@ begin
       begin
         return query select * from pgflowd._start_attempts(
           claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
-          claim.lease);
+          claim.lease, claim.with_run);
         get diagnostics got = row_count;
       exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
                      or raise_exception then
         return query select * from pgflowd._start_each(
           claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
-          claim.lease);
+          claim.lease, claim.with_run);
         get diagnostics got = row_count;
       end;
       wanted := wanted - got;
@@ -77,7 +80,7 @@ begin
         if unstarted.requeued is not null then
           return query select * from pgflowd._start_each(
             claim.flow_slug, queue.queue_name, queue.step_slug, unstarted.requeued,
-            claim.worker_id, began, claim.lease);
+            claim.worker_id, began, claim.lease, claim.with_run);
           wanted := wanted - cardinality(unstarted.requeued);
         end if;
       end if;

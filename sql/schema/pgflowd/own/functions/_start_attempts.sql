@@ -1,10 +1,11 @@
--- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease): starts the
--- tasks of these messages and opens an attempt for each. The claim's read has hidden the
--- messages.
+-- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run):
+-- starts the tasks of these messages and opens an attempt for each. The claim's read has
+-- hidden the messages. The run's input comes with first steps, and with one task of each run whose step
+-- is among `with_run`, unless it takes more than 64 kB as it is stored: claims stay small.
 -- Called by: claim, _start_each.   Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
-  began timestamptz, lease interval)
+  began timestamptz, lease interval, with_run text[])
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 begin
   return query
@@ -20,7 +21,15 @@ begin
     returning lease.msg_id, lease.token, lease.lease_until
   )
   select _start_attempts.flow_slug, begun.run_id, begun.step_slug, begun.input, begun.msg_id,
-         begun.task_index, begun.flow_input, opened.token, begun.attempt, begun.max_attempts,
+         begun.task_index,
+         case when begun.flow_input is null and begun.step_slug = any (_start_attempts.with_run)
+                   and begun.msg_id in (select min(one.msg_id) from begun as one
+                                         where one.step_slug = any (_start_attempts.with_run)
+                                         group by one.run_id)
+              then (select run.input from pgflow.runs as run
+                     where run.run_id = begun.run_id and pg_column_size(run.input) <= 65536)
+              else begun.flow_input end,
+         opened.token, begun.attempt, begun.max_attempts,
          begun.timeout, opened.lease_until,
          case when begun.due_at is not null
               then greatest(0, extract(epoch from _start_attempts.began - begun.due_at)::float8) end
