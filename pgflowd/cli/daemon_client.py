@@ -53,6 +53,15 @@ def ask(app: App, command: str, timeout_s: float = 5.0, **arguments: Any) -> dic
         raise RunError(text, code="E414", next="read its log, or try again") from None
 
 
+def import_times(app: App) -> dict[str, float | None]:
+    """How long the last import of each served flow took; nothing if no daemon answers."""
+    try:
+        status = ask(app, "status", timeout_s=1.0)
+    except (click.ClickException, RunError):
+        return {}
+    return {flow["slug"]: flow["import_s"] for flow in status["flows"]}
+
+
 def ask_to_reload(app: App) -> dict[str, Any]:
     """Reload the daemon; it answers when drains and starts of changed flows have ended."""
     supervisor = app.settings.supervisor

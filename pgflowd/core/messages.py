@@ -49,7 +49,8 @@ class Heartbeat(Message):
 
 @dataclass(frozen=True)
 class Wake(Message):
-    """Claim now. The listener sends the name of a queue, or None for all workers."""
+    """Claim now, or wake up. Listener and sweeper send the name of a queue; the listener None for
+    all workers."""
 
     droppable: ClassVar[bool] = True
     slug: str | None = None
@@ -90,6 +91,18 @@ class Leaving(Message):
     """The child has drained and ends with 10: start another one."""
 
     why: str
+
+
+@dataclass(frozen=True)
+class FallingAsleep(Message):
+    """The worker has nothing to do, and ends with 11: start it when there is work.
+
+    `next_due_at` is when its next hidden message becomes visible, on the monotonic clock, which
+    all processes of a machine share; its queue is to be looked at every `look_every_s`.
+    """
+
+    look_every_s: float
+    next_due_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +162,41 @@ class WorkerStanding(Message):
 
 
 @dataclass(frozen=True)
+class SleepIfIdle(Message):
+    """Fall asleep now, unless there is work. For a worker, whose place another one needs."""
+
+
+@dataclass(frozen=True)
+class Asleep(Message):
+    """This worker sleeps. For the sweeper: renew its row, look at its queue now and then, and
+    answer Wake if a message is visible, NextDue if one will be."""
+
+    queue: str
+    worker_id: str
+    look_every_s: float
+
+
+@dataclass(frozen=True)
+class Awake(Message):
+    """The worker of this queue sleeps no more. For the sweeper."""
+
+    queue: str
+
+
+@dataclass(frozen=True)
+class LookAtQueues(Message):
+    """Notifications may have been missed: look at all queues of sleeping workers now."""
+
+
+@dataclass(frozen=True)
+class NextDue(Message):
+    """When the next message in the queue of a sleeping worker becomes visible; monotonic."""
+
+    queue: str
+    at: float
+
+
+@dataclass(frozen=True)
 class WorkerEnded(Message):
     """All processes of this worker are reaped: release its tasks and answer Released."""
 
@@ -174,6 +222,7 @@ KINDS: dict[str, type[Message]] = {
         HaveRoom,
         Failed,
         Leaving,
+        FallingAsleep,
         Released,
         Found,
         Drain,
@@ -181,6 +230,11 @@ KINDS: dict[str, type[Message]] = {
         WorkerStarted,
         WorkerStopped,
         WorkerStanding,
+        SleepIfIdle,
+        Asleep,
+        Awake,
+        LookAtQueues,
+        NextDue,
         WorkerEnded,
     )
 }

@@ -35,6 +35,7 @@ class Marks:
     WARNING = Mark("⚠", "!", "yellow")
     UP = Mark("●", "*", "green")
     CHANGING = Mark("◐", "o", "yellow")
+    ASLEEP = Mark("☾", "z", "green")
     OFF = Mark("○", "-")
     UNKNOWN = Mark("?", "?")
 
@@ -128,6 +129,7 @@ def child_mark(state: str) -> Mark:
 
 _CHILDREN: dict[str, Mark] = {
     ChildState.UP.value: Marks.UP,
+    ChildState.ASLEEP.value: Marks.ASLEEP,
     ChildState.PARKED.value: Marks.FAILED,
     ChildState.DISABLED.value: Marks.OFF,
 }

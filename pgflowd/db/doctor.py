@@ -249,7 +249,7 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
             is_fine = False
             text = f"{flow.flow_slug}: its queue has no notification trigger, so workers poll"
             yield warning("flows", text, f"run `pgflowd flows deploy {flow.flow_slug}`", "W311")
-        if flow.workers == 0 and flow.active_runs:
+        if flow.workers == 0 and flow.active_runs and not flow.is_asleep:
             is_fine = False
             text = f"{flow.flow_slug}: {counted(flow.active_runs, 'open run')}"
             if flow.oldest_queued_at is not None:

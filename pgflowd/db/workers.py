@@ -142,6 +142,25 @@ def next_due(queue: str) -> Query[tuple[float | None, int]]:
     return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
 
 
+def look_at_queues(queues: Sequence[str]) -> Query[list[tuple[str, float]]]:
+    """In how many seconds the next message of each queue becomes visible; 0 or less: now."""
+    query = "select queue_name, due_in_s from pgflowd.look_at_queues(%s)"
+    return Query(query, (list(queues),), lambda rows: [(name, due_in_s) for name, due_in_s in rows])
+
+
+def renew_sleeping(worker_ids: Sequence[str]) -> Query[None]:
+    """Renew the rows of workers that sleep, except locked ones."""
+    query = """
+    update pgflow.workers as worker set last_heartbeat_at = now()
+      from (select known.worker_id from pgflow.workers as known
+             where known.worker_id = any (%s::uuid[])
+             order by known.worker_id for no key update skip locked) as due
+     where worker.worker_id = due.worker_id
+    returning 1
+    """
+    return Query(query, (list(worker_ids),), lambda rows: None)
+
+
 def mark_stopped(worker_id: UUID) -> Query[None]:
     """Mark the worker's row stopped."""
     query = (

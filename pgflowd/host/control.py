@@ -26,7 +26,7 @@ MAX_REQUEST = 4096  # bytes; a request is a command with a few arguments
 CLIENT_LIMIT_S = 1.0  # to send a request, and to read the answer
 MAX_CLIENTS = 16  # each takes a descriptor, for a short time
 MAX_ANSWER = 16 * 1024 * 1024  # bytes; far above the status of thousands of flows
-COMMANDS = frozenset({"status", "metrics", "drain", "stop", "reload"})
+COMMANDS = frozenset({"status", "metrics", "drain", "stop", "reload", "wake"})
 
 
 @dataclass(eq=False)

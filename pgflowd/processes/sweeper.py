@@ -13,6 +13,9 @@ It renews the rows of the daemon's workers that have no tasks, all in one statem
 reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57).
 
+While workers sleep it looks at their queues, all in one statement: it wakes those with a visible
+message, and tells when the next one will be. It renews their rows, too: they count as served.
+
 It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
 trip and clock before each sweep. It reports as problems clocks that differ (W312),
 `synchronous_commit` off (W315), a connection without encryption (W316), a notification queue that
@@ -31,8 +34,13 @@ from uuid import UUID
 import psycopg
 
 from pgflowd.core.messages import (
+    Asleep,
+    Awake,
+    LookAtQueues,
     Message,
+    NextDue,
     Released,
+    Wake,
     WorkerEnded,
     WorkerStanding,
     WorkerStarted,
@@ -47,6 +55,7 @@ from pgflowd.core.obstacles import (
     snapshot_problem,
 )
 from pgflowd.core.settings.sections import Settings
+from pgflowd.core.sleeping_queues import SleepingQueues
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
@@ -54,7 +63,7 @@ from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_sh
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
-from pgflowd.db.workers import renew_rows
+from pgflowd.db.workers import look_at_queues, renew_rows, renew_sleeping
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -68,6 +77,7 @@ RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
 # Rows of idle workers are renewed three intervals apart, at most 15 s: they count as alive for 30 s
 IDLE_INTERVALS = 3
 IDLE_RENEWAL_S = 15.0
+FULL_S = 0.1  # by then a full channel has room again
 MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
@@ -89,6 +99,8 @@ class Sweeper:
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._workers: dict[str, None] = {}  # ids of those that are up
         self._released: dict[str, int] = {}
+        self._sleeping = SleepingQueues()
+        self._renew_at = 0.0
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
         self._is_exposed = False
@@ -125,12 +137,14 @@ class Sweeper:
         renew_at = time.monotonic()
         sweep_at = renew_at + self._settings.worker.heartbeat_interval_s
         interval_s = min(IDLE_INTERVALS * self._settings.shortest_heartbeat_s, IDLE_RENEWAL_S)
+        self._sleeping.look_at_all(renew_at)
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
-            self._service.wait(min([sweep_at, renew_at, *due]))
+            self._service.wait(min([sweep_at, renew_at, self._sleeping.due, *due]))
             now = time.monotonic()
             while self._service.orders:
                 self._obey(self._service.orders.popleft(), now)
+            self._look_at_queues(conn, now)
             if now >= renew_at:
                 renew_at = now + interval_s
                 self._renew_workers(conn, interval_s / 2)
@@ -142,6 +156,7 @@ class Sweeper:
                 sweep_at = now + self._settings.recovery.recovery_interval_s
 
     def _obey(self, order: Message, now: float) -> None:
+        """Note an order; it is carried out when it is due."""
         if isinstance(order, WorkerStarted):
             self._workers[order.worker_id] = None
         elif isinstance(order, WorkerStopped | WorkerEnded):
@@ -149,9 +164,29 @@ class Sweeper:
         if isinstance(order, WorkerEnded) and order.worker_id not in self._ended_workers:
             moments = [now + wait_s for wait_s in RELEASE_AFTER_S]
             self._ended_workers[order.worker_id] = moments
+        elif isinstance(order, Asleep):
+            self._sleeping.add(order, now)
+        elif isinstance(order, Awake):
+            self._sleeping.remove(order.queue)
+        elif isinstance(order, LookAtQueues):
+            self._sleeping.look_at_all(now)
+
+    def _look_at_queues(self, conn: psycopg.Connection[Any], now: float) -> None:
+        """Look at the queues of sleeping workers that are due; wake those that have work."""
+        asleep = self._sleeping.take_due(now)
+        if not asleep:
+            return
+        self._execute(conn, renew_sleeping([each.worker_id for each in asleep]))
+        for queue, due_in_s in self._execute(conn, look_at_queues([e.queue for e in asleep])):
+            is_visible = due_in_s <= 0
+            found = Wake(queue) if is_visible else NextDue(queue, time.monotonic() + due_in_s)
+            if not self._service.channel.send(found):
+                self._sleeping.look_by(queue, now + FULL_S)
 
     def _renew_workers(self, conn: psycopg.Connection[Any], after_s: float) -> None:
         """Renew the rows of the workers that have not done so lately, and tell them the answers."""
+        if worker_ids := self._sleeping.worker_ids:
+            self._execute(conn, renew_sleeping(worker_ids))
         if not self._workers:
             return
         for worker_id, standing in self._execute(conn, renew_rows([*self._workers], after_s)):

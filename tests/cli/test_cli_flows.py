@@ -30,7 +30,8 @@ def test_list_shows_waiting_and_running_tasks_and_workers(here, shop):
     lines = here("flows", "list").out.splitlines()
 
     assert lines[0].split() == [
-        "FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "LAST", "RUN",
+        "FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT", "LAST",
+        "RUN",
     ]  # fmt: skip
     found = {line.split()[0]: line.split()[1:] for line in lines[1:]}
     assert list(found) == ["analyze_website", "send_email", "store_items"]
@@ -49,7 +50,7 @@ def test_list_for_programs(here, shop):
     first = listed["flows"][0]
     assert set(first) == {
         "flow", "steps", "queue", "watched", "queued", "oldest_queued_at", "running",
-        "active_runs", "workers", "last_run_at", "created_at",
+        "active_runs", "workers", "asleep", "import_s", "last_run_at", "created_at",
     }  # fmt: skip
     assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
 

@@ -23,7 +23,7 @@ FLAGS = {  # what the surface promises, and no more
     "serve": "--flow", "dev": "--port --no-reload --ephemeral --reset", "demo": "--once --keep",
     "new": "--template", "check": "--offline --strict", "doctor": "",
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
-    "reload": "", "version": "", "completion": "",
+    "reload": "", "wake": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id",
     "runs list": "--flow --status --since --limit", "runs show": "--input --output --attempts",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs cancel": "--reason",
@@ -48,6 +48,7 @@ WITH_A_DAEMON = {  # good forms need one, and stand elsewhere
     "drain": "process/test_stop_and_reload.py",
     "stop": "process/test_stop_and_reload.py",
     "reload": "process/test_stop_and_reload.py",
+    "wake": "process/test_sleep.py",
     "dev": "cli/test_dev.py",
     "demo": "cli/test_demo.py",
 }
@@ -231,7 +232,7 @@ def test_the_wrong_form_of_those_that_need_a_daemon(words, project, pgflowd):
     flag = (FLAGS[words].split() or ["--verbose"])[0]
     typo = f"{flag[:-2]}{flag[-1]}{flag[-2]}"
 
-    for_people, extra = pgflowd(words, typo), pgflowd(words, "extra", "--json")
+    for_people, extra = pgflowd(words, typo), pgflowd(words, "extra", "more", "--json")
 
     assert (for_people.code, for_people.out) == (2, "")
     assert f"there is no option '{typo}'; did you mean '{flag}'?" in for_people.err

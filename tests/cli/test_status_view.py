@@ -20,7 +20,7 @@ def flow(slug: str, **changes: Any) -> dict[str, Any]:
         "running": 7, "max_concurrency": 10, "queued": 42, "oldest_queued_s": 1.2,
         "completed_1m": 310, "failed_1m": 0, "p50_s": 0.084, "p95_s": 0.41, "restarts": 0,
         "error": None, "zygote": 821, "runners": 7, "exits": [], "parked_s": None,
-        "retry_in_s": None,
+        "retry_in_s": None, "asleep_s": None, "next_due_in_s": None, "import_s": 0.3,
     }  # fmt: skip
     return {**values, **changes}
 

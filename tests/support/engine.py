@@ -27,8 +27,8 @@ def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
 class Engine:
     """A worker's engine, asked in words."""
 
-    def __init__(self, options: WorkerOptions, pace_s: float) -> None:
-        self._state = WorkerState(options, RunnerPool(pace_s=pace_s))
+    def __init__(self, options: WorkerOptions, pace_s: float, began_at: float = 0.0) -> None:
+        self._state = WorkerState(options, RunnerPool(pace_s=pace_s), worked_at=began_at)
 
     def decide(
         self, arrived: Sequence[events.WorkerEvent], now: float
@@ -114,8 +114,8 @@ class Play(Engine):
     """Plays the world around a worker's engine."""
 
     def __init__(self, *, pace_s: float = 1.0, **options: object) -> None:
-        super().__init__(replace(OPTIONS, **options), pace_s)  # type: ignore[arg-type]
         self.now = 100.0
+        super().__init__(replace(OPTIONS, **options), pace_s, self.now)  # type: ignore[arg-type]
         self.actions: list[actions.WorkerAction] = []
         self._call: actions.WorkerAction | None = None  # the turn under way
         self.feed(events.Tick())

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflowd.core.messages import Drain
+from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import Action, SendToChild, StartChild
 from pgflowd.core.supervision.decide import on_exit, on_ready
 from pgflowd.core.supervision.exits import ChildExit, ExitKind
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload import on_discovered
+from pgflowd.core.supervision.sleep import on_falling_asleep
 from pgflowd.core.supervision.tree import ChildSpec, Policy, Tree, new_tree
 
 CRASH = ChildExit(ExitKind.CRASH, "killed by SIGKILL")
 ASKED = ChildExit(ExitKind.CRASH, "exit code 0")
 REPLACE = ChildExit(ExitKind.REPLACE, "deprecated")
+ASLEEP = ChildExit(ExitKind.ASLEEP, "asleep")
 CANNOT = ChildExit(ExitKind.CANNOT_START, "no step 'refund'", "E306")
 
 
@@ -60,6 +62,15 @@ def ended(
         tree, actions = on_exit(tree, id, exit, now)
         done += actions
     return tree, done
+
+
+def sleeping(*slugs: str, now: float = 0.0, due_at: float | None = None, **policy: Any) -> Tree:
+    """A tree that is ready, whose workers sleep."""
+    tree = running(*slugs, now=now, **policy)
+    for slug in slugs:
+        tree, _ = on_falling_asleep(tree, f"worker {slug}", FallingAsleep(30.0, due_at), now)
+        tree, _ = on_exit(tree, f"worker {slug}", ASLEEP, now)
+    return tree
 
 
 def state_of(tree: Tree, id: str) -> ChildState:

@@ -55,7 +55,7 @@ def test_a_word_of_a_later_database_is_shown_with_a_question_mark():
 
 def test_each_state_of_a_child_has_a_mark():
     assert {child_mark(state.value) for state in ChildState} == {
-        Marks.UP, Marks.FAILED, Marks.OFF, Marks.CHANGING,
+        Marks.UP, Marks.ASLEEP, Marks.FAILED, Marks.OFF, Marks.CHANGING,
     }  # fmt: skip
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.covers import covers
-from support.trees import CANNOT, CRASH, REPLACE, before, worker
+from support.trees import ASLEEP, CANNOT, CRASH, REPLACE, before, worker
 
-from pgflowd.core.messages import Drain
+from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import (
     Announce,
     Discover,
@@ -26,7 +26,9 @@ from pgflowd.core.supervision.decide import on_exit, on_message, on_ready, on_st
 from pgflowd.core.supervision.kinds import SINGLE_KINDS
 from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
+from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep, on_next_due, on_wake
 from pgflowd.core.supervision.timeouts import next_due, on_waiting
+from pgflowd.core.supervision.transition import MAX_STARTING
 from pgflowd.core.supervision.tree import ChildSpec
 
 IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
@@ -43,6 +45,10 @@ event = some.one_of(
     some.tuples(some.just("ready all"), some.none()),
     some.tuples(some.just("exit"), some.tuples(child, some.sampled_from(EXITS))),
     some.tuples(some.just("exit asked"), some.none()),
+    some.tuples(some.just("fall asleep"), some.tuples(child, some.none() | some.floats(0, 50))),
+    some.tuples(some.just("exit asleep"), child),
+    some.tuples(some.just("wake"), child),
+    some.tuples(some.just("next due"), some.tuples(child, some.floats(0, 50))),
     some.tuples(some.just("wait"), some.tuples(child, some.sampled_from(["database", None]))),
     some.tuples(some.just("time"), some.floats(0.001, 100)),
     some.tuples(some.just("reload"), some.none()),
@@ -62,6 +68,7 @@ class World:
         self.now = 0.0
         self.alive: dict[str, str] = {}  # id: "starting", "up", "asked"
         self.killed: list[str] = []
+        self.woken: set[str] = set()  # of those that sleep or fall asleep
         self.discovering = True
         self.stopping = False
         self.has_reloaded = False
@@ -78,6 +85,7 @@ class World:
     def do_startchild(self, action: StartChild):
         assert action.id not in self.alive, "two processes of one child"
         assert not self.stopping, "started during the stop"
+        self.woken.discard(action.id)
         position = self.position(action.id)
         assert not [id for id in self.asked() if self.position(id) > position] or (
             self.tree.phase is not DaemonPhase.RESTARTING
@@ -106,7 +114,8 @@ class World:
         if action.what is Announcement.READY:
             self.announced += 1
             assert self.has_reloaded or set(self.alive) >= {"listener", "sweeper"}
-            assert any(id.startswith("worker") for id in self.alive)
+            workers = {each.id for each in self.tree.workers if each.state is ChildState.ASLEEP}
+            assert any(id.startswith("worker") for id in workers | set(self.alive))
         else:
             self.stopping = True
 
@@ -123,6 +132,10 @@ class World:
     def check(self):
         for each in self.tree.children:
             assert each.state.is_alive == (each.id in self.alive), each
+            if each.state is ChildState.ASLEEP:
+                assert each.id not in self.woken or self.stopping, "a wake was lost"
+        starting = [id for id, what in self.alive.items() if what == "starting"]
+        assert len(starting) <= MAX_STARTING + 2
         assert self.alive.keys() <= {each.id for each in self.tree.children}, "removed while alive"
         assert self.tree.budget.count(self.now) <= self.tree.policy.max_restarts + 1
         assert self.announced <= 1
@@ -138,6 +151,23 @@ class World:
             self.happen(on_exit(self.tree, id, exit, self.now))
             earlier = {other for other in before if self.position(other) < self.position(id)}
             assert self.stopping or earlier <= set(self.alive), "an earlier child was lost"
+
+    def fall_asleep(self, id, in_s):
+        if self.alive.get(id) == "up" and id.startswith("worker"):
+            self.woken.discard(id)
+            message = FallingAsleep(30.0, None if in_s is None else self.now + in_s)
+            self.happen(on_falling_asleep(self.tree, id, message, self.now))
+
+    def exit_asleep(self, id):
+        child = self.tree.child(id)
+        if child is not None and child.sleep is not None and child.state.is_alive:
+            self.exit(id, ASLEEP)
+
+    def wake(self, id):
+        child = self.tree.child(id)
+        if child is not None and child.sleep is not None:
+            self.woken.add(id)
+        self.happen(on_wake(self.tree, id, WakeCause.NOTIFICATION, self.now))
 
     def time(self, passed):
         self.now += passed
@@ -184,6 +214,15 @@ class World:
         elif what == "exit asked":
             for id in self.asked():
                 self.exit(id, CRASH)
+        elif what == "fall asleep":
+            self.fall_asleep(*how)
+        elif what == "exit asleep":
+            self.exit_asleep(how)
+        elif what == "wake":
+            self.wake(how)
+        elif what == "next due":
+            id, in_s = how
+            self.happen(on_next_due(self.tree, id, self.now + in_s, self.now))
         elif what == "wait":
             self.happen(on_waiting(self.tree, *how, self.now))
         elif what == "time":
@@ -202,6 +241,7 @@ class World:
             for id in self.asked():
                 self.exit(id, CRASH)
             for id in list(self.alive):
+                self.exit_asleep(id)
                 self.ready(id)
             if self.discovering and self.end is None:
                 self.discovering = False
@@ -233,7 +273,9 @@ def test_no_sequence_of_events_breaks_the_rules_and_all_end_up_or_ended(policy, 
     if world.end is None:
         assert world.tree.phase is DaemonPhase.RUNNING
         for each in world.tree.children:
-            assert each.state in {ChildState.UP, ChildState.PARKED, ChildState.DISABLED}, each
+            assert each.state in {
+                ChildState.UP, ChildState.ASLEEP, ChildState.PARKED, ChildState.DISABLED,
+            }, each  # fmt: skip
         assert world.alive.keys() >= {"listener", "sweeper"}
     else:
         assert not world.alive

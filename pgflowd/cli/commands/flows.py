@@ -14,6 +14,7 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
+from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
@@ -55,10 +56,11 @@ def list_(app: App) -> None:
 
     with database(app) as conn:
         found, now = execute(conn, list_flows()), execute(conn, database_time())
+    imports = import_times(app)
     if app.json:
-        app.print_document(flows=[flow.to_json() for flow in found])
+        app.print_document(flows=[flow.to_json(imports.get(flow.flow_slug)) for flow in found])
     else:
-        print_flows(app, found, now)
+        print_flows(app, found, imports, now)
 
 
 @flows.command()
@@ -79,10 +81,11 @@ def show(app: App, flow: str) -> None:
         if row is None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, flow_shape(flow)) or {"steps": []}
+    import_s = import_times(app).get(flow)
     if app.json:
-        app.print_document(**row.to_json(), shape=shape)
+        app.print_document(**row.to_json(import_s), shape=shape)
     else:
-        print_flow(app, row, shape, now)
+        print_flow(app, row, shape, import_s, now)
 
 
 @flows.command()

@@ -50,7 +50,7 @@ class Project:
 
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
-        self._read_shapes(_flows_up(status))
+        self._read_shapes(_flows_served(status))
         for number, slug in enumerate(self.slugs):
             steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
@@ -68,7 +68,7 @@ class Project:
             self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
         took_s = time.monotonic() - began_at
-        self._read_shapes(_flows_up(status))
+        self._read_shapes(_flows_served(status))
         results = [
             f"{name} {text}" for key, text in _RESULTS.items() for name in answer.get(key, [])
         ]
@@ -175,8 +175,9 @@ class Changes:
             self._is_watching.set()
 
 
-def _flows_up(status: dict[str, Any]) -> list[str]:
-    return [flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.UP]
+def _flows_served(status: dict[str, Any]) -> list[str]:
+    served = (ChildState.UP, ChildState.ASLEEP)
+    return [flow["slug"] for flow in status["flows"] if flow["state"] in served]
 
 
 def _changes(root: Path, end: Event) -> Iterator[list[str]]:

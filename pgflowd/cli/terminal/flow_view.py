@@ -26,23 +26,31 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow
 
 
-def print_flows(app: App, flows: Sequence[ListedFlow], now: datetime) -> None:
+def print_flows(
+    app: App, flows: Sequence[ListedFlow], imports: Mapping[str, float | None], now: datetime
+) -> None:
     """Flows as a table; one that has work and no worker is marked."""
     if not flows:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
     app.print_table(
-        ("FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "LAST RUN"),
-        [_flow_row(app, flow, now) for flow in flows],
-        right={"STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS"},
-        losing=("STEPS", "OLDEST", "LAST RUN", "RUNS", "RUNNING"),
+        ("FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT", "LAST RUN"),
+        [_flow_row(app, flow, imports.get(flow.flow_slug), now) for flow in flows],
+        right={"STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT"},
+        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING"),
     )
 
 
-def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell]:
+def _flow_row(
+    app: App, flow: ListedFlow, import_s: float | None, now: datetime
+) -> list[str | TableCell]:
     dash = app.out.sign(DASH)
     oldest_s = between(flow.oldest_queued_at, now)
-    has_no_worker = flow.workers == 0 and flow.active_runs > 0
+    workers: str | TableCell = str(flow.workers)
+    if flow.workers == 0 and flow.is_asleep:
+        workers = app.out.cell(Marks.ASLEEP, " asleep")
+    elif flow.workers == 0 and flow.active_runs > 0:
+        workers = app.out.cell(Marks.WARNING, " 0")
     return [
         flow.flow_slug,
         str(flow.steps),
@@ -50,19 +58,30 @@ def _flow_row(app: App, flow: ListedFlow, now: datetime) -> list[str | TableCell
         dash if oldest_s is None else duration(oldest_s),
         str(flow.running),
         str(flow.active_runs),
-        app.out.cell(Marks.WARNING, " 0") if has_no_worker else str(flow.workers),
+        workers,
+        dash if import_s is None else duration(import_s),
         dash if flow.last_run_at is None else ago(flow.last_run_at, now),
     ]
 
 
-def print_flow(app: App, flow: ListedFlow, shape: Mapping[str, Any], now: datetime) -> None:
+def print_flow(
+    app: App,
+    flow: ListedFlow,
+    shape: Mapping[str, Any],
+    import_s: float | None,
+    now: datetime,
+) -> None:
     """A flow: its work, its graph, and the options of its steps."""
     options = shape.get("options") or {}
     limits = ", ".join(
         f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
         for each in options_of(Owner.FLOW)
     )
-    state = f"{flow.queued} queued, {flow.running} running, {counted(flow.workers, 'worker')}"
+    is_asleep = flow.workers == 0 and flow.is_asleep
+    workers = "asleep" if is_asleep else counted(flow.workers, "worker")
+    state = f"{flow.queued} queued, {flow.running} running, {workers}"
+    if import_s is not None:
+        state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
     for text in (flow.flow_slug, limits, f"{state}, {last}"):
         app.print(app.out.folded(text))

@@ -141,6 +141,10 @@ def _member(
         next_try = "next try on reload" if retry_s is None else f"next try in {duration(retry_s)}"
         code = one_line(str((child.get("error") or {}).get("code")), 40)
         parts.append(f"{state}, parked {_duration(parked_s, '?')} ago: {code}, {next_try}")
+    elif state == ChildState.ASLEEP.value:
+        parts.append(f"{state} {_duration(child['asleep_s'])}".rstrip())
+        if child["next_due_in_s"] is not None:
+            parts.append(f"next task in {duration(child['next_due_in_s'])}")
     elif child["pid"]:
         parts += [str(child["pid"]), f"{state} {_duration(child['up_s'])}".rstrip()]
     else:
@@ -158,7 +162,8 @@ def _row(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
     if state == ChildState.PARKED.value:
         cells = [flow["slug"], screen.cell(child_mark(state), f" {state}"), ""]
         return cells + [dash] * (len(TITLES) - 3)
-    process = f" {flow['pid'] or state}  {_duration(flow['up_s'])}".rstrip()
+    age_s = flow["asleep_s"] if state == ChildState.ASLEEP.value else flow["up_s"]
+    process = f" {flow['pid'] or state}  {_duration(age_s)}".rstrip()
     return [
         flow["slug"],
         screen.cell(child_mark(state), process),
@@ -201,11 +206,13 @@ def _database(database: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _group_state(flows: Sequence[dict[str, Any]]) -> str:
-    """All workers up, all parked, or neither."""
+    """All workers up or asleep, all parked, or neither."""
     states = {flow["state"] for flow in flows} - {ChildState.DISABLED.value}
+    if len(states) > 1:
+        states.discard(ChildState.ASLEEP.value)  # as well as those that are up
     only = states.pop() if len(states) == 1 else ""
-    is_settled = only in (ChildState.UP.value, ChildState.PARKED.value)
-    return only if is_settled else ChildState.RESTARTING.value
+    settled = (ChildState.UP, ChildState.ASLEEP, ChildState.PARKED)
+    return only if only in settled else ChildState.RESTARTING.value
 
 
 def _duration(seconds: float | None, absent: str = "") -> str:

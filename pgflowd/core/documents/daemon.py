@@ -82,6 +82,9 @@ class FlowStatus:
     exits: list[str]
     parked_s: float | None
     retry_in_s: float | None
+    asleep_s: float | None
+    next_due_in_s: float | None  # until the next message of a sleeping flow becomes visible
+    import_s: Any
     age_s: float | None
 
 
@@ -125,10 +128,15 @@ def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
     if served and all(child.state is ChildState.PARKED for child in served):
         return DaemonState.FAILED
     others = [child for child in tree.children if child.state is not ChildState.DISABLED]
-    all_up = tree.phase is DaemonPhase.RUNNING and all(
-        child.state is ChildState.UP for child in others
-    )
+    all_up = tree.phase is DaemonPhase.RUNNING and all(is_well(child) for child in others)
     return DaemonState.HEALTHY if all_up and is_sound else DaemonState.DEGRADED
+
+
+def is_well(child: ChildEntry) -> bool:
+    """Whether a child is up, asleep, or on its way from one to the other."""
+    waking = {ChildState.IDLE, ChildState.STARTING}
+    is_waking = child.is_woken and child.state in waking
+    return child.state in {ChildState.UP, ChildState.ASLEEP} or is_waking
 
 
 def is_sound(problems: Iterable[Mapping[str, Any]]) -> bool:
@@ -236,8 +244,11 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
     own = facts.of(child)
     numbers = own.numbers
     has_process, is_parked = child.state.is_alive, child.state is ChildState.PARKED
+    is_asleep = child.state is ChildState.ASLEEP
     reported: dict[str, Any] = {key: numbers.get(key) for key in _NUMBERS}
-    retry_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
+    if is_asleep:
+        reported["queued"] = 0  # a message would have woken it
+    due_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
     return FlowStatus(
         slug=child.spec.name,
         **_process(child, own, facts, idle),
@@ -252,7 +263,10 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
         stuck=numbers.get("stuck", 0),
         exits=list(child.exits),
         parked_s=_since(child.parked_at, facts) if is_parked else None,
-        retry_in_s=retry_in_s if is_parked else None,
+        retry_in_s=due_in_s if is_parked else None,
+        asleep_s=_since(child.asleep_at, facts) if is_asleep else None,
+        next_due_in_s=due_in_s if is_asleep else None,
+        import_s=numbers.get("import_s"),
         age_s=_age(own, facts) if has_process else None,
     )
 

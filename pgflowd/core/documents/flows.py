@@ -25,8 +25,10 @@ class ListedFlow:
     workers: int
     last_run_at: datetime | None
     created_at: datetime
+    is_asleep: bool  # a daemon serves it, and starts its worker when there is work
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, import_s: float | None) -> dict[str, Any]:
+        """The document; the daemon knows how long the import of the flow took."""
         return plain({
             "flow": self.flow_slug,
             "steps": self.steps,
@@ -37,6 +39,8 @@ class ListedFlow:
             "running": self.running,
             "active_runs": self.active_runs,
             "workers": self.workers,
+            "asleep": self.is_asleep,
+            "import_s": import_s,
             "last_run_at": self.last_run_at,
             "created_at": self.created_at,
         })  # fmt: skip

@@ -93,6 +93,9 @@ RESTARTS = _metric("restarts", _COUNTER, _SUPERVISOR, "child reason", "Restarts 
 PARKED_WORKERS = _metric(
     "parked_workers", _GAUGE, _SUPERVISOR, "", "Workers that wait for a person."
 )
+ASLEEP_WORKERS = _metric(
+    "asleep_workers", _GAUGE, _SUPERVISOR, "", "Workers that sleep until there is work."
+)
 STALLED_TASKS = _metric(
     "stalled_tasks", _COUNTER, _CHILDREN, "", "Tasks whose worker vanished.", "stalled"
 )

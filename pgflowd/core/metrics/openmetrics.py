@@ -25,6 +25,7 @@ def exposition(
     """Return the whole text. `counters` are by child; `own` are the supervisor's."""
     own = {
         "parked_workers": sum(flow["state"] == ChildState.PARKED for flow in status["flows"]),
+        "asleep_workers": sum(flow["state"] == ChildState.ASLEEP for flow in status["flows"]),
         "build": {(str(status["version"]), str(status["name"])): 1},
         **own,
     }

@@ -93,6 +93,11 @@ class WorkerSettings:
         "50ms", "polling: decorrelated jitter from here; again after work was found"
     )
     poll_max_s: float = duration("5s", "polling: decorrelated jitter up to here", high="5m")
+    sleep_after_s: float = duration(
+        "5m",
+        'a worker without work for so long ends until there is some; "0s": it never does',
+        zero=True,
+    )
     worker_name: str = name("", "in logs and worker rows; empty: name and flow")
     heartbeat_interval_s: float = duration("5s", "time between the heartbeats of a worker")
     isolation: str = choice(

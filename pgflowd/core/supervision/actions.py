@@ -86,6 +86,18 @@ class LogPark(LogAction):
 
 
 @dataclass(frozen=True)
+class LogWake(LogAction):
+    """Log that this sleeping child is started, and why."""
+
+    event: ClassVar[str] = "child.woken"
+    level: ClassVar[str] = "info"
+    cause: str
+
+    def fields(self) -> dict[str, Any]:
+        return {"reason": self.cause}
+
+
+@dataclass(frozen=True)
 class LogGiveUp(LogAction):
     """Log that the daemon ends because of this child and its exits."""
 

@@ -14,6 +14,7 @@ from pgflowd.core.backoff import restart_delay_s
 from pgflowd.core.supervision.actions import Action, KillChild, LogPark, LogRestart
 from pgflowd.core.supervision.exits import EXIT_CANNOT, ChildExit, ExitKind
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
+from pgflowd.core.supervision.sleep import WakeCause, fall_asleep, wake
 from pgflowd.core.supervision.timeouts import (
     count_waiting,
     deadline_of,
@@ -41,6 +42,7 @@ def on_ready(tree: Tree, id: str, now: float) -> Result:
             last_message_at=now,
             deadline_at=None,
             waiting_for=None,
+            is_woken=False,
         )
         count_waiting(transition)
         transition.advance()
@@ -64,7 +66,7 @@ def on_exit(tree: Tree, id: str, exit: ChildExit, now: float) -> Result:
     if child.state in {ChildState.DRAINING, ChildState.STOPPING} or _stops_anyway(tree, child):
         transition.end(child)
     else:
-        if exit.kind is not ExitKind.REPLACE:
+        if not exit.is_orderly:
             child = transition.change(child, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
         (_on_worker_exit if child.spec.is_worker else _on_single_exit)(transition, child, exit)
     transition.advance()
@@ -97,13 +99,21 @@ def on_tick(tree: Tree, now: float) -> Result:
             transition.change(child, kill_reason=why)
             transition.do(KillChild(child.id, why))
         elif child.due_at is not None and child.due_at <= now and may_start(tree, child):
-            if child.state is ChildState.PARKED:
-                child = transition.change(child, is_last_try=True, error=None)
-            transition.start(child)
+            _on_due(transition, child)
     if tree.phase not in {DaemonPhase.DISCOVERING, DaemonPhase.ENDED}:
         transition.advance()
     limit_waiting(transition)
     return transition.result()
+
+
+def _on_due(transition: TreeTransition, child: ChildEntry) -> None:
+    """Start a child without a process, whose time has come."""
+    if child.state is ChildState.ASLEEP:
+        wake(transition, child, WakeCause.DUE)
+        return
+    if child.state is ChildState.PARKED:
+        child = transition.change(child, is_last_try=True, error=None)
+    transition.start(child)
 
 
 def _stops_anyway(tree: Tree, child: ChildEntry) -> bool:
@@ -142,6 +152,9 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
     if exit.kind is ExitKind.REPLACE and child.state is ChildState.UP:
         child = transition.change(child, ChildState.RESTARTING, is_start_over=True)
         transition.start(child)
+        return
+    if exit.kind is ExitKind.ASLEEP and child.sleep is not None:
+        fall_asleep(transition, _with_reset_delays(transition, child), child.sleep)
         return
     if exit.kind is ExitKind.CANNOT_START:
         _park(transition, child, exit, retry_s=0)

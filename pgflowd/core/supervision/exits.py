@@ -1,7 +1,7 @@
 """
 Classifies the exit of a child, by the table of exit codes in docs/design/supervision.md, section 1.
 
-A 10 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
+A 10, 11 or 78 counts only with its message, so user code that calls `os._exit(78)` parks nothing by
 accident. Any other exit that was not asked for is a crash, 0 included. Pure.
 """
 
@@ -11,20 +11,24 @@ import signal
 from dataclasses import dataclass
 from enum import Enum
 
-from pgflowd.core.messages import Failed, Leaving
+from pgflowd.core.messages import Failed, FallingAsleep, Leaving
 
 EXIT_ASKED = 0  # ended as asked
 EXIT_REPLACE = 10  # after Leaving: the worker row is deprecated or gone, the worker has drained
+EXIT_ASLEEP = 11  # after FallingAsleep: a worker without work
 EXIT_UNREACHABLE = 69  # of the daemon: the database
 EXIT_BUG = 70  # after Failed: a bug in pgflowd
 EXIT_CANNOT = 78  # after Failed, and of the daemon: cannot start, and another try would not help
 
+ExitMessage = Failed | Leaving | FallingAsleep
+
 
 class ExitKind(Enum):
-    """The three kinds of exits."""
+    """The kinds of exits."""
 
     CRASH = "crash"
     REPLACE = "replace"
+    ASLEEP = "asleep"
     CANNOT_START = "cannot start"
 
 
@@ -39,6 +43,11 @@ class ChildExit:
     @property
     def is_crash(self) -> bool:
         return self.kind is not ExitKind.CANNOT_START
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the child ended by itself and left nothing undone."""
+        return self.kind in {ExitKind.REPLACE, ExitKind.ASLEEP}
 
     @property
     def label(self) -> str:
@@ -58,7 +67,7 @@ class ChildExit:
 
 
 def classify_exit(
-    status: int, message: Failed | Leaving | None, kill_reason: str | None = None
+    status: int, message: ExitMessage | None, kill_reason: str | None = None
 ) -> ChildExit:
     """Classify an exit status (or minus the signal) by the message before it, or by the reason
     why the supervisor killed the child."""
@@ -66,6 +75,8 @@ def classify_exit(
         return ChildExit(ExitKind.CRASH, kill_reason)
     if status == EXIT_REPLACE and isinstance(message, Leaving):
         return ChildExit(ExitKind.REPLACE, message.why)
+    if status == EXIT_ASLEEP and isinstance(message, FallingAsleep):
+        return ChildExit(ExitKind.ASLEEP, "asleep")
     if status == EXIT_CANNOT and isinstance(message, Failed):
         return ChildExit(ExitKind.CANNOT_START, message.text, message.code)
     if status == EXIT_BUG and isinstance(message, Failed):

@@ -99,15 +99,29 @@ LISTENER = ChildKind(
 )
 WORKER = ChildKind(
     "worker",
-    sends=(*_COMMON, msg.MakeRoom, msg.HaveRoom),
-    receives=(msg.Wake, msg.Follow, msg.WorkerStanding, msg.MakeRoom, msg.HaveRoom),
+    sends=(*_COMMON, msg.MakeRoom, msg.HaveRoom, msg.FallingAsleep),
+    receives=(
+        msg.Wake,
+        msg.Follow,
+        msg.WorkerStanding,
+        msg.MakeRoom,
+        msg.HaveRoom,
+        msg.SleepIfIdle,
+    ),
     is_group=True,
     death_signal=signal.SIGTERM,  # it still has to kill its runners
 )
 SWEEPER = ChildKind(
     "sweeper",
-    sends=(*_COMMON, msg.Released, msg.WorkerStanding),
-    receives=(msg.WorkerStarted, msg.WorkerStopped, msg.WorkerEnded),
+    sends=(*_COMMON, msg.Released, msg.WorkerStanding, msg.Wake, msg.NextDue),
+    receives=(
+        msg.WorkerStarted,
+        msg.WorkerStopped,
+        msg.WorkerEnded,
+        msg.Asleep,
+        msg.Awake,
+        msg.LookAtQueues,
+    ),
     depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),
     status=(
         StatusField("interval_s", "interval_s"),

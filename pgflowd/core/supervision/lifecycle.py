@@ -21,6 +21,7 @@ class ChildState(StrEnum):
     RESTARTING = "restarting"  # no process; it waits for its delay
     DRAINING = "draining"
     STOPPING = "stopping"
+    ASLEEP = "asleep"  # no process: it had nothing to do, and starts when there is work
     PARKED = "failed"
     DISABLED = "disabled"
 
@@ -47,6 +48,7 @@ MOVES: dict[ChildState, set[ChildState]] = {
     },
     ChildState.UP: {
         ChildState.IDLE,
+        ChildState.ASLEEP,
         ChildState.RESTARTING,
         ChildState.PARKED,
         ChildState.DRAINING,
@@ -55,6 +57,7 @@ MOVES: dict[ChildState, set[ChildState]] = {
     ChildState.RESTARTING: {ChildState.STARTING, ChildState.IDLE, ChildState.PARKED},
     ChildState.DRAINING: {ChildState.STOPPING, ChildState.IDLE},
     ChildState.STOPPING: {ChildState.IDLE},
+    ChildState.ASLEEP: {ChildState.IDLE, ChildState.PARKED},
     ChildState.PARKED: {ChildState.STARTING, ChildState.IDLE},
     ChildState.DISABLED: {ChildState.IDLE},
 }

@@ -131,7 +131,11 @@ def _apply(
             else:
                 transition.remove(child)
     for each in broken:
-        if not any(child.spec.entry == each.entry for child in transition.tree.workers):
+        known = [child for child in transition.tree.workers if child.spec.entry == each.entry]
+        for child in known:
+            if child.state is ChildState.ASLEEP:  # no process has the old code
+                _park(transition, child, each)
+        if not known:
             _park_entry(transition, each)
         done["broken"].append(each.entry)
     return ReportReload(**{name: tuple(names) for name, names in done.items()})
@@ -157,15 +161,16 @@ def _update(transition: TreeTransition, spec: ChildSpec, child: ChildEntry | Non
 
 def _park_entry(transition: TreeTransition, broken: BrokenEntry) -> None:
     spec = ChildSpec(WORKER, name=broken.entry, entry=broken.entry)
-    exit = ChildExit(ExitKind.CANNOT_START, broken.text, broken.code)
-    child = replace(
-        transition.new(spec),
-        state=ChildState.PARKED,
-        is_start_over=True,
-        parked_at=transition.now,
-        error=exit,
-    )
+    child = transition.new(spec)
     _insert(transition, child)
+    _park(transition, child, broken)
+
+
+def _park(transition: TreeTransition, child: ChildEntry, broken: BrokenEntry) -> None:
+    exit = ChildExit(ExitKind.CANNOT_START, broken.text, broken.code)
+    transition.change(
+        child, ChildState.PARKED, is_start_over=True, parked_at=transition.now, error=exit
+    )
     transition.do(LogPark(child.id, exit))
 
 

@@ -35,9 +35,15 @@ from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, ChildSpec, Tr
 # docs/design/supervision.md, rules 29 and 2
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace
 STARTING_STOP_LIMIT_S = 1.0  # of a listener or sweeper that is still starting
-_OF_A_PROCESS: dict[str, Any] = dict.fromkeys(
-    ("due_at", "deadline_at", "waiting_for", "kill_reason", "ready_at")
-)
+_OF_A_PROCESS: dict[str, Any] = {
+    **dict.fromkeys(("due_at", "deadline_at", "waiting_for", "kill_reason", "ready_at")),
+    "sleep": None,
+    "asleep_at": None,
+    "is_woken": False,
+}
+# Workers that start at once: each imports its flow and opens connections, so that more of them
+# would hardly be ready any earlier, and would take what the application's own clients need.
+MAX_STARTING = 8
 
 
 class TreeTransition:
@@ -77,6 +83,7 @@ class TreeTransition:
         self.change(
             child,
             ChildState.STARTING,
+            is_woken=child.is_woken,
             last_message_at=self.now,
             deadline_at=self.now + self.tree.policy.start_timeout_s,
         )
@@ -186,8 +193,13 @@ class TreeTransition:
         self._check_workers()
 
     def _start_idle(self) -> None:
+        places = MAX_STARTING - sum(c.state is ChildState.STARTING for c in self.tree.workers)
         for child in self.tree.children:
-            if child.state is ChildState.IDLE and child.spec.position <= self.tree.free_up_to:
+            if child.state is not ChildState.IDLE or child.spec.position > self.tree.free_up_to:
+                continue
+            if child.spec.is_worker:
+                places -= 1
+            if places >= 0 or not child.spec.is_worker:
                 self.start(child)
 
     def _is_start_over(self, position: int) -> bool:
@@ -239,7 +251,7 @@ class TreeTransition:
         elif (
             tree.phase is DaemonPhase.RUNNING
             and not tree.was_ready
-            and any(each.state is ChildState.UP for each in workers)
+            and any(each.state in {ChildState.UP, ChildState.ASLEEP} for each in workers)
         ):
             self.set(was_ready=True)
             self.do(Announce(Announcement.READY))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.supervision.exits import ChildExit
 from pgflowd.core.supervision.kinds import TREE_KINDS, WORKER, ChildKind
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
@@ -116,11 +117,14 @@ class ChildEntry:
     restarts: int = 0  # since the daemon started, for `status`
     ready_at: float | None = None
     last_message_at: float = 0.0
-    due_at: float | None = None  # RESTARTING: when to start; PARKED: when to try again
+    due_at: float | None = None  # RESTARTING, ASLEEP: when to start; PARKED: when to try again
     deadline_at: float | None = None  # of a start or a stop
     start_left_s: float = 0.0  # what is left of start_timeout while the child waits
     waiting_for: str | None = None
     kill_reason: str | None = None  # why the supervisor killed it
+    sleep: FallingAsleep | None = None  # what it said before it fell asleep
+    asleep_at: float | None = None
+    is_woken: bool = False  # there may be work for it: it falls asleep, or wakes up
     error: ChildExit | None = None  # why it is parked
     parked_at: float | None = None
     exits: tuple[str, ...] = ()  # the last reasons, newest last

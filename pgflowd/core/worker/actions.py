@@ -93,6 +93,13 @@ class OfferRoom(WorkerAction):
     """Tell the other workers that a process can be started."""
 
 
+@dataclass(slots=True)
+class AnnounceSleep(WorkerAction):
+    """Tell the supervisor that this worker falls asleep, and when its next message is due."""
+
+    next_due_at: float | None
+
+
 class SignOff(SideAction):
     """Mark the worker's row stopped."""
 

@@ -10,6 +10,7 @@ from pgflowd.core.worker import (
     reporting,
     runner_ends,
     runners,
+    sleeping,
     stopping,
     turns,
 )
@@ -28,6 +29,7 @@ def next_deadline(state: WorkerState) -> float:
         reporting.deadline(state),
         connections.deadline(state.connections),
         turns.deadline(state.turns),
+        sleeping.deadline(state),
         state.stop_at,
         state.leave_at,
     )
@@ -55,5 +57,7 @@ def pass_deadlines(transition: WorkerTransition) -> None:
     if state.turns.claims_from and now >= state.turns.claims_from:
         state.turns = state.turns._replace(claims_from=0.0)
     connections.keep_times(transition)
+    if now >= sleeping.deadline(state):
+        sleeping.time_has_come(transition)
     if now >= state.leave_at:
         stopping.leave(transition)

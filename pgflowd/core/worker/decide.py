@@ -25,6 +25,7 @@ from pgflowd.core.worker import (
     room,
     runner_ends,
     runners,
+    sleeping,
     stopping,
 )
 from pgflowd.core.worker.actions import WorkerAction
@@ -61,6 +62,11 @@ def settle(transition: WorkerTransition) -> None:
     connections.use_free(transition)
 
 
+def _next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> None:
+    connections.next_due_read(transition, event)
+    sleeping.next_due_read(transition, event)
+
+
 def _tick(transition: WorkerTransition, event: events.Tick) -> None:
     pass
 
@@ -72,6 +78,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.RoomMade: room.made,
     events.DrainAsked: stopping.drain,
     events.StopAsked: stopping.stop,
+    events.SleepAsked: sleeping.asked,
     events.ZygoteEnded: stopping.zygote_ended,
     events.Forked: runners.forked,
     events.ForkRefused: runners.refused,
@@ -86,7 +93,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Connected: connections.connected,
     events.ConnectionLost: connections.connection_lost,
     events.ReportAndClaimDone: reporting.report_and_claim_done,
-    events.NextDueRead: connections.next_due_read,
+    events.NextDueRead: _next_due_read,
     events.ForeignMessagesArchived: connections.foreign_messages_archived,
     events.TaskNotStarted: reporting.task_not_started,
     events.LeasesRenewed: connections.leases_renewed,

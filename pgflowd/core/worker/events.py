@@ -306,5 +306,10 @@ class DrainAsked(WorkerEvent):
 
 
 @dataclass(slots=True)
+class SleepAsked(WorkerEvent):
+    """Another worker needs the place of this one, if it has nothing to do."""
+
+
+@dataclass(slots=True)
 class StopAsked(WorkerEvent):
     pass

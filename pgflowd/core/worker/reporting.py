@@ -83,6 +83,8 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
     outbox.sending, outbox.claiming = (), 0
     state.connections.main = FREE
     is_all_done = True
+    if sent or event.tasks:
+        state.worked_at = now
     if sent:
         outbox.is_refused = False
         is_all_done = _take_answers(transition, sent, event)

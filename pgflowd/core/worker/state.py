@@ -74,6 +74,7 @@ class WorkerOptions:
     call_limit_s: float = 32.0
     steps: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()  # steps without deps
+    sleep_after_s: float = 0.0  # without work; 0: never
     has_conditions: bool = False  # so steps and runs may end without any failure
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
     is_debug: bool = False  # each completed task, step and run has a log record, too
@@ -247,6 +248,10 @@ class WorkerState(Part):
     schedule: ClaimSchedule = field(default_factory=ClaimSchedule)
     connections: WorkerConnections = field(default_factory=WorkerConnections)
     turns: Turns = HEALTHY
+    worked_at: float = 0.0  # when it last had a task
+    sleep_at: float = 0.0  # when to see whether it may fall asleep
+    is_sleep_asked: bool = False  # by the supervisor
+    is_sleep_near: bool = False  # unless the next message is due soon, which is being asked
     mode: WorkerMode = WorkerMode.WORKING
     stop_at: float = NEVER  # a drain becomes a quick stop
     leave_at: float = NEVER  # whatever is unfinished

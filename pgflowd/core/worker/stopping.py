@@ -6,6 +6,7 @@ After a drain or a stop began nothing is claimed, and every claimed task is repo
 
 from __future__ import annotations
 
+from pgflowd.core.supervision.exits import EXIT_ASKED, EXIT_ASLEEP, EXIT_REPLACE
 from pgflowd.core.worker import actions, events, runner_ends
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import EndCause, RunnerPhase
@@ -97,7 +98,7 @@ def leave(transition: WorkerTransition) -> None:
     if count := len(list(state.leases())):
         why = _UNTOLD.format(count)
         transition.log_problem("warning", why, count=count)
-        if state.exit.code in (0, 10):
+        if state.exit.code in (EXIT_ASKED, EXIT_REPLACE, EXIT_ASLEEP):
             transition.will_exit(1, why, state.exit.failure)
     state.mode = WorkerMode.LEFT
     transition.do(actions.Leave(*state.exit))

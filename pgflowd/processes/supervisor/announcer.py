@@ -164,4 +164,6 @@ class Announcer:
         if cut_off or any(child.waiting_for for child in tree.children):
             return f"{state}: waiting for the database"
         up = sum(child.state is ChildState.UP for child in tree.workers)
-        return f"{state}: {up} of {len(tree.workers)} workers up"
+        asleep = sum(child.state is ChildState.ASLEEP for child in tree.workers)
+        others = f", {asleep} asleep" if asleep else ""
+        return f"{state}: {up} of {len(tree.workers)} workers up{others}"

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgflowd.core.messages import (
-    Failed,
     HaveRoom,
-    Leaving,
     MakeRoom,
     Message,
     UnreadableMessage,
 )
+from pgflowd.core.supervision.exits import ExitMessage
 from pgflowd.core.supervision.kinds import ChildKind
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.host.channel import Channel
@@ -53,7 +52,7 @@ class ChildProcess:
     child: ForkedChild
     started_at: float  # monotonic
     served: ServedFlow | None = None
-    exit_message: Failed | Leaving | None = None
+    exit_message: ExitMessage | None = None
     worker_id: str | None = None
     kill_reason: str | None = None
     numbers: dict[str, Any] = field(default_factory=dict)

@@ -110,6 +110,8 @@ class ControlServer:
             answer = supervisor.status.document()
         elif request.command == "metrics":
             answer = {"metrics": supervisor.status.metrics()}
+        elif request.command == "wake":
+            answer = supervisor.sleeping.on_command(request.arguments.get("flow"))
         self._control.answer(request.client, answer)
 
     def _watch(self, client: ControlClient) -> None:

@@ -1,10 +1,11 @@
 """
 Dispatches messages from child processes to supervision, reload and the workers.
 
-Most are events for `core.supervision`. Wake and Follow are passed on to the workers, and what the
-sweeper reads for a worker to that one. A message that its sender may not send counts as its crash
-(docs/design/supervision.md, rule 47). The ids of ended workers are kept until the sweeper has
-confirmed that their tasks are released, also while the sweeper restarts (rule 12).
+Most are events for `core.supervision`. Wake and Follow are passed on to the workers, a Wake also
+starts one that sleeps, and what the sweeper reads for a worker goes to that one. A message that its
+sender may not send counts as its crash (docs/design/supervision.md, rule 47). The ids of ended
+workers are kept until the sweeper has confirmed that their tasks are released, also while the
+sweeper restarts (rule 12).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
 from pgflowd.core.supervision.decide import on_message, on_ready
+from pgflowd.core.supervision.kinds import LISTENER
 from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep
 from pgflowd.core.supervision.timeouts import on_waiting
 from pgflowd.processes.supervisor.children import ChildProcess
 
@@ -66,8 +69,17 @@ class Inbox:
             process.heard_at = now
         elif isinstance(message, msg.Failed | msg.Leaving):
             process.exit_message = message
+        elif isinstance(message, msg.FallingAsleep):
+            process.exit_message = message
+            supervisor.do(on_falling_asleep(supervisor.tree, id, message, now))
+        elif isinstance(message, msg.NextDue):
+            supervisor.sleeping.next_due(message)
         elif isinstance(message, msg.Wake | msg.Follow):
             self._pass_on(message)
+            if isinstance(message, msg.Wake):
+                is_announced = process.kind is LISTENER
+                cause = WakeCause.NOTIFICATION if is_announced else WakeCause.FOUND
+                supervisor.sleeping.wake(message.slug, cause)
         elif isinstance(message, msg.WorkerStanding):
             self._pass_on_standing(message)
         elif isinstance(message, msg.MakeRoom | msg.HaveRoom):

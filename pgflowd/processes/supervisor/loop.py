@@ -5,7 +5,8 @@ It waits in one place: for signals, for messages and ends of children, for the c
 and for the nearest deadline. Each becomes an event for `core.supervision`, whose actions are
 performed here. It imports no user code and holds no database connection, so neither can end it.
 Its parts are `children` (processes), `inbox` (their messages), `reload` (discovery and reload),
-`control` (control socket), `status`, and `announcer` (log and service manager).
+`control` (control socket), `sleeping` (workers that sleep), `status`, and `announcer` (log and
+service manager).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pgflowd.processes.supervisor.control import ControlServer
 from pgflowd.processes.supervisor.inbox import Inbox
 from pgflowd.processes.supervisor.kinds import main_of, policy_of, single_specs
 from pgflowd.processes.supervisor.reload import Reloader
+from pgflowd.processes.supervisor.sleeping import SleepingWorkers
 from pgflowd.processes.supervisor.status import StatusReporter
 
 WRITE_INTERVAL_S = 2.0  # of the processes that a next start would kill
@@ -73,6 +75,7 @@ class SupervisorLoop:
         self.announcer = Announcer(self, notifier)
         self.reloader = Reloader(self, reread, only)
         self.inbox = Inbox(self)
+        self.sleeping = SleepingWorkers(self)
         self._directory = WorkingDirectory()
         self._is_stop_requested = False
         self._write_at = 0.0
@@ -134,6 +137,7 @@ class SupervisorLoop:
         if due is not None and due <= now:
             self.do(on_tick(self.tree, now))
         self.reloader.tick()
+        self.sleeping.tick()
         if self._write_at <= now:
             self.control.keep_socket()
             if self.control.has_place:
@@ -147,12 +151,13 @@ class SupervisorLoop:
         if process.kind is DISCOVERY:
             self.reloader.discovery.on_end(process)
             return
-        self.status.keep_counters(process)
+        self.status.keep_numbers(process)
+        self.sleeping.note(process)
         child = self.tree.child(process.id)
         asked = child is not None and child.state in {ChildState.DRAINING, ChildState.STOPPING}
         exit = classify_exit(process.status, process.exit_message, process.kill_reason)
         clean = process.status == 0 and asked
-        level = "info" if clean or exit.kind is ExitKind.REPLACE else "warning"
+        level = "info" if clean or exit.is_orderly else "warning"
         self.log_child(
             level,
             "child.exited",
@@ -163,7 +168,7 @@ class SupervisorLoop:
             lived_s=self.now() - process.started_at,
         )
         if process.worker_id:
-            is_clean = clean or exit.kind is ExitKind.REPLACE
+            is_clean = clean or exit.is_orderly
             self.inbox.on_worker_ended(process.worker_id, is_clean=is_clean)
         self.do(on_exit(self.tree, process.id, exit, self.now()))
 

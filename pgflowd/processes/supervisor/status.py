@@ -24,6 +24,7 @@ from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.metrics.openmetrics import exposition
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
+from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.errors import Problem
 from pgflowd.processes.supervisor.children import ChildProcess
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
 
 
+_OF_SLEEPING = ("import_s", "problems")  # the numbers that are true of a sleeping worker
 LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
 
@@ -45,6 +47,7 @@ class StatusReporter:
         self.reloads: Counter[str] = Counter()
         self._supervisor = supervisor
         self._counters: dict[str, dict[str, Any]] = {}
+        self._last_numbers: dict[str, dict[str, Any]] = {}  # of each child's last process
 
     @property
     def up_s(self) -> float:
@@ -68,14 +71,23 @@ class StatusReporter:
         more = {"restarts": self.restarts, "reloads": self.reloads}
         return exposition(self.document(), counters, more)
 
-    def keep_counters(self, process: ChildProcess) -> None:
-        """Keep the counts of an ended process."""
+    def keep_numbers(self, process: ChildProcess) -> None:
+        """Keep the counts of an ended process, and what is told of a sleeping one."""
+        numbers = process.numbers
+        self._last_numbers[process.id] = {key: numbers.get(key) for key in _OF_SLEEPING}
         counted = counters_of(process.numbers)
         self._counters[process.id] = added(self._counters.get(process.id, {}), counted)
 
     def _facts(self) -> DaemonFacts:
-        settings = self._supervisor.settings
-        children = {}
+        settings, served = self._supervisor.settings, self._supervisor.served
+        children = {
+            child.id: ChildFacts(
+                max_concurrency=settings.worker_for(served[child.id].slug).max_concurrency,
+                numbers=self._last_numbers.get(child.id, {}),
+            )
+            for child in self._supervisor.tree.workers
+            if child.state is ChildState.ASLEEP
+        }
         for id, process in self._supervisor.children.alive.items():
             worker = settings.worker_for(process.served.slug) if process.served else None
             children[id] = ChildFacts(

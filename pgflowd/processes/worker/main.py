@@ -27,6 +27,7 @@ import setproctitle
 from pgflowd.core.messages import (
     Drain,
     Failed,
+    FallingAsleep,
     Follow,
     HaveRoom,
     Heartbeat,
@@ -35,6 +36,7 @@ from pgflowd.core.messages import (
     Message,
     QuickStop,
     Ready,
+    SleepIfIdle,
     Wake,
     WorkerStanding,
 )
@@ -176,7 +178,7 @@ class _Worker:
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title
         )
-        self._metrics = WorkerMetrics()
+        self._metrics, self._import_s = WorkerMetrics(), loaded.import_s
         self._state: WorkerState
         self._leave: actions.Leave | None = None
         self._shown = -1  # running tasks, in the title
@@ -192,8 +194,9 @@ class _Worker:
         except CannotStart as why:
             self._send(why.failed)
             return await self._end(EXIT_CANNOT)
-        self._state = WorkerState(options)
+        self._state = WorkerState(options, worked_at=time.monotonic())
         self._metrics.problems = self._session.warnings
+        self._metrics.import_s = self._import_s
         for warning in self._session.warnings:
             self._log.warning("worker.warning", code=warning.code, text=str(warning))
         self._show_title()
@@ -238,6 +241,7 @@ class _Worker:
             actions.RenewLeases: database.renew_leases,
             actions.Fetch: self._fetch,
             actions.PublishOutput: lambda action: database.publish(action, self._output),
+            actions.AnnounceSleep: self._announce_sleep,
             actions.SignOff: database.sign_off,
             actions.AskForRoom: lambda action: self._send(MakeRoom()),
             actions.OfferRoom: lambda action: self._send(HaveRoom()),
@@ -260,6 +264,11 @@ class _Worker:
     def _fetch(self, action: actions.Fetch) -> None:
         task = self._runners.task_of(action.request.runner_id)
         self._database.fetch(action, task, self._runners.answer)
+
+    def _announce_sleep(self, action: actions.AnnounceSleep) -> None:
+        options = self._state.options
+        every_s = options.poll_max_s if options.is_polling else options.notify_fallback_s
+        self._send(FallingAsleep(every_s, action.next_due_at))
 
     def _prepare_to_leave(self, action: actions.Leave) -> None:
         self._leave = action
@@ -286,6 +295,8 @@ class _Worker:
                 self._mailbox.put(events.RoomAsked())
             elif isinstance(message, HaveRoom):
                 self._mailbox.put(events.RoomMade())
+            elif isinstance(message, SleepIfIdle):
+                self._mailbox.put(events.SleepAsked())
             elif isinstance(message, Follow):
                 self._output.follow(message.run_id)
             elif isinstance(message, Drain):

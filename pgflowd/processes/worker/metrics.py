@@ -35,6 +35,7 @@ class WorkerMetrics:
 
     def __init__(self) -> None:
         self.problems: tuple[Problem, ...] = ()
+        self.import_s: float | None = None  # how long it took to import the flow
         self._counters = Counters(
             TASKS,
             TASK_SECONDS,
@@ -81,6 +82,7 @@ class WorkerMetrics:
             "queue_age_s": _queue_age_s(state, now),
             "claimed_s": None if claimed_at is None else round(now - claimed_at, 3),
             "zygote": zygote,
+            "import_s": self.import_s,
             "completed_1m": last["completed"],
             "failed_1m": last["failed"],
             "p50_s": _share(took, 0.5),

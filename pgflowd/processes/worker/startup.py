@@ -15,6 +15,7 @@ import os
 import random
 import select
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -70,6 +71,7 @@ class LoadedFlow:
     shape: Shape
     with_run: frozenset[str]  # later steps whose handlers take the run's input
     warnings: tuple[Problem, ...] = ()
+    import_s: float = 0.0  # from the fork of the zygote to its first answer
 
     @property
     def steps(self) -> frozenset[str]:
@@ -105,8 +107,10 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         settings.pgflowd.name,
         settings.logging.level == "debug",
     )
+    began = time.monotonic()
     zygote = _fork(options)
     answer = _first_answer(zygote, channel, served)
+    import_s = round(time.monotonic() - began, 3)
     if answer["say"] == "failed":
         _kill(zygote)
         raise CannotStart(answer["code"], answer["text"])
@@ -114,7 +118,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         _kill(zygote)
         zygote = _fork(replace(options, imports=False))
     warnings = tuple(_warnings(answer, served.module))
-    return LoadedFlow(zygote, answer["shape"], frozenset(answer["with_run"]), warnings)
+    return LoadedFlow(zygote, answer["shape"], frozenset(answer["with_run"]), warnings, import_s)
 
 
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
@@ -286,6 +290,7 @@ class RegistrationSession:
             reconnect_max_s=database.reconnect_max_s,
             statement_timeout_s=database.statement_timeout_s,
             call_limit_s=database.statement_timeout_s + CALL_EXTRA_S,
+            sleep_after_s=worker.sleep_after_s,
             steps=self._loaded.steps,
             roots=self._loaded.roots,
             has_conditions=self._loaded.has_conditions,

@@ -1,11 +1,12 @@
 -- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
 -- Open work is counted through the queues, which hold nothing else, at most ten thousand
 -- messages of each. A worker counts as living if its last heartbeat was in the last half minute.
+-- A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
-               last_run_at timestamptz, created_at timestamptz)
+               last_run_at timestamptz, created_at timestamptz, is_asleep boolean)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
@@ -29,6 +30,8 @@ begin
     workers := (select count(*) from pgflow.workers as worker
                  where worker.queue_name = flow.queue_name and to_jsonb(worker) ->> 'stopped_at' is null
                    and worker.last_heartbeat_at > now() - interval '30 s');
+    is_asleep := exists (select from pgflow.workers as worker
+                          where worker.queue_name = flow.queue_name and pgflowd._is_asleep(worker));
     queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(flow.queue_name, 'q')));
     is_watched := exists (select from pg_catalog.pg_trigger as trigger
                            where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify');

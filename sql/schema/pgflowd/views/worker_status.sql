@@ -1,5 +1,5 @@
 -- worker_status: the workers that have not stopped, how many tasks each holds, and its last
--- heartbeat.
+-- heartbeat; and the workers that sleep, which a daemon starts again when there is work.
 create or replace view pgflowd.worker_status as
   with held as materialized (
     select task.last_worker_id as worker_id, count(*) as tasks
@@ -9,7 +9,7 @@ create or replace view pgflowd.worker_status as
      group by task.last_worker_id)
   select worker.worker_id, worker.queue_name, worker.function_name, worker.started_at,
          worker.last_heartbeat_at, worker.deprecated_at is not null as is_deprecated,
-         coalesce(held.tasks, 0) as running
+         coalesce(held.tasks, 0) as running, pgflowd._is_asleep(worker) as is_asleep
     from pgflow.workers as worker
     left join held on held.worker_id = worker.worker_id
-   where to_jsonb(worker) ->> 'stopped_at' is null;
+   where to_jsonb(worker) ->> 'stopped_at' is null or pgflowd._is_asleep(worker);

@@ -1,0 +1,22 @@
+-- look_at_queues(queue_names): in how many seconds the next message of each of these queues becomes
+-- visible; not more than 0 if one is. No row for a queue without messages. One that is gone or
+-- cannot be read has 0 too: its worker then makes it again, or tells what is wrong.
+-- Called by: the sweeper.   Locks: nothing.
+create or replace function pgflowd.look_at_queues(queue_names text[])
+returns table (queue_name text, due_in_s double precision)
+language plpgsql stable set search_path = '' as $$
+begin
+  foreach queue_name in array look_at_queues.queue_names loop
+    begin
+      execute format(
+        'select extract(epoch from min(message.vt) - clock_timestamp()) from pgmq.%I as message
+          where message.vt < ''infinity''',
+        pgmq.format_table_name(queue_name, 'q')) into due_in_s;
+    exception when undefined_table or insufficient_privilege then
+      due_in_s := 0;
+    end;
+    if due_in_s is not null then
+      return next;
+    end if;
+  end loop;
+end $$;
