@@ -138,3 +138,29 @@ def test_a_run_whose_output_no_jsonb_holds_fails(suite: ContractSession, exhaust
     assert (ended["status"], ended["output"], ended["remaining_steps"]) == ("failed", None, 0)
     assert ended["error_message"].startswith("the output of the run would be larger than 256 MB")
     assert suite.events(run)[-1] == "run:failed"
+
+
+@covers("database 1")
+def test_a_run_is_shown_without_the_outputs_that_no_jsonb_holds(suite: ContractSession) -> None:
+    """Its steps', and its own when that does not fit beside the input."""
+    run = claimed(suite, "a", "b", "c")
+    suite.complete(run, "a")
+    suite.complete(run, "b")
+    make_large(suite, run, "step_states")
+    suite.fail(run, "c")
+
+    document = suite.value("select pgflow.get_run_with_states(%s)", run)
+
+    assert "truncated" not in document["run"]
+    assert {
+        step["step_slug"]: (step["status"], step["output"], step.get("truncated"))
+        for step in document["steps"]
+    } == {
+        "a": ("completed", None, True),
+        "b": ("completed", None, True),
+        "c": ("started", None, None),
+    }
+    suite.do("update pgflow.runs set (input, output) = (select value, value from large)")
+    query = "select (doc -> 'run') - 'input' from pgflow.get_run_with_states(%s) as doc"
+    shown = suite.value(query, run)
+    assert (shown["output"], shown["truncated"]) == (None, True)
