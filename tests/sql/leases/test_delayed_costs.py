@@ -53,6 +53,7 @@ def costs(db: LeaseDatabase, flow: str, worker: uuid.UUID) -> dict[str, int]:
         "requeue_stalled_tasks": ("select pgflow.requeue_stalled_tasks()",),
         "worker_status": ("select * from pgflowd.worker_status",),
         "next_due": (due.sql, *due.params),
+        "renew_workers": ("select * from pgflowd.renew_workers(%s, '0 s')", [worker]),
     }
     found = {}
     db.do(f"vacuum pgmq.q_{flow}")
@@ -80,7 +81,8 @@ def test_messages_that_wait_cost_nothing(own: LeaseDatabase, wait: Wait) -> None
 
     many = costs(own, flow, worker)
     if wait is for_a_worker:
-        few["next_due"] += MANY  # it counts what is ready
+        few["next_due"] += MANY  # they count what is ready
+        few["renew_workers"] += MANY
     elif wait is for_their_next_attempt:
         own.start(flow)
         many = costs(own, flow, worker)

@@ -4,7 +4,7 @@ Lists read what they show: neither all runs nor a payload, however many there ar
 
 from __future__ import annotations
 
-import uuid
+import os
 from typing import Any
 
 import pytest
@@ -72,24 +72,62 @@ def test_lists_by_status_and_short_ids_look_at_the_newest_100_000_runs(own: Leas
 
 
 @covers("database 13")
-def test_no_list_reads_an_input_or_output(own: LeaseDatabase) -> None:
-    flow = own.flow()
-    large = [uuid.uuid4().hex for _ in range(5_000)]
-    run = own.start(flow, large)
-    task = own.claim_one(flow, own.worker(flow))
-    own.fail(task, "boom", retry=False)
-    own.do("update pgflow.runs set output = input")
+def test_no_list_status_or_sweep_reads_an_input_or_output(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b:a", max_attempts=1)
+    worker = own.worker(flow)
+    own.start(flow)
+    own.complete(own.claim_one(flow, worker), 1)
+    own.complete(own.claim_one(flow, worker), text_of(16_000_000))
+    for _ in range(49):
+        own.start(flow, text_of(10_000))
+    for task in own.claim(flow, worker, max_tasks=49):
+        own.complete(task, text_of(10_000))
+    at_work, lapsed, failed = own.claim(flow, worker, max_tasks=3)
+    own.fail(failed, "boom", retry=False)
+    own.lapse(lapsed)
+    unleased, *_ = own.upstream_claim(flow, worker)
+    own.age(unleased, "1 hour")
+    own.set("crash_limit", 1)
+    own.do(f"delete from pgmq.q_{flow} where msg_id = (select max(msg_id) from pgmq.q_{flow})")
 
-    for query in ("list_runs()", "find_runs('')", f"run_steps('{run}')", "list_flows()"):
-        assert toasted(own, f"select * from pgflowd.{query}") == 0, query
+    for query in (
+        "* from pgflowd.list_runs(null, null, null, 50)",
+        "* from pgflowd.list_runs(null, '{completed}')",
+        "* from pgflowd.find_runs('')",
+        "step.* from pgflow.runs as run, pgflowd.run_steps(run.run_id) as step",
+        f"* from pgflowd.run_troubles('{failed.run_id}')",
+        "* from pgflowd.list_flows()",
+        f"pgflowd.active_runs('{flow}')",
+        "* from pgflowd.flow_status",
+        "* from pgflowd.worker_status",
+        "* from pgflowd.stalled_tasks()",
+        f"* from pgflowd.heartbeat('{worker}', '{{{at_work.token}}}')",
+        "* from pgflowd.sweep()",
+        f"* from pgflowd.sweep_dead('{worker}', 'killed')",
+        "* from pgflowd.resend(null)",
+        "pgflow.requeue_stalled_tasks()",
+    ):
+        assert toasted(own, f"select {query}") == 0, query
+
+    assert toasted(own, "select output from pgflow.runs") > 1_000
+    found = [own.task(task.run_id, "b").status for task in (at_work, lapsed, unleased)]
+    assert found == ["failed", "failed", "queued"], "the sweeps had work"
+    assert own.rows("select * from pgflowd._without_message(%s)", [failed.run_id]) == []
+
+
+def text_of(count: int) -> str:
+    """A text of that many characters, which cannot be compressed to less than half of it."""
+    return os.urandom(count // 2).hex()
 
 
 def toasted(db: LeaseDatabase, query: str) -> int:
-    """The pieces of large values that a statement reads."""
+    """The blocks of large values that a statement reads; it may change what it wants to."""
     counted = """
-        select coalesce(sum(pg_stat_get_xact_tuples_returned(index.indexrelid)), 0)
-          from pg_class as class join pg_index as index on index.indrelid = class.reltoastrelid
-         where class.relnamespace = 'pgflow'::regnamespace
+        select coalesce(sum(pg_stat_get_xact_blocks_fetched(part.oid)), 0)
+          from pg_class as class
+          join pg_index as index on index.indrelid = class.reltoastrelid
+         cross join unnest(array[class.reltoastrelid, index.indexrelid]) as part (oid)
+         where class.relnamespace in ('pgflow'::regnamespace, 'pgflowd'::regnamespace)
     """
     with db.conn.transaction():
         before: Any = db.value(counted)

@@ -33,7 +33,8 @@ begin
     queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(renewed.queue_name, 'q')));
     if queue is not null then
       execute format($query$
-        select (select count(*) from (select from %1$s where vt <= now() limit 10000) as waiting),
+        select (select count(*)
+                  from (select from %1$s where vt <= now() order by vt limit 10000) as waiting),
                extract(epoch from now() - oldest.vt)::double precision,
                left(oldest.message ->> 'run_id', 36),
                (select extract(epoch from min(hidden.vt) - now())::double precision

@@ -1,6 +1,7 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
 -- status, and of the started tasks the attempt, its limits and since when. `next_at` is when the
--- first of its queued tasks may be claimed.
+-- first of its queued tasks may be claimed. It reads no output: a row that is passed on as a whole
+-- would bring its own along.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
@@ -23,13 +24,17 @@ language sql stable set search_path = '' as $$
          min(coalesce(attempt.started_at, task.started_at)) filter (where task.status = 'started'),
          (select min(message.visible_at)
             from pgflowd._visible_at(
-                   min(pgflowd._task_queue(task)) filter (where task.status = 'queued'),
+                   min(task.queue_name),
                    array_agg(task.message_id) filter (where task.status = 'queued')) as message)
     from pgflow.runs as run
     join pgflow.flows as flow on flow.flow_slug = run.flow_slug
     join pgflow.steps as step on step.flow_slug = run.flow_slug
-    left join pgflow.step_tasks as task
-      on task.run_id = run.run_id and task.step_slug = step.step_slug
+    left join lateral (
+      select one.run_id, one.step_slug, one.task_index, one.status, one.attempts_count, one.started_at,
+             one.message_id,
+             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name
+        from pgflow.step_tasks as one
+       where one.run_id = run.run_id and one.step_slug = step.step_slug offset 0) as task on true
     left join pgflowd.attempts as attempt
       on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null

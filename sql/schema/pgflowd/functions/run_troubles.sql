@@ -13,16 +13,19 @@ language sql stable set search_path = '' as $$
          attempt.ended_at,
          case when task.status = 'queued' then (
            select message.visible_at
-             from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]) as message)
+             from pgflowd._visible_at(task.queue_name, array[task.message_id]) as message)
          end
     from (select one.* from pgflowd.attempts as one
            where one.run_id = run_troubles.run_id
              and one.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')
              and (run_troubles.after is null or one.ended_at >= run_troubles.after)
            order by one.ended_at desc, one.token desc limit 1000) as attempt
-    join pgflow.step_tasks as task
-      on task.run_id = attempt.run_id and task.step_slug = attempt.step_slug
-     and task.task_index = attempt.task_index
+   cross join lateral (
+     select one.flow_slug, one.step_slug, one.status, one.message_id,
+            case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name
+       from pgflow.step_tasks as one
+      where one.run_id = attempt.run_id and one.step_slug = attempt.step_slug
+        and one.task_index = attempt.task_index offset 0) as task
     join pgflow.steps as step
       on step.flow_slug = task.flow_slug and step.step_slug = task.step_slug
     join pgflow.flows as flow on flow.flow_slug = task.flow_slug
