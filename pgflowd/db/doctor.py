@@ -293,7 +293,8 @@ def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     assert row is not None
     count, kept, since = row
     began = f" since {since:%Y-%m-%d}" if since else ""
-    text = f"{size(kept)} in about {count:.0f} runs{began}; nothing is deleted by itself"
+    runs = f" in about {counted(round(count), 'run')}" if count > 0 else ""  # -1: not analysed yet
+    text = f"{size(kept)}{runs}{began}; nothing is deleted by itself"
     yield ok("history", text)
 
 
@@ -353,7 +354,7 @@ select flow_slug, oldest_queued_s from pgflowd.flow_status
  where flow_slug = any (%s) and oldest_queued_s >= %s order by flow_slug
 """
 _HISTORY = """
-select (select greatest(reltuples, 0) from pg_catalog.pg_class
+select (select reltuples from pg_catalog.pg_class
          where oid = 'pgflow.runs'::regclass),
        (select sum(pg_total_relation_size(class.oid))::bigint
           from pg_catalog.pg_class as class

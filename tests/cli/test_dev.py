@@ -192,6 +192,57 @@ def test_an_error_is_printed_once_and_also_its_end(project: Path):
     assert dev.output.count("W310") == 1 and "timeout is 7 in the code" in dev.output
 
 
+UNLUCKY = """
+import os
+import signal
+from pathlib import Path
+
+if Path("imported").exists():  # by the discovery
+    {end}
+Path("imported").touch()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("os._exit(7)", "is parked"),
+        ("os.kill(os.getppid(), signal.SIGKILL)", "crashed at its start, and is tried again"),
+    ],
+)
+def test_a_flow_that_does_not_start_is_told_and_the_next_save_mends_it(
+    project: Path, end: str, told: str
+):
+    dev = Dev(project)
+    try:
+        dev.prints("ready in")
+
+        (project / "double.py").write_text(FLOW + UNLUCKY.format(end=end))
+        dev.prints(f"double.py changed: double {told}")
+
+        (project / "double.py").write_text(FLOW)
+        until(lambda: dev.output.count("double.py changed: double") == 2, within_s=60)
+        assert '"twice": 42' in dev.command("runs", "start", "double", "21", "--wait", "--json")
+    finally:
+        code = dev.stop()
+    assert code == 0
+
+
+def test_when_no_flow_starts_it_waits_for_a_change(project: Path):
+    (project / "double.py").write_text(FLOW + UNLUCKY.format(end="os._exit(7)"))
+    dev = Dev(project)
+    try:
+        dev.prints("no flow can be served; waiting for a change")
+        assert "exited with code 7" in dev.output
+        assert "ready in" not in dev.output
+
+        (project / "double.py").write_text(FLOW)
+        dev.prints("ready in")
+    finally:
+        code = dev.stop()
+    assert code == 0
+
+
 FAILING = """\
 import json
 from pgflowd import Flow

@@ -48,6 +48,11 @@ def shown(printed: Printed, event: str, level: str = "info", **fields: Any) -> s
             "E401 task a/b timed out after 5 s; it was at a.py:31 in b (attempt 1 of 3)",
         ),
         (
+            {"event": "task.crashed", "flow": "a", "task": "b#0", "code": "E402",
+             "error": "the runner crashed: it exited with code 3"},
+            "E402 task a/b failed: the runner crashed: it exited with code 3",
+        ),
+        (
             {"event": "task.failed", "flow": "a", "task": "b#0", "error": "KeyError: 'url'"},
             "task a/b failed: KeyError: 'url'",
         ),

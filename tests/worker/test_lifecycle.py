@@ -10,8 +10,9 @@ import pytest
 from support.covers import covers
 from support.worker import is_gone
 
-from pgflowd.core.messages import Drain, Failed, Leaving, QuickStop, Ready
+from pgflowd.core.messages import Drain, Failed, Heartbeat, Leaving, QuickStop, Ready
 from pgflowd.host.process_tree import in_session
+from pgflowd.processes.worker import main as worker_main
 from pgflowd.testing.until import until
 
 MODULE = """
@@ -195,6 +196,25 @@ def test_an_idle_runner_that_dies_is_replaced_without_a_report(start_worker):
 
     worker.completed(run, 2)
     assert worker.outcomes(run) == ["completed"]
+
+
+@covers("newcomer 17")
+def test_a_drain_tells_at_once_how_many_tasks_it_waits_for(start_worker, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker_main, "HEARTBEAT_S", 3600.0)
+    worker = start_worker(TASKS)
+    gate, begun = tmp_path / "gate", [tmp_path / "one", tmp_path / "two"]
+    worker.start_run([{"touch": str(each), "until": str(gate)} for each in begun])
+    until(lambda: all(each.exists() for each in begun))
+
+    worker.send(Drain(30))
+
+    def told() -> list[int]:
+        beats = [each.numbers for each in worker.receive() if isinstance(each, Heartbeat)]
+        return [numbers["running"] for numbers in beats if "running" in numbers]
+
+    until(lambda: 2 in told(), 10)
+    gate.touch()
+    assert worker.ended() == 0
 
 
 @covers("P11", "rule 33")

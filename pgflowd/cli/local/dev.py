@@ -109,16 +109,16 @@ def _serve(app: App, project: Project, changes: Changes | None, began_at: float)
         try:
             with telling(app, socket, of_start(app.settings.pgflowd.flows)):
                 status = wait_until_settled(process, socket)
+            project.show(status)
+            _print_ready(app, project, time.monotonic() - began_at)
+            follow_changes(project, process, changes)
+            if (code := process.wait()) != 0:  # it ended without `pgflowd stop`
+                raise DaemonNotUp(f"the daemon ended with exit code {code}", code)
         except DaemonNotUp as error:
             if changes is None or error.daemon_exit_code not in {ExitCode.CONFIG, ExitCode.NO}:
                 raise
             project.wait_for_valid_config(changes)
             return False
-        project.show(status)
-        _print_ready(app, project, time.monotonic() - began_at)
-        follow_changes(project, process, changes)
-        if process.wait() != 0:
-            app.exit(ExitCode.NO)  # it ended without `pgflowd stop`
     return True
 
 

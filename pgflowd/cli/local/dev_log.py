@@ -85,7 +85,9 @@ def _text(event: str, record: dict[str, Any]) -> str | None:
         return f"{flow}/{_task(record)}: {record.get('text')}"
     if event in _FAILED_ATTEMPTS:
         code = record.get("code")
-        return f"{f'{code} ' if code else ''}task {flow}/{_task(record)} {_error(record)}"
+        failed = "" if event == "task.timed_out" else "failed: "
+        task = f"task {flow}/{_task(record)} {failed}{record.get('error') or ''}"
+        return f"{code} {task}" if code else task
     if event in _RUN_EVENTS:
         return f"run {short_id(record.get('run', ''))} {flow} {_ended(event, record)}"
     if event == "listener.regained":
@@ -114,11 +116,6 @@ def _subject(record: dict[str, Any], text: str) -> str:
 
 def _task(record: dict[str, Any]) -> str:
     return str(record.get("task", "?")).removesuffix("#0")
-
-
-def _error(record: dict[str, Any]) -> str:
-    error = str(record.get("error") or "")
-    return error if record.get("code") else f"failed: {error}"
 
 
 def _ended(event: str, record: dict[str, Any]) -> str:

@@ -16,13 +16,13 @@ from threading import Event, Thread
 from typing import Any, Self
 
 from pgflowd.cli.app import App
-from pgflowd.cli.daemon_client import ask_to_reload, socket_path
-from pgflowd.cli.local.local_daemon import wait_until_settled
+from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_path
 from pgflowd.cli.local.waits import of_reload, print_time, telling
 from pgflowd.cli.problems import print_problems
 from pgflowd.core.definition.shape import changes_between
 from pgflowd.core.supervision.lifecycle import ChildState
-from pgflowd.core.text import duration
+from pgflowd.core.supervision.reload_results import ReloadResult
+from pgflowd.core.text import counted, duration
 from pgflowd.db.connection import connect
 from pgflowd.db.flows import flow_shape
 from pgflowd.db.query import execute
@@ -36,6 +36,10 @@ _RESULTS = {
     "changed": "reloaded", "new": "added", "gone": "removed", "broken": "is broken",
     "retried": "started again",
 }  # fmt: skip
+_ENDS = {
+    ReloadResult.PARKED: "is parked",
+    ReloadResult.RESTARTING: "crashed at its start, and is tried again",
+}
 
 
 class Project:
@@ -51,26 +55,31 @@ class Project:
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
         self._read_shapes(_flows_served(status))
+        width = max(map(len, self.slugs), default=0)
         for number, slug in enumerate(self.slugs):
-            steps = len(self._shapes[slug]["steps"])
             start = "  flows    " if number == 0 else " " * 11
-            self.app.print(f"{start}{slug}   {steps} step{'s' * (steps != 1)}")
+            steps = counted(len(self._shapes[slug]["steps"]), "step")
+            self.app.print(f"{start}{slug:{width}}   {steps}")
 
-    def reload(self, changed: list[str], process: subprocess.Popen[bytes]) -> None:
-        """Reload the daemon and print what changed."""
+    def reload(self, changed: list[str]) -> None:
+        """Reload the daemon and print what changed.
+
+        A flow that crashes at its start is not waited for: the next change may mend it.
+        """
         before, runs = self._shapes, self._count_runs()
         began_at = time.monotonic()
-        socket = socket_path(self.app)
-        with telling(self.app, socket, of_reload):
+        with telling(self.app, socket_path(self.app), of_reload):
             answer = ask_to_reload(self.app)
-            status = None if answer.get("error") else wait_until_settled(process, socket)
-        if status is None:
+        if answer.get("error"):
             self._print_time(f"{_listed(changed)} changed: not reloaded, {answer['error']}")
             return
         took_s = time.monotonic() - began_at
-        self._read_shapes(_flows_served(status))
+        self._read_shapes(_flows_served(ask(self.app, "status")))
+        ends = {flow["flow"]: _ENDS.get(flow["result"]) for flow in answer["flows"]}
         results = [
-            f"{name} {text}" for key, text in _RESULTS.items() for name in answer.get(key, [])
+            f"{name} {ends.get(name) or text}"
+            for key, text in _RESULTS.items()
+            for name in answer.get(key, [])
         ]
         repaired = [name for name in self._broken if name not in answer["broken"]]
         results += [f"{name} is no longer broken" for name in repaired]
@@ -120,14 +129,16 @@ class Project:
 def follow_changes(
     project: Project, process: subprocess.Popen[bytes], changes: Changes | None
 ) -> None:
-    """Reload at each change, until the daemon ends."""
+    """Reload at each change, until the daemon ends, as it does when all its flows crash."""
     if changes is None:
         process.wait()
         return
     while process.poll() is None:
         if changed := changes.next():
             try:
-                project.reload(changed, process)
+                project.reload(changed)
+            except NotRunning:
+                process.wait()
             except PgflowdError as error:  # the database or the daemon may come back
                 print_problems(project.app, error.problems)
 

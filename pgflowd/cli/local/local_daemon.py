@@ -27,6 +27,7 @@ from pgflowd.core.supervision.lifecycle import ChildState
 START_TIMEOUT_S = 60.0  # on a busy machine the imports of flows alone take seconds
 STOP_TIMEOUT_S = 75.0  # more than drain_timeout and kill_grace by default
 POLL_S = 0.05  # short compared with a start, which takes about a second
+_SERVED = {ChildState.UP.value, ChildState.ASLEEP.value}
 _UNSETTLED = {
     state.value for state in (ChildState.STARTING, ChildState.RESTARTING, ChildState.DRAINING)
 }
@@ -100,7 +101,11 @@ def _end(
 
 
 def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[str, Any]:
-    """Return the daemon's status as soon as each of its flows is up or parked."""
+    """
+    Return the daemon's status as soon as each of its flows is up or parked.
+
+    At least one is served: a daemon that starts and can serve none of them ends.
+    """
     from pgflowd.host import control
 
     until = time.monotonic() + START_TIMEOUT_S
@@ -113,7 +118,8 @@ def wait_until_settled(process: subprocess.Popen[bytes], socket: Path) -> dict[s
         with contextlib.suppress(OSError, ValueError):
             status = control.ask(socket, "status", 5.0)
             states = {status["state"], *(flow["state"] for flow in status["flows"])}
-            if status["pid"] == process.pid and not states & _UNSETTLED:
+            is_settled = states & _SERVED and not states & _UNSETTLED
+            if status["pid"] == process.pid and is_settled:
                 return status
         time.sleep(POLL_S)
     raise DaemonNotUp(f"the daemon did not start within {START_TIMEOUT_S:.0f} s")

@@ -27,7 +27,9 @@ _STARTING = {ChildState.STARTING.value, ChildState.RESTARTING.value}
 
 
 def print_time(app: App, text: str) -> None:
-    app.print(app.out.folded(f"{time.strftime('%H:%M:%S')} {text}"))
+    head = f"{time.strftime('%H:%M:%S')} "
+    for line in app.out.wrapped(text, head=head, indent=len(head)):
+        app.print(line)
 
 
 @contextmanager

@@ -181,6 +181,7 @@ class _Worker:
         self._metrics, self._import_s = WorkerMetrics(), loaded.import_s
         self._state: WorkerState
         self._leave: actions.Leave | None = None
+        self._next_heartbeat: asyncio.TimerHandle | None = None  # none before the first
         self._shown = -1  # running tasks, in the title
         self._is_title_due = False
 
@@ -302,6 +303,9 @@ class _Worker:
             elif isinstance(message, Drain):
                 self._session.stop()
                 self._mailbox.put(events.DrainAsked(message.within_s))
+                if self._next_heartbeat:  # what the drain waits for is told at once
+                    self._next_heartbeat.cancel()
+                    self._send_heartbeat()
             elif isinstance(message, QuickStop):
                 self._session.stop()
                 self._mailbox.put(events.StopAsked())
@@ -326,7 +330,7 @@ class _Worker:
         for portion in portions(numbers):
             self._send(Heartbeat(portion))
         pause_s = min(HEARTBEAT_S, self._settings.supervisor.hang_timeout_s / 3)
-        self._loop.call_later(pause_s, self._send_heartbeat)
+        self._next_heartbeat = self._loop.call_later(pause_s, self._send_heartbeat)
 
     def _show_title(self) -> None:
         self._is_title_due, self._shown = False, self._state.runners.count_running()
