@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import click
 
-from pgflowd.errors import AccessDenied, Bug, OutOfReach, PgflowdError, WaitTimeout
+from pgflowd.errors import AccessDenied, Bug, OutOfReach, PgflowdError, Unreachable, WaitTimeout
 
 
 class ExitCode(IntEnum):
@@ -40,7 +40,6 @@ class CommandRefused(click.ClickException):
 
 
 _BY_CODE = {
-    "E301": ExitCode.UNREACHABLE,
     "E305": ExitCode.DENIED,
     "E404": ExitCode.USAGE,
     "E409": ExitCode.NOT_FOUND,
@@ -54,6 +53,7 @@ _BY_CLASS = {
     WaitTimeout: ExitCode.TIMED_OUT,
     OutOfReach: ExitCode.USAGE,
     AccessDenied: ExitCode.DENIED,
+    Unreachable: ExitCode.UNREACHABLE,
     Bug: ExitCode.BUG,
 }
 _BY_GROUP = {"E4": ExitCode.NO, "E9": ExitCode.BUG}

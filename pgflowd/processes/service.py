@@ -179,9 +179,8 @@ class DatabaseLink:
         self._failures += 1
         failure, text = failure_of(error)
         self._was_refused = failure not in {DatabaseFailure.RETRY, DatabaseFailure.ALERT}
-        self._note_state(
-            "down", error=getattr(error, "text", text), next=getattr(error, "next", None)
-        )
+        code, remedy = getattr(error, "code", "E301"), getattr(error, "next", None)
+        self._note_state("down", code=code, error=getattr(error, "text", text), next=remedy)
         errors = self._service.numbers.setdefault("database_errors", {})
         errors[failure] = errors.get(failure, 0) + 1
         if self._failures == 1:
@@ -191,9 +190,7 @@ class DatabaseLink:
         if self._failures == 1 or failure is not DatabaseFailure.RETRY:
             self._service.send_heartbeat_soon()
             level = "warning" if failure is DatabaseFailure.RETRY else "error"
-            self._log.write(
-                level, f"{self._role}.lost", code=getattr(error, "code", "E301"), error=text
-            )
+            self._log.write(level, f"{self._role}.lost", code=code, error=text)
 
     def _note_state(self, state: str, **more: str | None) -> None:
         self._service.numbers["database"] = {"state": state, "at": time.time(), **more}

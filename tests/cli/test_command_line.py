@@ -256,6 +256,7 @@ ERRORS = [
     (ConfigError([Problem("E102", "x")]), 78),
     (FlowError([Problem("E201", "x")]), 78),
     (Unreachable("x"), 69),
+    (Unreachable("x", code="E310"), 69),
     (DatabaseError("x", code="E302"), 78),
     (DatabaseError("x", code="E303"), 78),
     (AccessDenied("x"), 77),

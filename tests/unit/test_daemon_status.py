@@ -147,8 +147,10 @@ def test_a_clock_that_is_set_changes_no_duration():
     assert (status["up_s"], status["flows"][0]["up_s"]) == (60.0, 30.0)
 
 
-def test_a_parked_flow_is_a_problem_with_the_next_step():
-    tree, _ = on_exit(running("a", "b"), "worker a", CANNOT, 1.0)
+@covers("newcomer 21")
+@pytest.mark.parametrize("reason", [CANNOT.reason, f"E306 {CANNOT.reason}"])
+def test_a_parked_flow_is_a_problem_with_its_code_once_and_the_next_step(reason):
+    tree, _ = on_exit(running("a", "b"), "worker a", replace(CANNOT, reason=reason), 1.0)
 
     status = document(tree, facts())
 
@@ -193,16 +195,17 @@ def test_waiting_for_the_database_is_shown():
     assert status["problems"][0]["code"] == "E301"
 
 
+@covers("newcomer 7")
 def test_the_reason_for_waiting_for_the_database_is_shown():
     tree, _ = on_waiting(starting("a"), "listener", "database", 1.0)
-    error = "password authentication failed"
-    database = {"state": "down", "at": 5, "error": error, "next": "mend it"}
+    error = "too many clients"
+    database = {"state": "down", "at": 5, "code": "E310", "error": error, "next": "mend it"}
 
     status = document(tree, facts(listener=ChildFacts(1, 1.0, numbers={"database": database})))
 
-    text = "listener waits for the database: password authentication failed"
-    assert (status["problems"][0]["text"], status["problems"][0]["next"]) == (text, "mend it")
-    assert not {"error", "next"} & status["database"].keys()
+    text = "listener waits for the database: too many clients"
+    assert status["problems"][0] == {"code": "E310", "flow": None, "text": text, "next": "mend it"}
+    assert not {"code", "error", "next"} & status["database"].keys()
 
 
 def test_the_newest_report_about_the_database_counts():

@@ -152,6 +152,22 @@ def test_the_answer_waits_for_drains_and_starts():
     assert results(tree) == ({"a": "parked", "b": "removed", "c": "restarting"}, True)
 
 
+@covers("newcomer 18")
+def test_a_disabled_flow_of_a_broken_entry_has_no_old_code_to_keep():
+    disabled = worker("b", enabled=False, entry="shop")
+    tree, _ = reloaded(running("a", "b"), worker("a", entry="shop"), disabled)
+    tree, _ = ended(tree, "worker a", "worker b")
+    tree, _ = ready(tree, "worker a")
+
+    tree, actions = reloaded(tree, broken=[BrokenEntry("shop", "E210", "no pandas")])
+
+    flows = reloaded_flows(tree, answer(actions))
+    assert [(flow.flow, flow.result.value) for flow in flows] == [
+        ("a", "kept_old"),
+        ("b", "disabled"),
+    ]
+
+
 @covers("rule 43")
 def test_an_error_in_the_file_changes_nothing():
     tree, _ = on_reload(running("a"), 1.0)

@@ -101,7 +101,7 @@ def _show(app: App, answer: dict[str, Any]) -> None:
         text = _RESULTS[ReloadResult(flow["result"])]
         if flow["text"] and flow["code"] not in told:
             text += f": {flow['code'] or ''} {flow['text']}".replace("  ", " ")
-        app.print(f"{flow['flow']}: {text}")
+        app.print(app.out.folded(f"{flow['flow']}: {text}"))
     if answer.get("code") == "E411":
         app.note(str(answer["error"]))
     elif answer.get("error"):

@@ -189,7 +189,7 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
     found: list[dict[str, Any]] = []
     for child in tree.workers:
         if child.state is ChildState.PARKED and child.error is not None:
-            code, text = child.error.code, child.error.reason
+            code, text = child.error.code, child.error.text
             found.append(_problem(code, child.spec.name, text, "pgflowd reload"))
         elif child.exits and child.restarts and child.state is not ChildState.DISABLED:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
@@ -208,7 +208,8 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
         if child.waiting_for or (child.state.is_alive and is_cut_off([numbers])):
             why = f": {database['error']}" if database.get("error") else ""
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
-            found.append(_problem("E301", None, text, database.get("next") or "see that it runs"))
+            code, remedy = database.get("code") or "E301", database.get("next")
+            found.append(_problem(code, None, text, remedy or "see that it runs"))
     return found
 
 
@@ -321,7 +322,7 @@ def _database(tree: Tree, facts: DaemonFacts) -> dict[str, Any]:
     newest: dict[str, Any] = {}
     for report in sorted(reports, key=lambda report: report.get("at") or 0):
         newest.update(report)
-    for name in ("at", "error", "next"):
+    for name in ("at", "code", "error", "next"):
         newest.pop(name, None)
     is_waiting = any(child.waiting_for == "database" for child in tree.children)
     state = newest.pop("state", DatabaseState.UNKNOWN)

@@ -80,6 +80,8 @@ def _kept(tree: Tree, name: str) -> ReloadedFlow:
 def _broken(child: ChildEntry) -> ReloadedFlow:
     if child.state is ChildState.PARKED:
         return _parked(child.spec.name, child)
+    if child.state is ChildState.DISABLED:
+        return ReloadedFlow(child.spec.name, ReloadResult.DISABLED)
     return ReloadedFlow(child.spec.name, ReloadResult.KEPT_OLD)
 
 
