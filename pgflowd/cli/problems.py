@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pgflowd.cli.app import App
     from pgflowd.cli.terminal.screen import Screen
 
-_MIN_TEXT_WIDTH = 30  # with fewer columns beside its code, a text gets lines of its own
+_MIN_TEXT_WIDTH = 36  # the id of a run; with fewer beside its code, a text gets lines of its own
 _PLACE_WIDTH = 21  # so that the columns of most outputs are the same
 
 

@@ -21,6 +21,8 @@ from pgflowd.cli.app import App
 from pgflowd.cli.exits import CommandRefused, ExitCode, exit_for
 from pgflowd.cli.groups import Command, Entry, Group
 from pgflowd.cli.main import COMMANDS, cli, run
+from pgflowd.cli.problems import problem_columns
+from pgflowd.cli.terminal.screen import Screen
 from pgflowd.errors import (
     AccessDenied,
     Bug,
@@ -546,6 +548,15 @@ def test_problems_fit_a_narrow_terminal(columns: int, elsewhere: Path) -> None:
 
     assert "max_concurrency" in shown
     assert max(len(line) for line in shown.splitlines()) <= columns
+
+
+def test_the_id_of_a_run_is_whole_on_a_narrow_terminal() -> None:
+    run_id = "01a1f177-a7a0-742c-a286-9e0c1e315f98"
+    narrow = Screen(colour=False, unicode=True, width=40)
+
+    lines = problem_columns(App(), [Problem("E411", f"run {run_id} was cancelled")], narrow)
+
+    assert lines == ["E411", "  run", f"  {run_id}", "  was cancelled"]
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -146,7 +146,7 @@ def test_a_save_just_after_it_is_ready_is_seen_whatever_libpq_variables_are_set(
         with (project / "double.py").open("a") as file:
             file.write(MORE)
 
-        dev.prints("double: shape changed")
+        dev.prints("double: shape changed (+ step again, after twice); recreated.")
         assert '"again": 84' in dev.command("runs", "start", "double", "21", "--wait", "--json")
     finally:
         code = dev.stop()

@@ -106,8 +106,8 @@ class Project:
 
     def _print_recreated(self, slug: str, before: Any, runs: int) -> None:
         changes = "; ".join(changes_between(before, self._shapes[slug]))
-        deleted = "its run is deleted" if runs == 1 else f"its {runs} runs are deleted"
-        self._print_time(f"{slug}: shape changed ({changes}); recreated, {deleted}.")
+        lost = {0: "", 1: ", its run is deleted"}.get(runs, f", its {runs} runs are deleted")
+        self._print_time(f"{slug}: shape changed ({changes}); recreated{lost}.")
         advice = f"In production this is refused: a new shape needs a new slug, such as {slug}_2"
         self.app.print(self.app.out.folded(f"         {advice}"))
 
