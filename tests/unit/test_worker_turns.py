@@ -260,3 +260,24 @@ def test_a_call_that_took_until_it_was_cancelled_counts_from_its_beginning():
 
     assert play.now >= began + 30
     assert play.turns().failing_since == began
+
+
+@covers("outside 11", "database 3")
+def test_a_report_whose_commit_is_refused_becomes_a_failure_of_its_task():
+    play = with_reports(2)
+    play.claim()
+    next_turn(play)
+    fail(play, BROKEN, "23514")
+    assert next_turn(play) == (1, 0)
+
+    fail(play, BROKEN, "23514")
+
+    assert next_turn(play) == (1, 0)
+    assert [(each.task.token, each.outcome) for each in play.sending()] == [(2, "completed")]
+    play.answer()
+    assert next_turn(play) == (1, 0)
+    [failure] = play.sending()
+    assert (failure.task.token, failure.outcome) == (1, "failed")
+    assert failure.retry and "the database refused the report: no (23514)" in failure.error_message
+    play.answer(Verdict.QUEUED)
+    assert next_turn(play)[1]

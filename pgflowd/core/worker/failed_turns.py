@@ -3,7 +3,8 @@ What a worker does after a turn that failed: what goes back into the outbox, and
 
 How large the next turn may be is decided in `core.worker.turns`. A single report that took too
 long three times, alone, becomes a failure of its task: nothing else would end it, and all other
-outcomes would wait behind it.
+outcomes would wait behind it. So does a single one whose commit the database refuses, by a deferred
+constraint, say; `report` itself answers all other refusals.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import MAX_TRIES, FailedTurn, TurnError
 
 TOO_LONG = "57014"  # SQLSTATE of a statement that was cancelled
+REFUSED_AT_COMMIT = {"22", "23", "P0"}  # classes; 54 is the full queue of notifications
 
 
 def turn_failed(
@@ -43,6 +45,8 @@ def turn_failed(
     kept = list(sent)
     if single and is_too_long and has_answered:
         kept = _after_slow_report(transition, single)
+    elif single and (event.sqlstate or "")[:2] in REFUSED_AT_COMMIT:
+        kept = _after_refused_commit(transition, single, event)
     if kept and not outbox.reports:
         outbox.waiting_since = now
     if single and is_serious and not is_too_long:  # perhaps the others can be recorded
@@ -68,6 +72,16 @@ def _after_slow_report(transition: WorkerTransition, report: TaskReport) -> list
         text = f"the report was refused: {text}"
     transition.log_problem("error", text, **run_log.naming(report.task))
     return [] if report.is_final else [refusal(report, text, retry=False)]
+
+
+def _after_refused_commit(
+    transition: WorkerTransition, report: TaskReport, event: events.ConnectionLost
+) -> list[TaskReport]:
+    """Return what is to be sent instead of a report whose commit was refused."""
+    reason = event.text.partition("\\n")[0]  # the log has the context
+    text = f"the database refused the report: {reason} ({event.sqlstate})"
+    transition.log_problem("error", text, **run_log.naming(report.task))
+    return [] if report.is_final else [refusal(report, text, retry=True)]
 
 
 def refusal(report: TaskReport, text: str, *, retry: bool) -> TaskReport:
