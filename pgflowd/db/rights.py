@@ -38,7 +38,10 @@ def platform(conn: Connection) -> Iterator[Finding]:
             text = (
                 f"schema {schema} is not used: {untrusted}, which is not trusted, owns it or a part"
             )
-            remedy = f"give it to a superuser, or run `pgflowd db migrate` as {untrusted}"
+            remedy = (
+                "drop it if you do not know it: whoever owns it decides what is executed; else give"
+                f" it to a superuser, or run `pgflowd db migrate` as {untrusted}"
+            )
             yield warning("platform", text, remedy, "W323")
     trusted = [f"{schema} of {owner}" for schema, owner, untrusted in schemas if untrusted is None]
     if trusted or not schemas:
