@@ -117,7 +117,7 @@ class Stage:
         self.bench = bench
         self.system = system
         self.kinds = kinds
-        url = _url(bench.dsn, database)
+        self.url = url = _url(bench.dsn, database)
         self._environ = {
             **os.environ,
             "BENCH_DSN": url,

@@ -149,8 +149,8 @@ class Client(_BaseClient[Connection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = self._perform(operations.start(flow_slug, input, _id_or_new(run_id)))
-        wait = PatientWait(run.run_id, timeout, was_reached=True)
+        run = self._perform(operations.start_followed(flow_slug, input, _id_or_new(run_id)))
+        wait = PatientWait(run.run_id, timeout, was_started=True)
         return run if run.has_ended else self._wait(wait)
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
@@ -257,8 +257,8 @@ class AsyncClient(_BaseClient[AsyncConnection]):
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = await self._perform(operations.start(flow_slug, input, _id_or_new(run_id)))
-        wait = PatientWait(run.run_id, timeout, was_reached=True)
+        run = await self._perform(operations.start_followed(flow_slug, input, _id_or_new(run_id)))
+        wait = PatientWait(run.run_id, timeout, was_started=True)
         return run if run.has_ended else await self._wait(wait)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:

@@ -61,6 +61,9 @@ class Ours(System):
     def worker(self, kinds: list[str]) -> list[str]:
         return [sys.executable, "-m", "pgflowd", "serve", "-c", self.config(kinds)]
 
+    def start_statement(self) -> str:
+        return "select pgflow.start_flow_with_states('single_0', '1') -> 'run'"
+
     def start_each(self, kind: str, slots: list[int]) -> None:
         for slot in slots:
             self.client.start_flow(flow_of(kind), slot)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from typing import Any
 
 import asyncpg
@@ -97,6 +98,18 @@ class PgQueuerSystem(System):
     @staticmethod
     def payload(kind: str, slot: int) -> bytes:
         return str(slot).encode() if kind == "single" else json.dumps([slot, 0]).encode()
+
+    def start_statement(self) -> str:
+        """Its own, with our values in place of its parameters."""
+        values = ["array[0]", "array['single']", "array['1'::bytea]", "array['0 s']", "array[null]"]
+
+        async def read(queries: Queries) -> str:
+            statement = str(queries.qbq.build_enqueue_query())
+            for number, value in enumerate([*values, "array['{}']"], 1):
+                statement = statement.replace(f"${number}::", f"{value}::")
+            return re.sub("--.*", "", statement).strip()
+
+        return str(self.run(read))
 
     def start_each(self, kind: str, slots: list[int]) -> None:
         async def each(queries: Queries) -> None:

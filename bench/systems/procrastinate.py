@@ -84,6 +84,11 @@ class Procrastinate(System):
         logging.basicConfig(level=logging.WARNING)  # the command tells of each task, twice
         self.run(app.run_worker_async(concurrency=CONCURRENCY))
 
+    def start_statement(self) -> str:
+        job = """row('bench', 'single', 0, null, null, '{"slot": 1}', null)"""
+        jobs = f"array[{job}]::procrastinate_job_to_defer_v1[]"
+        return f"select unnest(procrastinate_defer_jobs_v1({jobs})) as id"
+
     def start_each(self, kind: str, slots: list[int]) -> None:
         async def each() -> None:
             for slot in slots:

@@ -37,6 +37,9 @@ class RawPgmq(System):
         self.conn.execute(pgmq.encode())
         self.conn.execute("select pgmq.create('raw')")
 
+    def start_statement(self) -> str:
+        return "select pgmq.send('raw', '1')"
+
     def start_each(self, kind: str, slots: list[int]) -> None:
         for slot in slots:
             self.conn.execute("select pgmq.send('raw', to_jsonb(%s::int))", (slot,))

@@ -46,6 +46,10 @@ class System:
         """Return the command that serves these kinds of work."""
         return [sys.executable, "-m", f"systems.{Path(sys.argv[0]).stem}", "serve"]
 
+    def start_statement(self) -> str:
+        """Return the SQL by which the client starts a single, with its values."""
+        raise NotImplementedError
+
     def start_each(self, kind: str, slots: list[int]) -> None:
         """Start one after the other, a commit for each."""
         raise NotImplementedError

@@ -1,14 +1,14 @@
 """
 Follows runs to their ends, from any machine that reaches the database.
 
-A follower reads a run whenever a notification reports an event of it. Notifications may be lost, so
-it also reads without them: soon after a change, then less often, and for at most a tenth of the
-time. After ten quiet seconds it finds a change within one second. When the connection is lost, it
-waits until the database is back.
+A follower has the events of its runs notified (`pgflowd.follow`), again every 20 s, and reads a
+run whenever a notification reports an event of it. Notifications may be lost, so it also reads
+without them: soon after a change, then less often, and for at most a tenth of the time. After ten
+quiet seconds it finds a change within one second. When the connection is lost, it waits until the
+database is back.
 
-The lines that handlers print come from workers that receive notifications, as long as they are
-requested, on channels whose names only who may read runs can know. A line that is lost is not sent
-again.
+The lines that handlers print come from workers, as long as somebody follows the run, on channels
+whose names only who may read runs can know. A line that is lost is not sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from psycopg import sql
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
-from pgflowd.core.output_stream import RENEW_S, output_line
+from pgflowd.core.output_stream import output_line
 from pgflowd.db import operations, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
@@ -57,12 +57,14 @@ class Follower:
         self._notified: list[UUID] = []  # runs with notifications since they were read
         self._wants_output = False
         self._output_channels: dict[str, UUID] = {}
-        self._request_at = 0.0
+        self._may_follow = False
+        self._follow_at = 0.0
 
     def listen(self) -> None:
         """Receive notifications from now on. Changes before can be skipped afterwards."""
         self._listen_on(map(runs.channel, self.open))
-        self._request_at = 0.0
+        self._may_follow = execute(self.connection, runs.abilities()).follow
+        self._follow_again()
 
     def _listen_on(self, channels: Iterable[str]) -> None:
         with translated(self.connection):
@@ -72,7 +74,7 @@ class Follower:
     def request_output(self) -> None:
         """Also yield the lines that handlers print from now on."""
         self._wants_output = True
-        self._renew_request()
+        self._follow_again()
 
     def skip_past(self) -> None:
         """Do not yield the events so far."""
@@ -113,7 +115,8 @@ class Follower:
         changed_at = time.monotonic()
         due = list(self.open)
         while True:
-            self._renew_request()
+            if time.monotonic() >= self._follow_at:
+                self._follow_again()
             read_at = time.monotonic()
             for run_id in due:
                 for entry in self._read(run_id):
@@ -128,7 +131,9 @@ class Follower:
             if left_s <= 0:
                 raise _timed_out(self.open, timeout_s)
             pause_s = max((now - changed_at) / SHARE, MIN_PAUSE_S, (now - read_at) * SHARE)
-            due = yield from self._pause(now + min(pause_s, MAX_PAUSE_S, left_s))
+            due = yield from self._pause(
+                min(now + min(pause_s, MAX_PAUSE_S, left_s), self._follow_at)
+            )
 
     def _read(self, run_id: UUID) -> list[TimelineEntry]:
         """The new entries of a run."""
@@ -188,18 +193,20 @@ class Follower:
                 lines.append(output_entry(self._last_read[run_id], line))
         return lines
 
-    def _renew_request(self) -> None:
-        """Request the lines that handlers print from the workers, again in time."""
-        now = time.monotonic()
-        if self._wants_output and self.open and now >= self._request_at:
+    def _follow_again(self) -> None:
+        """Have events notified, and the lines that handlers print; again soon, or in time."""
+        self._follow_at = float("inf")
+        if not self._may_follow or not self.open:
+            return
+        if self._wants_output:
             try:
                 channels = execute(self.connection, runs.output_channels(self.open))
                 self._output_channels.update(channels)
                 self._listen_on(self._output_channels)
-                execute(self.connection, runs.request_output(self.open))
             except AccessDenied:  # the timeline is complete without
                 self._wants_output = False
-            self._request_at = now + RENEW_S
+        query = runs.follow(self.open, with_output=self._wants_output)
+        self._follow_at = time.monotonic() + execute(self.connection, query)
 
 
 def _timed_out(run_ids: Sequence[UUID], timeout_s: float | None) -> WaitTimeout:

@@ -1,11 +1,11 @@
 """
 Keeps which runs are followed, and the lines of their handlers' output that wait to be sent.
 
-A follower requests the output of its runs on channel `pgflowd`, again every `RENEW_S`. A worker
-remembers each request for `REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a
-JSON object on the output channel of the run, `event_type` `task:output`, like the events of runs
-and steps. Runs and lines are bounded: lines that find no room are dropped and counted. Pure: the
-time is an argument.
+A follower of a run writes a row (`pgflowd.follow`). A worker reads these rows with its heartbeats,
+and hears of a new one by a notification on channel `pgflowd`. It remembers each for
+`REQUEST_LASTS_S`, so it sends nothing while no one follows. A line is a JSON object on the output
+channel of the run, `event_type` `task:output`, like the events of runs and steps. Runs and lines
+are bounded: lines that find no room are dropped and counted. Pure: the time is an argument.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from uuid import UUID
 from pgflowd.core.json import COMPACT, Encoder
 
 OUTPUT = "task:output"
-RENEW_S = 20.0  # a third of the time that a request lasts
-REQUEST_LASTS_S = 60.0  # two renewals may be lost
+REQUEST_LASTS_S = 60.0  # as long as a row
 MAX_RUNS = 64  # that a worker remembers
 MAX_WAITING_LINES = 1000  # of all runs; further ones are dropped
 MAX_LINES_AT_ONCE = 100  # in one statement
@@ -29,13 +28,8 @@ _FOLLOW = "follow "
 _dumps = Encoder(separators=COMPACT, default=str)
 
 
-def request_output(run_id: UUID) -> str:
-    """The payload that requests the output of a run; others on channel `pgflowd` name queues."""
-    return f"{_FOLLOW}{run_id}"
-
-
 def requested_run(payload: str) -> str | None:
-    """The run whose output a payload requests, if it does."""
+    """The run whose output a payload of channel `pgflowd` requests; others name queues."""
     if not payload.startswith(_FOLLOW):
         return None
     try:

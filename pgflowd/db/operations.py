@@ -1,9 +1,9 @@
 """
 The operations of clients on runs, and their execution on plain and asyncio connections.
 
-An operation is a generator. It yields steps (a `Query`, `Listen`, `Nap`, `Now`) and receives the
-result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and decide
-nothing, so the logic exists once. `Connections` keeps idle connections for the next operation.
+An operation is a generator. It yields steps (`Query`, `Listen`, `Hears`, `Nap`, `Now`) and receives
+the result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and
+decide nothing, so the logic exists once. `Connections` keeps idle connections for the next one.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ class Listen:
 
 
 @dataclass(frozen=True)
+class Hears:
+    """Return whether notifications arrive on this connection, as through no pooler."""
+
+
+@dataclass(frozen=True)
 class Unlisten:
     """Stop listening, because the connection may be used again."""
 
@@ -71,7 +76,7 @@ class Now:
     """Return the seconds of a monotonic clock."""
 
 
-Step = Query[Any] | Listen | Unlisten | Nap | Now
+Step = Query[Any] | Listen | Hears | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
@@ -79,6 +84,16 @@ def start(flow_slug: str, input: Any, run_id: UUID) -> Operation[Run]:
     _require_slug(flow_slug)
     text = encode(input, what="input")
     run: Run = yield from _started(runs.start(flow_slug, text, run_id), flow_slug, run_id)
+    return run
+
+
+def start_followed(flow_slug: str, input: Any, run_id: UUID) -> Operation[Run]:
+    """Start a run for whose end somebody waits: its events are notified from the start."""
+    if not (yield from _may_follow()):
+        return (yield from start(flow_slug, input, run_id))
+    _require_slug(flow_slug)
+    query = runs.start_followed(flow_slug, encode(input, what="input"), run_id)
+    run: Run = yield from _started(query, flow_slug, run_id)
     return run
 
 
@@ -123,25 +138,44 @@ def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Operation
     return (yield from get(run_id))
 
 
-def wait(run_id: UUID, timeout_s: float | None, left_s: float | None = None) -> Operation[Run]:
-    """Wait for the end of a run. `left_s` is the rest of `timeout_s` after an earlier try."""
+def wait(
+    run_id: UUID, timeout_s: float | None, left_s: float | None = None, *, is_followed: bool = False
+) -> Operation[Run]:
+    """
+    Wait for the end of a run. `left_s` is the rest of `timeout_s` after an earlier try.
+
+    What has happened before the run is followed is found by reading it afterwards.
+    """
     began: float = yield Now()
     limit_s = timeout_s if left_s is None else left_s
     yield Listen(runs.channel(run_id))
     can: Abilities = yield runs.abilities()
+    follow_at = began + (runs.FOLLOW_AGAIN_S if is_followed else 0.0)
+    if not can.follow or not (yield Hears()):
+        follow_at = float("inf")
     nap_s = MIN_NAP_S
     while True:
+        now = yield Now()
+        if now >= follow_at:
+            follow_at = now + (yield runs.follow([run_id]))
         run: Run | None = yield runs.get_row(run_id, can)
-        now: float = yield Now()
+        now = yield Now()
         rest_s = float("inf") if limit_s is None else began + limit_s - now
         if run is None or run.has_ended or rest_s <= 0:
             yield Unlisten()
             break
-        yield Nap(min(nap_s, rest_s))
+        yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
         nap_s = min(nap_s * 1.5, MAX_NAP_S)
     if run is not None and not run.has_ended:
         raise _timeout(run_id, timeout_s)
     return (yield from _with_cancellation(run, run_id))
+
+
+def _may_follow() -> Operation[bool]:
+    """Whether following brings notifications: this role may, and no pooler is in between."""
+    can: Abilities = yield runs.abilities()
+    hears: bool = yield Hears()
+    return can.follow and hears
 
 
 def _timeout(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
@@ -196,19 +230,22 @@ class PatientWait:
     """
     A wait for the end of a run that continues after the connection was lost.
 
-    It does not wait for a database that was never reached: its URL may be wrong.
+    It does not wait for a database that was never reached: its URL may be wrong. `was_started`: the
+    run was started a moment ago, by `start_followed`.
     """
 
-    def __init__(self, run_id: UUID, timeout_s: float | None, *, was_reached: bool = False) -> None:
+    def __init__(self, run_id: UUID, timeout_s: float | None, *, was_started: bool = False) -> None:
         self._run_id, self._timeout_s = run_id, timeout_s
         self._until = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-        self._was_reached = was_reached
+        self._was_reached = self._is_followed = was_started
         self._pause_s = MIN_RECONNECT_S
 
     def operation(self) -> Operation[Run]:
         self._was_reached = True  # an operation begins when there is a connection for it
         left_s = None if self._timeout_s is None else max(self._until - time.monotonic(), 0.0)
-        return (yield from wait(self._run_id, self._timeout_s, left_s))
+        is_followed, self._is_followed = self._is_followed, False
+        operation = wait(self._run_id, self._timeout_s, left_s, is_followed=is_followed)
+        return (yield from operation)
 
     def pause_s(self, error: Unreachable) -> float:
         """Return how long to wait before the next try; raise if there is none."""
@@ -240,6 +277,8 @@ def run_sync(conn: Connection, operation: Operation[T]) -> T:
 def _execute(conn: Connection, step: Step) -> Any:
     if isinstance(step, Query):
         return execute(conn, step)
+    if isinstance(step, Hears):
+        return not is_pooled(conn)
     with translated(conn):
         if command := _command(conn, step):
             conn.execute(command)
@@ -271,6 +310,8 @@ async def run_async(conn: AsyncConnection, operation: Operation[T]) -> T:
 async def _execute_async(conn: AsyncConnection, step: Step) -> Any:
     if isinstance(step, Query):
         return await execute_async(conn, step)
+    if isinstance(step, Hears):
+        return not is_pooled(conn)
     with translated(conn):
         if command := _command(conn, step):
             await conn.execute(command)

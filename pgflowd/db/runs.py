@@ -26,11 +26,13 @@ from pgflowd.core.documents.runs import (
     StepTasks,
 )
 from pgflowd.core.json import decode
-from pgflowd.core.output_stream import request_output as output_request
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
+
+FOLLOW_AGAIN_S = 20.0  # a third of the time that `follow` lasts: two may be lost
+FOLLOW_SOON_S = 0.2  # while a change is under way that may have looked for followers before
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Abilities:
     start_many: bool  # by `start_flows`; without it one by one, as a role that reads no table
     read_runs: bool  # without their steps
     read_cancelled: bool
+    follow: bool  # and so be notified of events; an older schema notifies everybody
 
 
 def abilities() -> Query[Abilities]:
@@ -48,6 +51,12 @@ def abilities() -> Query[Abilities]:
 
 def start(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
     return Query(_START, (flow_slug, input, run_id), lambda rows: run_of(decode(only(rows))))
+
+
+def start_followed(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
+    """Start a run and follow it, in one transaction."""
+    params = (flow_slug, input, run_id, [run_id])
+    return Query(_START_FOLLOWED, params, lambda rows: run_of(decode(rows[0][0])))
 
 
 def start_many(
@@ -91,9 +100,17 @@ def channel(run_id: UUID | str) -> str:
     return f"pgflow:run:{run_id}"
 
 
-def request_output(run_ids: Sequence[UUID]) -> Query[None]:
-    """Request from all workers the output of these runs' handlers, for a while."""
-    return Query(_REQUEST_OUTPUT, ([output_request(run_id) for run_id in run_ids],), lambda _: None)
+def follow(run_ids: Sequence[UUID], *, with_output: bool = False) -> Query[float]:
+    """
+    Have the events of these runs notified for a minute, and perhaps what their handlers print.
+
+    Read the runs afterwards. Return in how many seconds to do both again.
+    """
+
+    def read(rows: Rows) -> float:
+        return FOLLOW_AGAIN_S if only(rows) else FOLLOW_SOON_S
+
+    return Query("select pgflowd.follow(%s, %s)", (list(run_ids), with_output), read)
 
 
 def output_channels(run_ids: Sequence[UUID]) -> Query[dict[str, UUID]]:
@@ -145,7 +162,6 @@ def attempts(run_id: UUID) -> Query[list[Attempt]]:
     return Query(_ATTEMPTS, (run_id,), _read_attempts)
 
 
-_REQUEST_OUTPUT = "select pg_notify('pgflowd', payload) from unnest(%s::text[]) as payload"
 _OUTPUT_CHANNELS = """
 select pgflowd.output_channel(run_id), run_id from unnest(%s::uuid[]) as run_id
 """
@@ -161,9 +177,17 @@ select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
                  join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
                 where namespace.nspname = 'pgflowd' and class.relname = 'runs'
                   and has_schema_privilege(namespace.oid, 'usage')
-                  and has_table_privilege(class.oid, 'select'))
+                  and has_table_privilege(class.oid, 'select')),
+       exists (select from pg_catalog.pg_proc as proc
+                 join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+                where namespace.nspname = 'pgflowd' and proc.proname = 'follow'
+                  and has_schema_privilege(namespace.oid, 'usage')
+                  and has_function_privilege(proc.oid, 'execute'))
 """
 _START = "select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run'"
+_START_FOLLOWED = """
+select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run', pgflowd.follow(%s)
+"""
 _START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"
 _START_EACH = """
 select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 'run'

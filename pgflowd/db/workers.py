@@ -23,6 +23,7 @@ from pgflowd.core.definition.shape import (
     changes_between,
     option_differences,
 )
+from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
@@ -103,7 +104,7 @@ def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:
 
 
 def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
-    """Renew the worker's row; return how it and the queue are."""
+    """Renew the worker's row; return how it and the queue are, and whose output is wanted."""
     table = sql.Identifier("pgmq", f"q_{queue}")
     query = sql.SQL(
         """
@@ -114,9 +115,10 @@ def renew_row(worker_id: UUID, queue: str) -> Query[Standing]:
              from (select from {table} where vt <= now() order by vt limit {most}) as waiting),
           (select array[extract(epoch from now() - vt)::text, left(message ->> 'run_id', 36)]
              from {table} where vt <= now() order by vt limit 1),
-          (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now())
+          (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
+          pgflowd.wanted_output({runs})
         """
-    ).format(table=table, most=sql.Literal(MAX_COUNTED))
+    ).format(table=table, most=sql.Literal(MAX_COUNTED), runs=sql.Literal(MAX_RUNS))
     return Query(query.as_string(), (worker_id,), _standing)
 
 
@@ -182,10 +184,11 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
 def _standing(rows: Rows) -> Standing:
     if not rows:
         return Standing(RowState.GONE)
-    is_deprecated, queued, oldest, due_in_s = rows[0]
+    is_deprecated, queued, oldest, due_in_s, followed = rows[0]
     row = RowState.DEPRECATED if is_deprecated else RowState.OK
-    waits_s, run_id = oldest or (None, None)
-    return Standing(row, queued, None if waits_s is None else float(waits_s), due_in_s, run_id)
+    text, run_id = oldest or (None, None)
+    waits_s = None if text is None else float(text)
+    return Standing(row, queued, waits_s, due_in_s, run_id, tuple(map(str, followed)))
 
 
 def _renewed(

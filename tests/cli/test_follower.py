@@ -10,8 +10,7 @@ from support.covers import covers
 
 from pgflowd.cli import follower as follower_module
 from pgflowd.cli.follower import Follower
-from pgflowd.core.output_stream import request_output
-from pgflowd.db import schema
+from pgflowd.db import runs, schema
 from pgflowd.errors import Unreachable, WaitTimeout
 from pgflowd.testing.until import until
 
@@ -146,19 +145,30 @@ def test_lines_on_the_output_channel_are_shown_and_foreign_payloads_are_harmless
     assert entries[-1].event == "run:cancelled"
 
 
-def test_a_follower_requests_output_at_once_and_again_in_time(shop, monkeypatch):
-    monkeypatch.setattr(follower_module, "RENEW_S", 0.2)
+def test_a_follower_follows_at_once_and_again_in_time_and_wakes_workers(shop, monkeypatch):
+    monkeypatch.setattr(runs, "FOLLOW_AGAIN_S", 0.2)
     run_id = shop.start()
     shop.conn.execute("listen pgflowd")
-    request = request_output(run_id)
 
     with pytest.raises(WaitTimeout):
         follower = Follower(shop.database.connect(), [run_id])
+        follower.listen()
         follower.request_output()
         list(follower.follow(timeout_s=1))
 
     payloads = [notice.payload for notice in shop.conn.notifies(timeout=0.5)]
-    assert payloads.count(request) >= 3
+    assert payloads.count(f"follow {run_id}") >= 3
+    rows = shop.conn.execute("select run_id, with_output from pgflowd.followers").fetchall()
+    assert set(rows) == {(run_id, False), (run_id, True)}
+
+
+def test_a_follower_of_a_schema_without_followers_goes_on_without_lines(shop):
+    shop.conn.execute("drop function pgflowd.follow")
+    follower = Follower(shop.database.connect(), [shop.run_through()])
+    follower.listen()
+    follower.request_output()
+
+    assert [entry.event for entry in follower.follow(timeout_s=20)][-1] == "run:completed"
 
 
 def test_a_role_that_may_not_request_output_follows_without_it(shop):

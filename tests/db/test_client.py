@@ -180,6 +180,33 @@ def test_waiting_ends_after_the_timeout_and_the_run_continues(client):
         client.wait(client.start_flow("greet", 1).run_id, timeout=0)
 
 
+def test_start_flow_sync_follows_its_run_in_the_transaction_of_the_start(client, conn):
+    with pytest.raises(WaitTimeout) as timeout:
+        client.start_flow_sync("greet", 1, timeout=0.1)
+
+    query = (
+        "select follower.xmin = run.xmin from pgflowd.followers as follower"
+        " join pgflow.runs as run using (run_id) where run_id = %s"
+    )
+    assert conn.execute(query, (timeout.value.run_id,)).fetchall() == [(True,)]
+
+
+def test_a_wait_that_begins_while_the_run_ends_is_told_in_time(client, conn, database, monkeypatch):
+    monkeypatch.setattr(operations, "MIN_NAP_S", 60.0)
+    monkeypatch.setattr(operations, "MAX_NAP_S", 60.0)
+    run_id = client.start_flow("greet", 1).run_id
+    work(conn)
+    other = database.connect()
+    with other.transaction():
+        work(other)  # has looked for followers, and ends the run at its commit
+        waiting = later(client.wait, run_id)
+        until(lambda: conn.execute("select from pgflowd.followers").rowcount, within_s=20)
+
+    waiting.join(timeout=30)
+
+    assert not waiting.is_alive()
+
+
 def test_start_flow_sync_returns_the_run_as_it_ended(client, conn):
     def both_steps() -> None:
         done = 0
@@ -344,6 +371,10 @@ def test_a_failed_run_is_retried_where_it_failed(client, conn):
 
 def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
     conn.execute("drop schema pgflowd cascade")
+    conn.execute(  # upstream's looks for no followers
+        "create or replace function pgflow._followed(run_ids uuid[]) returns uuid[]"
+        " language sql as 'select run_ids'"
+    )
 
     runs = [client.start_flow("greet", 1), *client.start_flows("greet", [2, 3])]
     work(conn, error="no")
@@ -614,6 +645,10 @@ def test_behind_a_pooler_nothing_is_left_in_sessions_of_others(database, conn):
             assert pooled.execute("select * from pg_prepared_statements").fetchall() == []
             run_sync(pooled, one(Listen("pgflow:run:1")))
             assert pooled.execute("select pg_listening_channels()").fetchall() == []
+            with pytest.raises(WaitTimeout):
+                client.start_flow_sync("greet", 1, timeout=0.1)
+            count = "select count(*) from pgflowd.followers"
+            assert pooled.execute(count).fetchone() == (0,), "nobody would hear"
 
     assert ended[0].status == "completed"
 

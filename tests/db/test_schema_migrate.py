@@ -115,6 +115,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0004_pgflow_lower_case",
         "0005_pgflow_read_messages",
         "0006_pgflowd_sleep",
+        "0007_pgflowd_followers",
     ]
 
     assert catalog(conn) == before

@@ -142,6 +142,24 @@ def test_nothing_is_sent_that_is_not_captured(setup, tmp_path, following):
     assert [one["stream"] for one in follower.events if one["event"] == "task:output"] == ["log"]
 
 
+def test_a_worker_that_no_notification_reached_reads_at_its_heartbeat_who_follows(setup, tmp_path):
+    serve(setup, heartbeat_interval="500ms")
+    run_id = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c13"
+    with psycopg.connect(setup.dsn, autocommit=True) as listener, Client(setup.dsn) as client:
+        (channel,) = listener.execute("select pgflowd.output_channel(%s)", (run_id,)).fetchone()
+        listener.execute(f'listen "{channel}"')
+        listener.execute(
+            "insert into pgflowd.followers values (%s, true, now() + interval '1 min')", (run_id,)
+        )
+        client.start_flow("talk", {"gate": str(tmp_path / "gate")}, run_id=run_id)
+        lease = "select lease_until from pgflowd.attempts"
+        claimed = until(lambda: listener.execute(lease).fetchone(), within_s=20)
+        until(lambda: listener.execute(lease).fetchone() != claimed, within_s=20)
+        (tmp_path / "gate").touch()
+        payloads = [notice.payload for notice in listener.notifies(timeout=20, stop_after=1)]
+    assert json.loads(payloads[0])["event_type"] == "task:output"
+
+
 def test_while_nobody_follows_nothing_is_sent(setup, tmp_path):
     serve(setup)
     with psycopg.connect(setup.dsn, autocommit=True) as listener:

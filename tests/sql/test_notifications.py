@@ -15,6 +15,7 @@ def follow(shared):
     def begin():
         run = uuid.uuid4()
         listener.do(f'listen "pgflow:run:{run}"')
+        listener.do("select pgflowd.follow(%s)", [run])
 
         def received(count):
             """So many events, and those that came with them; commits arrive in order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from uuid import UUID
 
 import pytest
 
@@ -11,7 +10,6 @@ from pgflowd.core import output_stream
 from pgflowd.core.output_stream import (
     FollowedRuns,
     output_line,
-    request_output,
     requested_run,
 )
 
@@ -23,7 +21,7 @@ def line(text: str = "hello") -> dict[str, object]:
 
 
 def test_a_request_is_understood():
-    assert requested_run(request_output(UUID(RUN))) == RUN
+    assert requested_run(f"follow {RUN}") == RUN
 
 
 @pytest.mark.parametrize("payload", ["", "orders", "follow", "follow ", "follow me", "follow\n1"])

@@ -150,13 +150,14 @@ class RunCancelled:
 
 
 class Standing(NamedTuple):
-    """How the worker's row is, and what waits in the queue."""
+    """How the worker's row is, what waits in the queue, and which runs are followed."""
 
     row: RowState = RowState.OK
     queued: int = 0
     oldest_queued_s: float | None = None
     due_in_s: float | None = None  # until the next hidden message becomes visible
     oldest_run: str | None = None  # of the oldest queued message
+    followed: tuple[str, ...] = ()  # runs of any flow, whose handlers' output somebody wants
 
 
 GOOD_STANDING = Standing()

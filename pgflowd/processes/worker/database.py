@@ -78,8 +78,8 @@ class DatabaseConnections:
     def read_next_due(self, action: actions.ReadNextDue) -> None:
         self._start(MAIN, self._read_next_due())
 
-    def renew_leases(self, action: actions.RenewLeases) -> None:
-        self._start(action.connection, self._renew_leases(action))
+    def renew_leases(self, action: actions.RenewLeases, output: OutputStream) -> None:
+        self._start(action.connection, self._renew_leases(action, output))
 
     def fetch(self, action: actions.Fetch, task: Task | None, answer: SendAnswer) -> None:
         self._start(action.connection, self._fetch(action, task, answer))
@@ -176,12 +176,16 @@ class DatabaseConnections:
         next_due = workers.next_due(self._queue)
         return events.NextDueRead(*await execute_async(self._connections[MAIN], next_due))
 
-    async def _renew_leases(self, action: actions.RenewLeases) -> events.LeasesRenewed:
+    async def _renew_leases(
+        self, action: actions.RenewLeases, output: OutputStream
+    ) -> events.LeasesRenewed:
         conn = self._connections[action.connection]
         calls: list[Query[Any]] = [workers.renew_row(self._worker_id, self._queue)]
         if action.tokens:
             calls.append(tasks.heartbeat(self._worker_id, action.tokens, self._lease_s))
         self.standing, *rest = await execute_together_async(conn, calls)
+        for run_id in self.standing.followed:
+            output.follow(run_id)
         verdicts = rest[0] if rest else []
         ended = [token for token, verdict in verdicts if verdict is events.LeaseVerdict.CANCEL]
         cancelled = await execute_async(conn, tasks.cancellations(ended)) if ended else []

@@ -239,7 +239,7 @@ class _Worker:
             actions.CutConnection: database.cut,
             actions.ReportAndClaim: database.report_and_claim,
             actions.ReadNextDue: database.read_next_due,
-            actions.RenewLeases: database.renew_leases,
+            actions.RenewLeases: lambda action: database.renew_leases(action, self._output),
             actions.Fetch: self._fetch,
             actions.PublishOutput: lambda action: database.publish(action, self._output),
             actions.AnnounceSleep: self._announce_sleep,

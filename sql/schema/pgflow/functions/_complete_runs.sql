@@ -1,7 +1,7 @@
 -- _complete_runs(run_ids, ended_steps): counts ended steps down, and completes the runs that have
 -- none left. A run's output is that of its completed leaves by slug, null if there is none. A run
 -- whose output is more than a jsonb can hold fails.
--- Called by: _advance, _exhaust_step, maybe_complete_run, start_flows.   Locks: the runs.
+-- Called by: _advance, _exhaust_step, maybe_complete_run, _start_runs.   Locks: the runs.
 create or replace function pgflow._complete_runs(run_ids uuid[], ended_steps int[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

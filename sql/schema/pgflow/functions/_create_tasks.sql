@@ -2,7 +2,7 @@
 -- started. One send per flow and start delay, in the order of the given steps and of the index.
 -- The queues come in the order of their names, since pgmq.enable_notify_insert has a row for each
 -- that a send locks.
--- Called by: start_flows, _start_steps.   Locks: the new rows.
+-- Called by: _start_runs, _start_steps.   Locks: the new rows.
 create or replace function pgflow._create_tasks(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column

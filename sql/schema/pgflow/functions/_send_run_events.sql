@@ -1,12 +1,18 @@
--- _send_run_events(run_ids): sends the event of each run's present status. An input or output that
--- does not fit into it is left out. Without realtime nothing is built: notifications have no payload.
--- Called by: _complete_runs, _fail_step, start_flows.   Locks: nothing.
+-- _send_run_events(run_ids): sends the event of each run's present status, of those whose events are
+-- sent (_followed). An input or output that does not fit into it is left out. Without realtime no
+-- payload is built: notifications have none.
+-- Called by: _complete_runs, _fail_step, start_flows, _start_runs.   Locks: nothing.
 create or replace function pgflow._send_run_events(run_ids uuid[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
-  is_sent constant boolean := pgflow._has_realtime();
+  followed constant uuid[] := pgflow._followed(_send_run_events.run_ids);
+  is_sent boolean;
   events record;
 begin
+  if followed = '{}' then
+    return;
+  end if;
+  is_sent := pgflow._has_realtime();
   select array_agg(run.run_id order by one.ord) as run_ids,
          array_agg('run:' || run.status order by one.ord) as names,
          array_agg(
@@ -40,7 +46,8 @@ begin
                             when 'completed' then run.output end as payload) as kept
    cross join lateral (
      select is_sent and pgflow._is_large(kept.payload)
-            and not pgflow._fits_event(kept.payload) as is_cut) as sent;
+            and not pgflow._fits_event(kept.payload) as is_cut) as sent
+   where followed = _send_run_events.run_ids or one.run_id = any(followed);
   if events.run_ids is not null then
     perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;

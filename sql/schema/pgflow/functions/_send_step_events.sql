@@ -1,17 +1,22 @@
--- _send_step_events(run_ids, step_slugs): sends the event of each step's present status. The
--- event of a step that completed without a task has its start too, since no other event has it.
+-- _send_step_events(run_ids, step_slugs): sends the event of each step's present status, in the runs
+-- whose events are sent (_followed). The event of a step that completed without a task has its start too, since no other event has it.
 -- That of a skipped step has the error when attempts ran out, and the flow when a condition or a
 -- cascade skipped it. An output that does not fit into its event is left out. Without
--- realtime nothing is built: notifications have no payload.
+-- realtime no payload is built: notifications have none.
 -- Called by: cascade_complete_taskless_steps, _complete_tasks, _fail_step, _skip_steps,
--- start_flows, _start_steps.
+-- start_flows, _start_runs, _start_steps.
 -- Locks: nothing.
 create or replace function pgflow._send_step_events(run_ids uuid[], step_slugs text[])
 returns void language plpgsql set search_path = '', pg_temp as $$
 declare
-  is_sent constant boolean := pgflow._has_realtime();
+  followed constant uuid[] := pgflow._followed(_send_step_events.run_ids);
+  is_sent boolean;
   events record;
 begin
+  if followed = '{}' then
+    return;
+  end if;
+  is_sent := pgflow._has_realtime();
   select array_agg(state.run_id order by one.ord) as run_ids,
          array_agg('step:' || state.step_slug || ':' || state.status order by one.ord) as names,
          array_agg(
@@ -54,7 +59,8 @@ begin
    cross join lateral (
      select state.* from pgflow.step_states as state
       where state.run_id = one.run_id and state.step_slug = one.step_slug
-     offset 0) as state;
+     offset 0) as state
+   where followed = _send_step_events.run_ids or one.run_id = any(followed);
   if events.run_ids is not null then
     perform pgflow._send_events(events.run_ids, events.names, events.payloads);
   end if;

@@ -1,5 +1,5 @@
 -- start_ready_steps(run_id): starts the steps of a run that are ready.
--- Called by: _advance, start_flows, pgflowd._advance.
+-- Called by: _advance, _start_runs, pgflowd._advance.
 -- Locks: the run, then its ready states by slug.
 create or replace function pgflow.start_ready_steps(run_id uuid)
 returns void language plpgsql set search_path = '', pg_temp as $$

@@ -13,6 +13,7 @@ declare
     when 'max_map_elements' then jsonb_typeof(set_setting.value) = 'number'
                                  and set_setting.value::numeric between 1000 and 10000000
                                  and set_setting.value::numeric % 1 = 0
+    when 'events' then set_setting.value in ('"followed"', '"always"')
   end;
 begin
   if fits is not true then
@@ -20,7 +21,8 @@ begin
       coalesce(set_setting.value::text, 'null')
       using errcode = 'PF020',
             hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000; '
-                   || 'max_map_elements an integer from 1000 to 10000000';
+                   || 'max_map_elements an integer from 1000 to 10000000; '
+                   || 'events "followed" or "always"';
   end if;
   insert into pgflowd.settings as kept (name, value, changed_by)
   values (set_setting.name, set_setting.value, set_setting.actor)

@@ -3,6 +3,8 @@
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
 --   max_map_elements  elements that a map may have
+--   events       `followed` sends notifications about runs that somebody follows (follow),
+--                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
 -- Called by: _delete_attempts, _requeue_stalled, set_setting, pgflow._check_map_length.
 -- Locks: nothing.
@@ -19,7 +21,8 @@ begin
     when 'history' then return '"all"';
     when 'crash_limit' then return '5';
     when 'max_map_elements' then return '200000';
+    when 'events' then return '"followed"';
     else raise exception 'there is no setting %', quote_literal(setting.name)
-      using errcode = 'PF020', hint = 'settings are history, crash_limit and max_map_elements';
+      using errcode = 'PF020', hint = 'settings are history, crash_limit, max_map_elements and events';
   end case;
 end $$;

@@ -2,7 +2,7 @@
 -- stalled too often. Returns how many were queued again, and how many given up.
 -- A task with a lease is stalled when the lease has lapsed; one of upstream's, which has none,
 -- `stale_threshold` after its timeout. Tasks that upstream's own recovery gave up, which would
--- stay started for ever, are failed.
+-- stay started for ever, are failed. Rows of followers that are gone are deleted.
 -- Called by: recover_stalled; the sweeper.
 -- Locks: tasks, skipping locked ones; attempts; queue rows, skipping; runs of tasks given up,
 -- unless locked.
@@ -13,6 +13,7 @@ language plpgsql set search_path = '' as $$
 declare
   unleased record;
 begin
+  perform pgflowd._delete_expired_followers(10000);
   select swept.recovered, swept.given_up into recovered, given_up
     from pgflowd._sweep_leased(null, 'its lease lapsed', true, sweep.max_tasks) as swept;
   select swept.* into unleased

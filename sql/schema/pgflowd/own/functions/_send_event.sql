@@ -3,7 +3,9 @@
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$
 begin
-  perform pgflow._send_events(
-    array[_send_event.run_id], array[_send_event.event],
-    case when pgflow._has_realtime() then array[_send_event.payload::json] end);
+  if pgflow._followed(array[_send_event.run_id]) <> '{}' then
+    perform pgflow._send_events(
+      array[_send_event.run_id], array[_send_event.event],
+      case when pgflow._has_realtime() then array[_send_event.payload::json] end);
+  end if;
 end $$;

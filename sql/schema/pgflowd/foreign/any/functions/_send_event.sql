@@ -1,6 +1,6 @@
 -- _send_event(run_id, event, payload): sends an event of the contract, on a foreign core: through
 -- realtime where that is and may be trusted, else as a notification on the run's channel, which has
--- no more than what happened to which run and step.
+-- no more than what happened to which run and step, if somebody follows it.
 -- Called by: cancel, _cancel_steps.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$
@@ -15,5 +15,6 @@ begin
   perform pg_notify(channel, jsonb_strip_nulls(jsonb_build_object(
     'event_type', _send_event.payload -> 'event_type', 'run_id', _send_event.run_id,
     'step_slug', _send_event.payload -> 'step_slug',
-    'status', _send_event.payload -> 'status'))::text);
+    'status', _send_event.payload -> 'status'))::text)
+    where pgflowd._followed(array[_send_event.run_id]) <> '{}';
 end $$;

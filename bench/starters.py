@@ -1,0 +1,138 @@
+"""
+Starters: runs started per second by 1, 8 and 48 clients at once, while nobody works.
+
+    python bench/starters.py [--quick] [--dsn URL] [--directory DIR] [--only NAME …] [--json FILE]
+
+pgbench executes the statement by which each system's client starts one, prepared, each in a
+transaction of its own, so that no client's language counts. The cases are interleaved; medians of
+the rounds. All starts are counted again in the tables. CPU is that of PostgreSQL per start.
+
+    ours                as shipped: the wake is notified, and no event, since nobody follows
+    ours, always        with the setting events = "always"
+    ours, silent        without any notification: the trigger of the queue is dropped
+    raw_pgmq            one message, no run
+    procrastinate, pgqueuer    where .venv-peers has them
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from peers import ROOT, opened
+from stage import Bench, Failed, Stage
+
+from pgflowd.embedded.binaries import wheel_binaries
+
+CLIENTS = (1, 8, 48)
+CASES = {
+    "ours": "",
+    "ours, always": """select pgflowd.set_setting('events', '"always"', 'bench')""",
+    "ours, silent": "drop trigger pgflowd_notify on pgmq.q_single_0",
+    "raw_pgmq": "",
+    "procrastinate": "",
+    "pgqueuer": "",
+}
+RATIOS = [
+    ("ours, of ours without any notification", "ours", "ours, silent", 48, 48, 0.9),
+    ("ours by 48 clients, of 8", "ours", "ours", 48, 8, 1.0),
+    ("ours, of procrastinate", "ours", "procrastinate", 48, 48, 2.0),
+    ("ours, of pgqueuer", "ours", "pgqueuer", 48, 48, None),
+]
+Figures = dict[tuple[str, int], list[tuple[float, float]]]  # starts per second, CPU in ms
+
+
+def pgbench() -> str:
+    return shutil.which("pgbench") or str(wheel_binaries() / "pgbench")
+
+
+def measure(stage: Stage, script: Path, clients: int, seconds: int) -> tuple[float, float]:
+    """Start as many as possible; return how many per second, and the CPU of each in ms."""
+    before, cpu_s = stage.rows("unfinished"), stage.server_s()
+    flags = ["-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds)]
+    done = subprocess.run(
+        [pgbench(), *flags, "-f", str(script), stage.url], capture_output=True, text=True
+    )
+    started = re.search(r"actually processed: (\d+)", done.stdout)
+    per_s = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
+    if done.returncode or started is None or per_s is None:
+        raise Failed(f"{stage.system}: {done.stdout}{done.stderr}")
+    if stage.rows("unfinished") - before != int(started[1]):
+        raise Failed(f"{stage.system}: starts are missing")
+    return float(per_s[1]), (stage.server_s() - cpu_s) / int(started[1]) * 1e3
+
+
+def measured(bench: Bench, cases: list[str], rounds: int, seconds: int) -> Figures:
+    figures: Figures = {}
+    with ExitStack() as stack:
+        stages = {}
+        for case in cases:
+            stage = stack.enter_context(bench.stage(case.partition(",")[0], []))
+            if CASES[case]:
+                stage.conn.execute(CASES[case].encode())
+            script = bench.directory / f"{case}.sql"
+            script.write_text(stage.call("start_statement") + ";\n")
+            stages[case] = stage, script
+        for _ in range(rounds):
+            for clients in CLIENTS:
+                for case, (stage, script) in stages.items():
+                    one = measure(stage, script, clients, seconds)
+                    figures.setdefault((case, clients), []).append(one)
+    return figures
+
+
+def medians(figures: Figures) -> dict[tuple[str, int], tuple[float, float]]:
+    return {
+        key: (statistics.median(rates), statistics.median(costs))
+        for key, (rates, costs) in ((key, zip(*each, strict=True)) for key, each in figures.items())
+    }
+
+
+def show(found: dict[tuple[str, int], tuple[float, float]], cases: list[str]) -> None:
+    print("| starts/s (CPU of the server, ms) |", *[f"{count} |" for count in CLIENTS])
+    print("| --- |", *["---: |" for _ in CLIENTS])
+    for case in cases:
+        cells = [found[case, count] for count in CLIENTS]
+        print(f"| {case} |", *[f"{rate:,.0f} ({cost:.2f}) |" for rate, cost in cells])
+    print()
+    for text, one, other, clients, of_clients, target in RATIOS:
+        if (one, clients) in found and (other, of_clients) in found:
+            ratio = found[one, clients][0] / found[other, of_clients][0]
+            verdict = "" if target is None else f"  (target: at least {target:g})"
+            print(f"{ratio:5.2f} × {text}{verdict}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").strip().splitlines()[0])
+    parser.add_argument("--dsn", help="a superuser's, of a server on this machine")
+    parser.add_argument("--directory", help="where the embedded server keeps its data")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--only", nargs="+", choices=CASES, help="these cases only")
+    parser.add_argument("--python", default=str(ROOT / ".venv-peers/bin/python"))
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    args = parser.parse_args()
+    cases = args.only or list(CASES)
+    if not Path(args.python).exists():
+        cases = [case for case in cases if case.startswith("ours") or case == "raw_pgmq"]
+        print("without procrastinate and pgqueuer, which `make bench` installs", file=sys.stderr)
+    with opened(args) as bench:
+        figures = measured(bench, cases, *((1, 1) if args.quick else (3, 3)))
+    show(medians(figures), cases)
+    if args.json:
+        rows: list[dict[str, Any]] = [
+            {"case": case, "clients": clients, "per_s and ms": each}
+            for (case, clients), each in figures.items()
+        ]
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
