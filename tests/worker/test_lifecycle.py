@@ -10,7 +10,7 @@ import pytest
 from support.covers import covers
 from support.worker import is_gone
 
-from pgflowd.core.messages import Drain, Failed, Heartbeat, Leaving, QuickStop, Ready
+from pgflowd.core.messages import Drain, Failed, Heartbeat, Leaving, QuickStop, Ready, Wake
 from pgflowd.host.process_tree import in_session
 from pgflowd.processes.worker import main as worker_main
 from pgflowd.testing.until import until
@@ -377,6 +377,7 @@ def test_a_worker_whose_row_is_gone_exits_10(start_worker):
     worker = start_worker(TASKS)
 
     worker.conn.execute("delete from pgflow.workers")
+    worker.send(Wake())  # the next claim shows it, where no sweeper reads the row
 
     assert worker.ended() == 10
     assert isinstance(worker.all_received[-1], Leaving)
