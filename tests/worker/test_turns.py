@@ -154,7 +154,7 @@ def test_a_run_that_is_locked_is_no_report_that_takes_too_long(start_worker, tmp
 @covers("outside 3", "database 3")
 def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker, tmp_path):
     """96 MiB; and none of their handlers is ended by its timeout meanwhile."""
-    count, timeout_s = 8, 3
+    count, timeout_s = 8, 8
     ended = tmp_path / "ended"
     worker = start_worker(LARGE.format(timeout=timeout_s), max_concurrency=count)
     worker.conn.execute(LOCKED_REPORTS)
@@ -163,7 +163,7 @@ def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker,
     worker.conn.execute("select pg_advisory_lock(42)")
     given = {"ended": str(ended), "size": 12 * 1024 * 1024}
     runs = [worker.start_run(given) for _ in range(count)]
-    until(lambda: ended.exists() and len(ended.read_text()) == count, 10)
+    until(lambda: ended.exists() and len(ended.read_text()) == count, 20)
     over = worker.value("select clock_timestamp() + make_interval(secs => %s)", timeout_s)
     until(lambda: worker.value("select clock_timestamp() > %s", over), timeout_s + 5)
     assert [worker.outcomes(run) for run in runs] == [[None]] * count
