@@ -138,13 +138,32 @@ def test_what_was_visible_for_longest_is_claimed_first(any_core: LeaseDatabase) 
 
 def test_a_retried_task_that_is_still_at_work_is_found_by_a_sweep(own: LeaseDatabase) -> None:
     """Its new message counts as read, though no claim has read it."""
-    flow = own.flow("a", "b")
+    flow = own.flow("a", "b", base_delay=0)
     worker = own.worker(flow)
+    for_their_step(own, flow, worker, FEW)
+    own.do("update pgflow.steps set opt_start_delay = 0")
     run = own.start(flow)
-    one, _other = sorted(own.claim(flow, worker), key=lambda task: str(task.step_slug))
+    one, _other = own.claim(flow, worker)
     own.fail(one, retry=False)
+
     own.rows("select pgflowd.retry(%s, 'me')", run)
-    own.rows(START, flow, FEW)
-    own.do(f"delete from pgmq.q_{flow} where read_ct = 0")
 
     assert own.crashed(worker) == 1
+
+
+def test_a_queue_of_another_owner_needs_no_index(own: LeaseDatabase) -> None:
+    own.do("select pgflow.create_flow('theirs')")
+    own.do("drop index pgmq.q_theirs_read_idx; create role queue_owner; create role flow_definer")
+    own.do("alter table pgmq.q_theirs owner to queue_owner")
+    own.do("grant usage on schema pgflow, pgflowd, pgmq to flow_definer")
+    own.do("grant all on all tables in schema pgflow, pgmq to flow_definer")
+    own.do("grant execute on all functions in schema pgflow, pgflowd, pgmq to flow_definer")
+    try:
+        own.do("set role flow_definer")
+        own.do("select pgflow.create_flow('theirs', 7)")
+    finally:
+        own.do("reset role")
+        own.do("alter table pgmq.q_theirs owner to current_user")
+        own.do("drop owned by queue_owner, flow_definer; drop role queue_owner, flow_definer")
+
+    assert own.value("select to_regclass('pgmq.q_theirs_read_idx')") is None

@@ -1,5 +1,6 @@
 -- _create_queue(flow_slug): creates the flow's queue unless it exists, its index of what was read,
--- by which _started_tasks finds what is at work, and its notify trigger.
+-- by which _started_tasks finds what is at work, and its notify trigger. A queue of another owner
+-- gets no index.
 -- Called by: create_flow.   Locks: pgmq's lock of the queue name; the queue's table, once.
 create or replace function pgflow._create_queue(flow_slug text)
 returns void language plpgsql set search_path = '', pg_temp as $$
@@ -14,7 +15,9 @@ begin
   if not exists (select from pgmq.list_queues() as known where known.queue_name = queue) then
     perform pgmq.create(queue);
   end if;
-  if to_regclass(format('pgmq.%I', 'q_' || queue || '_read_idx')) is null then
+  if to_regclass(format('pgmq.%I', 'q_' || queue || '_read_idx')) is null
+     and (select pg_has_role(class.relowner, 'usage') from pg_catalog.pg_class as class
+           where class.oid = to_regclass(format('pgmq.%I', 'q_' || queue))) then
     execute format('create index %I on pgmq.%I (msg_id) where read_ct > 0',
                    'q_' || queue || '_read_idx', 'q_' || queue);
   end if;
