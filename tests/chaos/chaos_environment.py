@@ -47,6 +47,7 @@ PROFILE: dict[str, dict[str, Any]] = {
         "max_restarts": 100000,
         "backoff_max": "500ms",
         "notify_fallback": "5s",
+        "sleep_after": "500ms",
         "max_tasks_per_runner": 50,
     },
     "supervisor": {

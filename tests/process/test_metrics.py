@@ -37,8 +37,8 @@ def work(run):
 """
 LISTED = """
     tasks task_seconds task_wait_seconds runs running_tasks max_concurrency queued_tasks
-    oldest_queued_seconds wakes listener_reconnects restarts parked_workers stalled_tasks
-    database_errors reloads build
+    oldest_queued_seconds wakes listener_reconnects restarts parked_workers asleep_workers
+    stalled_tasks database_errors reloads build
 """
 SUFFIXES = {
     "counter": {"_total"},
