@@ -93,6 +93,7 @@ def test_a_run_is_followed_by_notifications(shared):
     shared.flow("f", "a")
     run, listener = uuid.uuid4(), shared.session(autocommit=True)
     listener.do(f'listen "pgflow:run:{run}"')
+    listener.do("select pgflowd.follow(%s)", [run])
     shared.start("f", {}, run)
     shared.finish("f")
 

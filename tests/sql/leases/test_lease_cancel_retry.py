@@ -73,6 +73,7 @@ def test_a_cancel_sends_the_events_of_a_failure(own: LeaseDatabase) -> None:
     run = own.start(own.flow())
     listener = own.connect()
     listener.execute(f'listen "pgflow:run:{run}"')
+    listener.execute("select pgflowd.follow(%s)", ([run],))
 
     own.cancel(run)
 

@@ -93,6 +93,7 @@ def test_a_notification_says_what_happened_and_not_why(foreign: LeaseDatabase) -
     run = foreign.start(foreign.flow())
     listener = foreign.connect()
     listener.execute(f'listen "pgflow:run:{run}"'.encode())
+    listener.execute("select pgflowd.follow(%s)", ([run],))
 
     foreign.do("select pgflowd.cancel(%s, repeat('ä', 9000), 'me')", run)
 
