@@ -106,6 +106,41 @@ def test_the_tree_shows_every_process():
     ]
 
 
+def sleeping(slug: str, **changes: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("pid", "up_s", "worker_id", "oldest_queued_s", "completed_1m", "failed_1m", "p50_s",
+         "p95_s", "zygote", "age_s")
+    )  # fmt: skip
+    values = {"state": "asleep", "running": 0, "queued": 0, "runners": 0, "asleep_s": 7300.0}
+    return flow(slug, **{**nothing, **values, **changes})
+
+
+def test_a_sleeping_flow_is_shown_with_its_sign_for_how_long_and_until_when():
+    said = status(flow("a"), sleeping("b"), sleeping("c", next_due_in_s=1200.0))
+
+    assert status_lines(said, WIDE)[6].split() == [
+        "b", "☾", "asleep", "2h01m", "░░░░░░░░░░", "0/10", "0", *["\N{EN DASH}"] * 5, "0",
+    ]  # fmt: skip
+    assert tree_lines(said, WIDE)[2:6] == [
+        "├─ ● workers    one_for_one   1 up, 2 asleep",
+        "│  ├─ ● a       820   up 3d4h   zygote 821   7 runners",
+        "│  ├─ ☾ b       asleep 2h01m",
+        "│  └─ ☾ c       asleep 2h01m   next task in 20m00s",
+    ]
+    assert tree_lines(status(sleeping("b")), PLAIN)[2].startswith("|- z workers")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_sleeping_flow_keeps_to_the_columns(columns):
+    screen = Screen(False, True, columns)
+    said = status(sleeping("report", next_due_in_s=1200.0, restarts=2, exits=["killed by SIGKILL"]))
+
+    lines = status_lines(said, screen) + tree_lines(said, screen)
+
+    assert all(text_width(line) <= columns for line in lines)
+    assert any("asleep  2h01m" in line for line in lines)
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_a_narrow_terminal_gets_more_lines_and_no_longer_ones(columns):
     screen = Screen(False, True, columns)

@@ -60,6 +60,23 @@ def test_an_idle_daemon_begins_95_of_100_runs_within_200_ms(setup, database):
 
 
 @covers("P23")
+@pytest.mark.timing
+def test_a_sleeping_flow_begins_half_of_its_runs_within_100_ms_beyond_the_import(setup, database):
+    setup.module("flows", FLOW)
+    daemon = setup.serve(worker={"sleep_after": "50ms", "notify_fallback": "1m"})
+    imports = []
+
+    for _ in range(RUNS // 4):
+        until(lambda: daemon.state_of("flow") == "asleep", 10)
+        database.client.start_flow_sync("flow", 0, timeout=10)
+        imports.append(daemon.ask()["flows"][0]["import_s"])
+
+    waits = waited(database.connect())
+    beyond = waits[len(waits) // 2] - timedelta(seconds=sorted(imports)[len(imports) // 2])
+    assert beyond < BUSY * timedelta(milliseconds=100)
+
+
+@covers("P23")
 def test_without_the_trigger_it_claims_after_notify_fallback(setup, database):
     setup.module("flows", FLOW)
     setup.serve(worker={"notify_fallback": "1s"})

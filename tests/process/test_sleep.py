@@ -6,6 +6,7 @@ Where `notify_fallback` is ten minutes, whatever is done was found without it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -171,20 +172,43 @@ def test_no_start_that_races_the_falling_asleep_waits_for_a_fallback(setup, data
     assert daemon.events("child.restarted") == []
 
 
-@covers("rule 54", "rule 55")
-def test_a_message_that_nobody_announced_while_it_fell_asleep_wakes_it(setup, database):
-    """The worker's row is locked, so that it cannot sign off; the message comes meanwhile."""
-    setup.flow("alpha")
-    daemon = setup.serve(worker=QUICK, recovery={"lease": "60s"})
+@contextlib.contextmanager
+def falling_asleep(daemon, database, directory):
+    """A worker is frozen while it signs off, which a lock of its row delays; yields its pid."""
+    gate, conn, watching = directory / "gate", database.connect(), database.connect()
+    run_id = start_run(database, "alpha", gate=str(gate))
+    until(lambda: flow_of(daemon)["running"], 20)
+    pid = daemon.pid_of("alpha")
+    conn.execute("begin")
+    conn.execute("select from pgflow.workers for no key update")
+    gate.touch()
+    query = """
+        select count(*) from pg_stat_activity
+         where wait_event_type = 'Lock' and query like 'update pgflow.workers%stopped_at%'
+    """
+    until(lambda: watching.execute(query).fetchone()[0], 20)
+    os.kill(pid, signal.SIGSTOP)
     mute(database)
-    asleep(daemon)
-    daemon.ask("wake", flow="alpha")
-    with falling_asleep(daemon, database):
-        run_id = start_run(database, "alpha")
-
+    yield pid
+    conn.execute("rollback")
+    with contextlib.suppress(ProcessLookupError):  # the test has killed it
+        os.kill(pid, signal.SIGCONT)
     done(database, run_id)
 
-    assert causes(daemon) == ["command", "found"]
+
+SLOW = {"worker": {**QUICK, "heartbeat_interval": "10s"}, "recovery": {"lease": "60s"}}
+
+
+@covers("rule 54", "rule 55")
+def test_a_message_that_nobody_announced_while_it_fell_asleep_wakes_it(setup, database):
+    setup.flow("alpha")
+    daemon = setup.serve(**SLOW)
+
+    with falling_asleep(daemon, database, setup.directory):
+        run_id = start_run(database, "alpha")
+    done(database, run_id)
+
+    assert causes(daemon)[-1] == "found"
 
 
 @covers("rule 54")
@@ -192,40 +216,15 @@ def test_a_worker_that_is_killed_while_it_falls_asleep_is_restarted_and_sleeps_l
     setup, database
 ):
     setup.flow("alpha")
-    daemon = setup.serve(worker=QUICK)
-    asleep(daemon)
-    daemon.ask("wake", flow="alpha")
-    with falling_asleep(daemon, database):
-        daemon.kill("alpha")
+    daemon = setup.serve(**SLOW)
+
+    with falling_asleep(daemon, database, setup.directory) as pid:
+        os.kill(pid, signal.SIGKILL)
         daemon.until("child.restarted", flow="alpha")
-
     asleep(daemon)
-    done(database, start_run(database, "alpha"))
 
-    flow = flow_of(daemon)
-    assert flow["restarts"] == 1
+    assert flow_of(daemon)["restarts"] == 1
     assert len(daemon.events("child.restarted")) == 1
-
-
-class falling_asleep:
-    """A worker that has been woken is held while it signs off, by a lock on the workers' rows."""
-
-    def __init__(self, daemon, database):
-        self.daemon, self.database = daemon, database
-
-    def __enter__(self):
-        self.conn = self.database.connect()
-        until(lambda: self.daemon.events("child.ready", flow="alpha")[1:])
-        self.conn.execute("begin")
-        self.conn.execute("select from pgflow.workers for update")
-        query = """
-            select count(*) from pg_stat_activity
-             where wait_event_type = 'Lock' and query like 'update pgflow.workers%stopped_at%'
-        """
-        until(lambda: self.database.connect().execute(query).fetchone()[0])
-
-    def __exit__(self, *error):
-        self.conn.execute("rollback")
 
 
 @covers("rule 55", "rule 43")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.covers import covers
-from support.trees import CANNOT, CRASH, before, ended, ready, running, starting
+from support.trees import CANNOT, CRASH, before, ended, ready, running, sleeping, starting
 
 from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
@@ -137,6 +137,19 @@ def test_a_flow_that_is_up():
     assert (flow["running"], flow["max_concurrency"], flow["queued"]) == (7, 10, 42)
     assert (flow["worker_id"], flow["restarts"], flow["error"]) == ("7f3a", 0, None)
     assert flow["p50_s"] is None
+
+
+def test_a_flow_that_sleeps_is_well():
+    tree = sleeping("order", due_at=100.0)
+    known = facts(worker__order=ChildFacts(max_concurrency=10, numbers={"import_s": 0.3}))
+
+    status = document(tree, known)
+    [flow] = status["flows"]
+
+    assert (status["state"], status["problems"]) == ("healthy", [])
+    assert (flow["state"], flow["pid"], flow["up_s"]) == ("asleep", None, None)
+    assert (flow["running"], flow["max_concurrency"], flow["queued"]) == (0, 10, 0)
+    assert (flow["asleep_s"], flow["next_due_in_s"], flow["import_s"]) == (60.0, 40.0, 0.3)
 
 
 def test_a_clock_that_is_set_changes_no_duration():

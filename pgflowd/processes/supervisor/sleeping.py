@@ -15,6 +15,7 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.kinds import WORKER
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.sleep import WakeCause, on_next_due, on_wake
+from pgflowd.core.supervision.tree import ChildEntry
 from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class SleepingWorkers:
         self._supervisor = supervisor
         self._worker_ids: dict[str, str] = {}  # of the last process of each worker
         self._sweeper: ChildProcess | None = None  # that was told
-        self._told: dict[str, msg.Asleep] = {}  # by the id of the child
+        self._told: dict[str, tuple[float | None, msg.Asleep]] = {}  # by the id of the child
 
     def note(self, process: ChildProcess) -> None:
         """A worker has ended, perhaps in order to sleep."""
@@ -44,21 +45,23 @@ class SleepingWorkers:
         if sweeper is not self._sweeper:
             self._sweeper, self._told = sweeper, {}
         asleep = {
-            child.id: msg.Asleep(
-                supervisor.served[child.id].queue,
-                self._worker_ids[child.id],
-                child.sleep.look_every_s,
-            )
+            child.id: child
             for child in supervisor.tree.workers
             if child.state is ChildState.ASLEEP and child.sleep is not None
         }
-        for id, told in self._told.items():
-            if asleep.get(id) != told:
-                supervisor.children.send(sweeper, msg.Awake(told.queue))
-        for id, order in asleep.items():
-            if self._told.get(id) != order:
-                supervisor.children.send(sweeper, order)
-        self._told = asleep
+        for id, (since, order) in list(self._told.items()):
+            if id not in asleep or asleep[id].asleep_at != since:
+                supervisor.children.send(sweeper, msg.Awake(order.queue))
+                del self._told[id]
+        for id in asleep.keys() - self._told.keys():
+            order = self._order(asleep[id])
+            supervisor.children.send(sweeper, order)
+            self._told[id] = asleep[id].asleep_at, order
+
+    def _order(self, child: ChildEntry) -> msg.Asleep:
+        assert child.sleep is not None
+        queue = self._supervisor.served[child.id].queue
+        return msg.Asleep(queue, self._worker_ids[child.id], child.sleep.look_every_s)
 
     def wake(self, queue: str | None, cause: WakeCause) -> None:
         """There may be a message in this queue; None: in any, so let the sweeper look."""
