@@ -6,6 +6,7 @@
 -- by compilation, which takes tenths of a second.
 -- A claim joins what it has just read and written, which may be thousands of rows without an index;
 -- only below it joins are off. A status counts to a limit, and a bitmap would read beyond it.
+-- What looks into a long queue for the few messages at work starts no parallel workers.
 -- On a foreign core this holds only for functions that call none of the core's: 0.8's
 -- start_ready_steps gives tasks each other's messages if a join is executed in another way.
 do $$
@@ -32,6 +33,7 @@ declare
   by_key constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
     ' set enable_seqscan = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';
   in_turn constant text := ' set enable_hashjoin = off set enable_mergejoin = off';
+  alone constant text := ' set max_parallel_workers_per_gather = 0';
   one record;
 begin
   for one in
@@ -42,10 +44,12 @@ begin
   loop
     if one.name = any (independent)
        or one.name = any (case core when 'own' then dependent else in_dependent end) then
-      execute format('alter function %s %s %s', one.signature, by_key,
-                     case when one.name <> all (together) then in_turn end);
+      execute format('alter function %s %s %s %s', one.signature, by_key,
+                     case when one.name <> all (together) then in_turn end,
+                     case when one.name = 'pgflow._started_tasks' then alone end);
     elsif one.name = 'pgflowd._queue_status' then
-      execute format('alter function %s %s set enable_bitmapscan = off', one.signature, by_key);
+      execute format('alter function %s %s %s set enable_bitmapscan = off', one.signature, by_key,
+                     alone);
     elsif one.name = 'pgflow._start_tasks' then
       execute format('alter function %s %s', one.signature, in_turn);
     elsif one.name = any (dependent) then

@@ -151,6 +151,30 @@ def test_a_retried_task_that_is_still_at_work_is_found_by_a_sweep(own: LeaseData
     assert own.crashed(worker) == 1
 
 
+def test_recovery_and_status_start_no_parallel_workers(own: LeaseDatabase) -> None:
+    """They would take longer than all else that is done, on a queue that was never analysed."""
+    flow = own.flow()
+    own.rows(SEND, flow, MANY)
+    for name in ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size"):
+        own.do(f"set {name} = 0")
+    own.do("set min_parallel_index_scan_size = 0")
+
+    observer = own.connect()
+
+    def launched(query: str) -> int:
+        counted = "select parallel_workers_to_launch from pg_stat_database"
+        counted += " where datname = current_database()"
+        before: int = own.value(counted, conn=observer)
+        own.rows(query)
+        own.rows("select pg_stat_force_next_flush()")
+        return int(own.value(counted, conn=observer)) - before
+
+    assert launched(f"select count(*) from pgmq.q_{flow}") > 0
+    assert launched("select pgflow.requeue_stalled_tasks()") == 0
+    assert launched("select * from pgflowd.sweep()") == 0
+    assert launched("select * from pgflowd.flow_status") == 0
+
+
 def test_a_queue_of_another_owner_needs_no_index(own: LeaseDatabase) -> None:
     own.do("select pgflow.create_flow('theirs')")
     own.do("drop index pgmq.q_theirs_read_idx; create role queue_owner; create role flow_definer")

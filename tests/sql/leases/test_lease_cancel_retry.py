@@ -70,7 +70,6 @@ def test_a_cancel_stores_its_author_and_reason(any_core: LeaseDatabase) -> None:
 
 
 def test_a_cancel_sends_the_events_of_a_failure(own: LeaseDatabase) -> None:
-    own.set("events", "always")
     run = own.start(own.flow())
     listener = own.connect()
     listener.execute(f'listen "pgflow:run:{run}"')

@@ -90,7 +90,6 @@ def test_events_go_through_realtime_where_that_is(foreign: LeaseDatabase) -> Non
 
 @covers("database 12")
 def test_a_notification_says_what_happened_and_not_why(foreign: LeaseDatabase) -> None:
-    foreign.set("events", "always")
     run = foreign.start(foreign.flow())
     listener = foreign.connect()
     listener.execute(f'listen "pgflow:run:{run}"'.encode())
