@@ -95,17 +95,6 @@ class Frames:
             self._data, self._at = b"", 0
         return Frame(head, body)
 
-    def announced(self) -> tuple[dict[str, Any], int] | None:
-        """The head of a frame of which only a part is here, and the size of its body; None: there
-        is none, or its body fits into one piece."""
-        start = self._at + _LENGTHS.size
-        if len(self._data) < start:
-            return None
-        head_size, body_size = _LENGTHS.unpack_from(self._data, self._at)
-        if body_size <= PIECE or len(self._data) < start + head_size:
-            return None
-        return _object(self._data[start : start + head_size]), body_size
-
 
 def _object(text: bytes | bytearray) -> dict[str, Any]:
     try:

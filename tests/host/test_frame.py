@@ -71,24 +71,13 @@ def test_a_head_that_is_not_an_object_is_refused_and_nothing_is_unpickled(head):
         frames.take()
 
 
-@covers("outside 3")
-def test_a_large_body_is_announced_by_its_head_and_not_kept_once_it_is_taken():
+def test_a_large_body_is_not_kept_once_it_is_taken():
     wire = pack({"say": "done"}, b"x" * (PIECE + 1))
     frames = Frames(2 * PIECE)
 
     frames.feed(wire[:100])
     assert frames.take() is None
-    assert frames.announced() == ({"say": "done"}, PIECE + 1)
     frames.feed(wire[100:])
 
     assert frames.take() == Frame({"say": "done"}, b"x" * (PIECE + 1))
-    assert frames.is_empty and frames.announced() is None
-
-
-@pytest.mark.parametrize("sent", [3, 8, 10, 40])
-def test_a_body_of_one_piece_is_not_announced_and_neither_is_half_a_head(sent):
-    frames = Frames(2 * PIECE)
-
-    frames.feed(pack({"say": "done"}, b"x" * PIECE)[:sent])
-
-    assert frames.take() is None and frames.announced() is None
+    assert frames.is_empty

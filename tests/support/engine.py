@@ -51,6 +51,7 @@ class Engine:
         leased = self.leases()
         found = {
             "there are too many runners": len(phases) > self._state.options.max_concurrency,
+            "there are too many tasks": pool.count_running() > self._state.options.max_concurrency,
             "a task stands in two places": len(leased) != len(set(leased)),
             "the list of idle runners is wrong": set(pool.idle)
             != {id for id, phase, _ in phases if phase is RunnerPhase.IDLE},

@@ -42,17 +42,25 @@ OPTIONS = WorkerOptions(
 )
 
 
+SHARED = replace(OPTIONS, max_concurrency=6, tasks_per_runner=3, shared_steps=frozenset({"a"}))
+
+
 class World:
     """Everything but the worker."""
 
-    def __init__(self, pace_s: float, is_failing: bool, sleep_after_s: float) -> None:
+    def __init__(self, pace_s: float, is_failing: bool, options: WorkerOptions) -> None:
         self.now = 0.0
-        self.engine = Engine(replace(OPTIONS, sleep_after_s=sleep_after_s), pace_s)
+        self.options = options
+        self.engine = Engine(options, pace_s)
         self.calls: dict[ConnectionName, object] = {}
         self.open = {MAIN}
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
-        self.tasks: dict[int, Task] = {}  # by runner
+        self.tasks: dict[int, dict[int, Task]] = {}  # by runner and token
+        self.deadlines: dict[int, float] = {}  # by token
+        self.large: dict[int, str] = {}  # results by token: finished, sending
+        self.pinged: set[int] = set()
+        self.blocked: set[int] = set()  # runners that did not answer a ping
         self.reaping: list[int] = []
         self.peeks: list[actions.ReadResult] = []
         self.claimed: Counter[int] = Counter()
@@ -125,7 +133,7 @@ class World:
     def of_the_zygote(self) -> list[object]:
         if self.zygote_is_dead:
             return [Reaping(runner) for runner in self.reaping]
-        found: list[object] = [Forking(runner) for runner in self.forks]
+        found: list[object] = [Forking(runner) for runner in self.forks] * 3
         found += [events.ForkRefused(runner, "no memory") for runner in self.forks]
         found += [Reaping(runner) for runner in self.reaping] * 3
         return found + ([Dying()] if self.now > 8 else [])
@@ -184,25 +192,29 @@ class World:
     def of_runner(self, runner: int) -> list[object]:
         state = self.alive[runner]
         if state == "starting":
-            return [events.RunnerReady(runner), Ending(runner)]
-        if state in ("busy", "finished", "sending"):
-            output = OUTPUTS[self.tasks[runner].token % 3]
-            report = TaskReport(self.tasks[runner], Outcome.COMPLETED, output)
-            is_large = state == "busy" and len(output) > 1
-            if state == "finished":
-                return [Ending(runner)]
-            wrong = events.BadFrameReceived(runner, "E903", "noise")
-            request = FetchRequest(runner, report.task.token, HandlerRequest.RUN_INPUT, "")
-            asking = events.HandlerAsked(request)
-            printing = events.OutputWaiting()
-            lost = events.Undelivered(runner, report.task.token)
-            done: list[object] = [events.Done(runner, report, left) for left in LEFT]
-            if is_large:
-                done = [Finishing(runner, len(output))] * len(LEFT)
-            if state == "sending":
-                return [*done, wrong, Ending(runner)]
-            return [*done, done[0], wrong, asking, printing, lost, Ending(runner)]
+            return [*[events.RunnerReady(runner)] * 3, Ending(runner)]
+        if state == "busy":
+            tasks = self.tasks[runner].values()
+            found = [event for task in tasks for event in self.of_task(runner, task)]
+            found += [events.Ponged(runner)] * 3 * (runner in self.pinged)
+            return [*found, Ending(runner)]
         return [Ending(runner)] if state in ("idle", "closed") else []
+
+    def of_task(self, runner: int, task: Task) -> list[object]:
+        state, output = self.large.get(task.token), OUTPUTS[task.token % 3]
+        if state == "finished":
+            return []
+        report = TaskReport(task, Outcome.COMPLETED, output)
+        done: list[object] = [events.Done(runner, report, left) for left in LEFT]
+        wrong = events.BadFrameReceived(runner, "E903", "noise")
+        if state == "sending":
+            return [*done, wrong]
+        if len(output) > 1:
+            done = [Finishing(runner, task.token, len(output))] * len(LEFT)
+        request = FetchRequest(runner, task.token, HandlerRequest.RUN_INPUT, "")
+        found = [*done, done[0], wrong, events.HandlerAsked(request), events.OutputWaiting()]
+        is_alone = len(self.tasks[runner]) == 1
+        return found + [events.Undelivered(runner, task.token)] * is_alone
 
     # what the worker does
 
@@ -238,15 +250,18 @@ class World:
         elif isinstance(action, actions.ForkRunner):
             self.forks.append(action.id)
         elif isinstance(action, actions.SendTask):
-            assert self.alive[action.id] == "idle", "one task in a runner, and only in a ready one"
-            self.alive[action.id], self.tasks[action.id] = "busy", action.task
+            self.send(action)
+        elif isinstance(action, actions.PingRunner):
+            self.pinged.add(action.id)
         elif isinstance(action, actions.TakeResult):
-            if self.alive[action.id] == "finished":
-                self.alive[action.id] = "sending"
-        elif isinstance(action, actions.ReadResult) and self.alive[action.id] == "finished":
-            pass  # it was announced
-        elif isinstance(action, actions.ReadResult):
+            if action.token in self.large:
+                self.large[action.token] = "sending"
+        elif isinstance(action, actions.ReadResult) and action.token == events.PING:
+            self.blocked.add(action.id)
             self.soon.append(events.NoResultYet(action.id, action.token))
+        elif isinstance(action, actions.ReadResult):
+            if action.token not in self.large:  # else it was announced
+                self.soon.append(events.NoResultYet(action.id, action.token))
         elif isinstance(action, actions.TerminateRunner | actions.KillRunner):
             self.killed.add(action.id)
             if isinstance(action, actions.KillRunner) and action.id in self.forks:
@@ -268,13 +283,31 @@ class World:
         elif isinstance(action, actions.Leave):
             self.left = action
 
+    def send(self, action: actions.SendTask) -> None:
+        """A runner that is ready gets one task, or as many as may share it."""
+        tasks = self.tasks.setdefault(action.id, {})
+        assert self.alive[action.id] == ("busy" if tasks else "idle")
+        assert not tasks or (action.is_shared and len(tasks) < self.options.tasks_per_runner)
+        tasks[action.task.token] = action.task
+        self.alive[action.id] = "busy"
+        self.deadlines[action.task.token] = self.now + action.task.timeout_s
+        assert sum(map(len, self.tasks.values())) <= self.options.max_concurrency
+
     def check_claim(self, wanted: int) -> None:
-        """Never more than there are free runners, but for what they take up in 20 ms."""
-        busy = sum(state != "starting" and state != "idle" for state in self.alive.values())
-        free = OPTIONS.max_concurrency - busy - len(self.engine.unassigned())
+        """Never more than there are free places, but for what they take up in 20 ms."""
+        ready = [each for each, state in self.alive.items() if state not in ("starting", "idle")]
+        busy = sum(max(1, len(self.tasks.get(each, ()))) for each in ready)
+        free = self.options.max_concurrency - busy - len(self.engine.unassigned())
         if wanted and not self.engine.claims_ahead():
             assert wanted <= free
-        assert wanted <= OPTIONS.batch_size
+        assert wanted <= self.options.batch_size
+
+    def check_blame(self, report: TaskReport) -> None:
+        """A task times out at its deadline, or because it blocks its runner."""
+        if report.outcome is Outcome.TIMED_OUT and report.error_type != "Blocked":
+            assert self.now >= self.deadlines[report.task.token]
+        elif report.error_type == "Blocked":
+            assert self.blocked
 
     def check_turn(self, turn: actions.ReportAndClaim) -> None:
         """Bounded in bytes; and after a failure reports and claims go alone, by less and less."""
@@ -317,22 +350,24 @@ class Ending(Act):
 class Finishing(Act):
     """The runner announces a large result, and then waits until that is read."""
 
-    def __init__(self, runner: int, size: int) -> None:
+    def __init__(self, runner: int, token: int, size: int) -> None:
         super().__init__(runner)
-        self.size = size
+        self.token, self.size = token, size
 
     def into(self, world: World) -> object:
-        world.alive[self.runner] = "finished"
-        return events.ResultAnnounced(self.runner, world.tasks[self.runner].token, self.size)
+        world.large[self.token] = "finished"
+        return events.ResultAnnounced(self.runner, self.token, self.size)
 
 
 class Reaping(Act):
     def into(self, world: World) -> object:
         world.reaping.remove(self.runner)
         world.killed.discard(self.runner)
-        world.tasks.pop(self.runner, None)
+        tasks = world.tasks.pop(self.runner, {})
         del world.alive[self.runner]
-        return events.Reaped(self.runner, 9)
+        executing = next(iter(tasks), 0) if self.runner % 3 else 0
+        stacks = {token: "" for token in tasks if token % 2}
+        return events.Reaped(self.runner, 9, executing=executing, stacks=stacks)
 
 
 class Dying(Act):
@@ -373,8 +408,9 @@ class Turning(Act):
         return events.ReportAndClaimDone(tuple(answers), tuple(tasks), tuple(changes))
 
     def answer(self, world: World, report: TaskReport) -> events.ReportAnswer:
-        holder = [r for r, task in world.tasks.items() if task.token == report.task.token]
+        holder = [r for r, tasks in world.tasks.items() if report.task.token in tasks]
         assert not set(holder) & world.killed, "reported before it was reaped"
+        world.check_blame(report)
         if self.verdict == "completed":
             world.told[report.task.token] += 1
             return events.ReportAnswer(Verdict.COMPLETED)
@@ -408,9 +444,12 @@ def into_world(world: World, event: object) -> object | None:
             world.failed = call if event.sqlstate else None
         return event if call else None
     told = event.into(world) if isinstance(event, Act) else event
-    if isinstance(told, events.Done) and world.alive.get(told.id) in ("busy", "sending"):
-        world.alive[told.id] = "idle"
-        del world.tasks[told.id]
+    if isinstance(told, events.Done) and world.alive.get(told.id) == "busy":
+        del world.tasks[told.id][told.report.task.token]
+        if not world.tasks[told.id]:
+            world.alive[told.id] = "idle"
+    elif isinstance(told, events.Ponged):
+        world.pinged.discard(told.id)
     elif isinstance(told, events.Undelivered):
         world.alive[told.id] = "dying"
         del world.tasks[told.id]
@@ -432,19 +471,29 @@ pauses = st.sampled_from([0.0, 0.001, 0.1, 0.6, 2.0])
 steps = st.tuples(st.integers(0, 200), pauses, st.booleans())  # what, when, whether it waits
 
 
+lives = st.lists(steps, min_size=30, max_size=120)
+paces = st.sampled_from([1.0, 0.001])
+
+
 @covers("rule 36", "rule 37", "rule 38", "rule 39", "rule 40", "rule 41")
 @settings(max_examples=1000, deadline=None)
-@given(
-    st.lists(steps, min_size=30, max_size=120),
-    st.sampled_from([1.0, 0.001]),
-    st.booleans(),
-    st.sampled_from([0.0, 0.3, 1.0]),
-)
+@given(lives, paces, st.booleans(), st.sampled_from([0.0, 0.3, 1.0]))
 def test_hold_in_every_life(
     life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool, sleep_after_s: float
 ):
-    world = World(pace_s, is_failing, sleep_after_s)
+    live(World(pace_s, is_failing, replace(OPTIONS, sleep_after_s=sleep_after_s)), life)
 
+
+@covers("rule 58", "rule 59", "G3")
+@settings(max_examples=500, deadline=None)
+@given(lives, paces, st.booleans())
+def test_hold_in_every_life_of_tasks_that_share_runners(
+    life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool
+):
+    live(World(pace_s, is_failing, SHARED), life)
+
+
+def live(world: World, life: list[tuple[int, float, bool]]) -> None:
     for choice, pause_s, waits in life:
         if world.left:
             break
@@ -494,9 +543,10 @@ def next_good(world: World) -> object | None:
         return Forking(world.forks[0])
     if world.reaping:
         return Reaping(world.reaping[0])
-    sending = [runner for runner, state in world.alive.items() if state == "sending"]
-    if sending:
-        return world.of_runner(sending[0])[0]
+    for runner, tasks in world.tasks.items():
+        for task in tasks.values():
+            if world.alive[runner] == "busy" and world.large.get(task.token) == "sending":
+                return world.of_task(runner, task)[0]
     closed = [runner for runner, state in world.alive.items() if state == "closed"]
     if closed:
         return Ending(closed[0])

@@ -18,6 +18,7 @@ from pgflowd.core.settings.values import format_duration
 from pgflowd.core.suggest import nearest
 from pgflowd.errors import Problem
 
+MAX_RUNNERS = 1000  # of one flow: each is a process
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
 
 
@@ -46,10 +47,12 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
     for section, stems in _ORDERED.items():
         found += [_ordered((section,), getattr(settings, section), stem) for stem in stems]
     found.append(_lease(settings, ("worker",), settings.worker))
+    found += _runners(("worker",), settings.worker)
     for slug in settings.flows:
         prefix, worker = ("flows", slug), settings.worker_for(slug)
         found += [_ordered(prefix, worker, stem) for stem in _ORDERED["worker"]]
         found.append(_lease(settings, prefix, worker))
+        found += _runners(prefix, worker)
     problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
     return [problem for problem in problems if problem]
 
@@ -114,6 +117,32 @@ def _lease(settings: Settings, prefix: KeyPath, worker: WorkerSettings) -> _Cont
     )
     others = [("recovery", "lease"), ("worker", "heartbeat_interval")]
     return _Contradiction(prefix, text, [(*prefix, "heartbeat_interval")], others)
+
+
+def _runners(prefix: KeyPath, worker: WorkerSettings) -> list[_Contradiction]:
+    """What `tasks_per_runner` does not go with."""
+    found, shared = [], worker.tasks_per_runner
+
+    def contradiction(text: str, *keys: str) -> _Contradiction:
+        own = [(*prefix, key) for key in keys]
+        inherited = [("worker", path[-1]) for path in own] if prefix[0] == "flows" else []
+        return _Contradiction(prefix, text, own, inherited)
+
+    if shared > 1 and worker.isolation == "task":
+        text = (
+            f'isolation = "task" (a fresh runner for each task) and tasks_per_runner = {shared}'
+            " (tasks share one) exclude each other: leave one of them out"
+        )
+        found.append(contradiction(text, "isolation", "tasks_per_runner"))
+    runners = -(-worker.max_concurrency // shared)
+    if runners > MAX_RUNNERS:
+        text = (
+            f"max_concurrency ({worker.max_concurrency}) with tasks_per_runner = {shared} takes"
+            f" {runners} runners, more than {MAX_RUNNERS}: raise tasks_per_runner, which async"
+            " handlers share, or lower max_concurrency"
+        )
+        found.append(contradiction(text, "max_concurrency", "tasks_per_runner"))
+    return found
 
 
 def _hang_timeout(settings: Settings) -> _Contradiction | None:

@@ -74,7 +74,7 @@ class DatabaseSettings:
 class WorkerSettings:
     """Every worker; [flows.SLUG] overrides any of these for one flow."""
 
-    max_concurrency: int = whole(10, "tasks that run at once, each in a runner", high=1000)
+    max_concurrency: int = whole(10, "tasks that run at once", high=10_000)
     batch_size: int = whole(
         100,
         "tasks of one claim: for free runners, and for those that are free within 20 ms",
@@ -102,6 +102,9 @@ class WorkerSettings:
     heartbeat_interval_s: float = duration("5s", "time between the heartbeats of a worker")
     isolation: str = choice(
         "reuse", "reuse: runners are used again; task: a fresh one per task", "task"
+    )
+    tasks_per_runner: int = whole(
+        1, "async handlers that share a runner and its event loop; 1: each has its own", high=1000
     )
     max_tasks_per_runner: int = whole(1000, "reuse: a runner is replaced after this many")
     runner_idle_s: float = duration("60s", "reuse: a runner ends after so long without a task")

@@ -118,6 +118,18 @@ class ForkRunner(RunnerAction):
 @dataclass(slots=True)
 class SendTask(RunnerAction):
     task: Task
+    is_shared: bool = False  # it may share the runner's event loop
+
+
+@dataclass(slots=True)
+class CancelTask(RunnerAction):
+    """Ask one of the tasks that share a runner to end."""
+
+    token: int
+
+
+class PingRunner(RunnerAction):
+    """Ask the event loop that tasks share for an answer."""
 
 
 class AnnounceStop(RunnerAction):
@@ -126,13 +138,16 @@ class AnnounceStop(RunnerAction):
 
 @dataclass(slots=True)
 class ReadResult(RunnerAction):
-    """Read what lies in the runner's socket; then send Done or NoResultYet."""
+    """Read what lies in the runner's socket; then send Done, Ponged or NoResultYet."""
 
     token: int
 
 
+@dataclass(slots=True)
 class TakeResult(RunnerAction):
     """Read the large result that the runner has announced."""
+
+    token: int
 
 
 class TerminateRunner(RunnerAction):

@@ -172,16 +172,16 @@ def take(transition: WorkerTransition, tasks: tuple[Task, ...]) -> None:
     """
     state, now = transition.state, transition.now
     _observe_waits(transition, tasks)
-    _drop_older(transition, {_key(task) for task in tasks})
+    _drop_older(transition, {task.key for task in tasks})
     older = {
-        _key(each.task): (runner.id, each)
+        each.task.key: (runner.id, each)
         for runner in state.runners.by_id.values()
         for each in runner.tasks.values()
     }
     for task in tasks:
         if state.mode is not WorkerMode.WORKING:
             transition.release(task, "the worker stops")
-        elif found := older.get(_key(task)):
+        elif found := older.get(task.key):
             runner_ends.check(transition, state.runners.by_id[found[0]], found[1], EndCause.LOST)
             pause_s = state.options.kill_grace_s + OLDER_ATTEMPT_EXTRA_S
             transition.release(task, "an older attempt of it still runs here", pause_s)
@@ -205,21 +205,17 @@ def _observe_waits(transition: WorkerTransition, tasks: tuple[Task, ...]) -> Non
 def _drop_older(transition: WorkerTransition, claimed: set[tuple[str, str, int]]) -> None:
     """Drop attempts that have not begun of tasks that were claimed again."""
     state = transition.state
-    dropped = [each.task for each in state.unassigned if _key(each.task) in claimed]
+    dropped = [each.task for each in state.unassigned if each.task.key in claimed]
     if dropped:
-        state.unassigned = [each for each in state.unassigned if _key(each.task) not in claimed]
+        state.unassigned = [each for each in state.unassigned if each.task.key not in claimed]
     for runner in list(state.runners.by_id.values()):
         if runner.phase is RunnerPhase.STARTING:
             for token, assigned in runner.tasks.items():
-                if _key(assigned.task) in claimed:
+                if assigned.task.key in claimed:
                     runner = state.runners.by_id[runner.id]
                     dropped.append(take_back(state.runners, runner, token))
     for task in dropped:
         run_log.lease_lost(transition, task, "its lease lapsed before it had begun")
-
-
-def _key(task: Task) -> tuple[str, str, int]:
-    return task.run_id, task.step, task.task_index
 
 
 def release_overdue(transition: WorkerTransition) -> None:

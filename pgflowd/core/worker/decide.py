@@ -3,10 +3,11 @@ Decides what a worker does next.
 
     state, actions = decide(state, events, now)
 
-It promises: never more than `max_concurrency` runners, and one task in each; every claimed task
-gets one report or one release, or is dropped because its lease is lost; what was killed is
-reported after it was reaped, never before; after a drain or a stop began nothing is claimed;
-results are reported in the order in which they came. Pure: no clock, no sockets, no chance.
+It promises: never more than `max_concurrency` tasks in runners, nor more runners; in each runner
+one task, or as many as may share it; every claimed task gets one report or one release, or is
+dropped because its lease is lost; what was killed is reported after it was reaped, never before;
+after a drain or a stop began nothing is claimed; results are reported in the order in which they
+came. Pure: no clock, no sockets, no chance.
 
 What an event changes is written in the module of its part, what time changes in
 `core.worker.deadlines`. See docs/design/runners.md, sections 5 and 6.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pgflowd.core.worker import (
+    assigning,
     connections,
     events,
     large_results,
@@ -25,6 +27,7 @@ from pgflowd.core.worker import (
     room,
     runner_ends,
     runners,
+    sharing,
     sleeping,
     stopping,
 )
@@ -58,7 +61,7 @@ def settle(transition: WorkerTransition) -> None:
         stopping.finish(transition)
     if transition.state.runners.finished:
         large_results.read(transition)
-    runners.assign(transition)
+    assigning.assign(transition)
     connections.use_free(transition)
 
 
@@ -86,6 +89,7 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Done: runners.done,
     events.ResultAnnounced: large_results.announced,
     events.NoResultYet: runner_ends.no_result_yet,
+    events.Ponged: sharing.ponged,
     events.BadFrameReceived: runner_ends.bad_frame,
     events.Undelivered: runner_ends.undelivered,
     events.RunnerEnded: runner_ends.ended,

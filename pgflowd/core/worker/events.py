@@ -6,7 +6,8 @@ Events: what has happened, as the engine of a worker is informed of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pgflowd.core.database_failure import DatabaseFailure
@@ -232,6 +233,7 @@ class LeftBehind(NamedTuple):
 
     children: tuple[str, ...] = ()  # names of child processes
     reset: tuple[str, ...] = ()  # what only a new process has as it was
+    tasks: tuple[str, ...] = ()  # of a runner that tasks share: those that it had
 
 
 NOTHING_LEFT = LeftBehind()
@@ -239,10 +241,11 @@ NOTHING_LEFT = LeftBehind()
 
 @dataclass(slots=True)
 class Done(RunnerEvent):
-    """A runner has sent the whole result of its task."""
+    """A runner has sent the whole result of a task; `stack`: where that was when asked to end."""
 
     report: TaskReport
     left: LeftBehind = NOTHING_LEFT
+    stack: str = ""
 
 
 @dataclass(slots=True)
@@ -262,9 +265,16 @@ class HandlerAsked(WorkerEvent):
 
 @dataclass(slots=True)
 class NoResultYet(RunnerEvent):
-    """No result of this token lies in the runner's socket."""
+    """No result of this token lies in the runner's socket; PING: no answer to a ping."""
 
     token: int
+
+
+PING = 0  # no task has this token
+
+
+class Ponged(RunnerEvent):
+    """The event loop that tasks share in a runner has answered a ping."""
 
 
 @dataclass(slots=True)
@@ -288,12 +298,17 @@ class RunnerEnded(RunnerEvent):
 
 @dataclass(slots=True)
 class Reaped(RunnerEvent):
-    """A runner's wait status, what it used, and the stack that it wrote, if any."""
+    """
+    A runner's wait status, what it used, and the stack that it wrote, if any. Of one that tasks
+    shared: whose step it executed at the end, and where those were that had been asked to end.
+    """
 
-    status: int
-    cpu_s: float = 0.0
+    status: int | None  # None: a task that shares a runner ended as it was asked to
+    cpu_s: float | None = 0.0
     peak_kb: int = 0
     stack: str = ""
+    executing: int = 0  # a token
+    stacks: Mapping[int, str] = field(default_factory=dict)  # by token
 
 
 @dataclass(slots=True)

@@ -27,6 +27,12 @@ def timed_out(task: Task, end: Reaped) -> TaskReport:
     return _report(task, Outcome.TIMED_OUT, "Timeout", text, end)
 
 
+def blocked(task: Task, limit_s: float, end: Reaped) -> TaskReport:
+    """The report of a task that blocked the event loop which it shared with others."""
+    text = f"timed out: it blocked the event loop of its runner for {limit_s:g} s{_at(end.stack)}"
+    return _report(task, Outcome.TIMED_OUT, "Blocked", text, end)
+
+
 def cancelled(task: Task, end: Reaped) -> TaskReport:
     """The report of a task whose run or step ended before it."""
     text = f"killed, since its run or step had ended{_at(end.stack)}"
@@ -53,8 +59,10 @@ def signal_name(number: int) -> str:
         return "unknown"
 
 
-def exit_of(status: int) -> tuple[int | None, int | None]:
-    """The exit code and the signal in a wait status; one of them is None."""
+def exit_of(status: int | None) -> tuple[int | None, int | None]:
+    """The exit code and the signal in a wait status; one of them is None, or both without it."""
+    if status is None:
+        return None, None
     number = status & 0x7F
     return (status >> 8 & 0xFF, None) if number == 0 else (None, number)
 
@@ -64,7 +72,7 @@ def _at(stack: str) -> str:
     return f"; it was at {place}" if place else ""
 
 
-def _how(status: int) -> str:
+def _how(status: int | None) -> str:
     code, number = exit_of(status)
     if number is None:
         return f"it exited with code {code} before its outcome was whole"
@@ -87,7 +95,7 @@ def _report(task: Task, outcome: Outcome, error_type: str, text: str, end: Reape
         error_message=clean(text, MAX_MESSAGE_CHARS),
         error_type=error_type,
         traceback=clean(without_the_runner(end.stack), MAX_TRACEBACK_CHARS) or None,
-        cpu_s=round(end.cpu_s, 6),
+        cpu_s=None if end.cpu_s is None else round(end.cpu_s, 6),
         peak_kb=end.peak_kb,
         exit_code=code,
         exit_signal=number,

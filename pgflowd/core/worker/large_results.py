@@ -27,7 +27,8 @@ def announced(transition: WorkerTransition, event: events.ResultAnnounced) -> No
     if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
     if assigned.phase is TaskPhase.ENDING:
-        runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
+        if not runner.is_shared:  # else it is read, which shows that its handler has ended
+            runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
     elif assigned.phase in (TaskPhase.RUNNING, TaskPhase.CHECKED):
         size = event.size
         move_task(pool, runner, assigned, TaskPhase.FINISHED, result_bytes=size, finished_at=now)
@@ -47,7 +48,7 @@ def read(transition: WorkerTransition) -> None:
                 return
             due_at = transition.now + READ_LIMIT_S
             move_task(pool, runner, assigned, TaskPhase.SENDING, due_at)
-            transition.do(actions.TakeResult(runner.id))
+            transition.do(actions.TakeResult(runner.id, token))
         pool.finished = pool.finished[1:]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from pgflowd.core.json import decode
 from pgflowd.core.metrics.definitions import RUNS
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker.events import ReportAnswer, RunCancelled, RunChange, Verdict
+from pgflowd.core.worker.events import LeftBehind, ReportAnswer, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
@@ -60,6 +60,19 @@ def task_started(transition: WorkerTransition, task: Task) -> None:
 
 def lease_lost(transition: WorkerTransition, task: Task, text: str) -> None:
     transition.log_problem("warning", text, code="E407", **naming(task))
+
+
+def left_behind(transition: WorkerTransition, task: Task, left: LeftBehind) -> None:
+    """A task, or several that shared a runner, left something behind."""
+    what = f"child processes ({', '.join(left.children)[:100]})" if left.children else ""
+    what = what or ", ".join(left.reset)[:100]
+    if left.tasks:
+        names = ", ".join(left.tasks)[:1000]
+        text = f"tasks that shared a runner left {what} behind; it is ended. It had {names}"
+        transition.log_problem("warning", text)
+    else:
+        text = f"the task left {what} behind; they are killed with its runner"
+        transition.log_problem("warning", text, **naming(task))
 
 
 def is_wrong_type(report: TaskReport, verdict: Verdict) -> bool:

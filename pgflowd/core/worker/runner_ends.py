@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.worker import actions, events, failure_text, run_log
+from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
 from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_moves import move, move_task, soonest, take_back, without
+from pgflowd.core.worker.runner_moves import move, move_task, put_tasks, take_back, without
 from pgflowd.core.worker.runner_state import (
     MOVES,
     NO_TASKS,
@@ -25,7 +26,7 @@ from pgflowd.core.worker.runner_state import (
     TaskPhase,
 )
 from pgflowd.core.worker.state import UnassignedTask, WorkerMode
-from pgflowd.core.worker.task import Task
+from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 
 RETIRE_LIMIT_S = 1.0  # a retired runner that has not ended is killed
@@ -85,6 +86,10 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
             if transition.now >= assigned.due_at and runner.phase is RunnerPhase.BUSY:
                 _task_is_due(transition, runner, assigned)
                 runner = pool.by_id[runner.id]
+        if transition.now >= runner.ping_at and runner.phase is RunnerPhase.BUSY:
+            sharing.ping_is_due(transition, runner)
+    elif runner.phase is RunnerPhase.TERMINATED:
+        kill(transition, runner, runner.cause or EndCause.BLOCKED)
     elif runner.phase is RunnerPhase.RETIRED:
         kill(transition, runner, runner.cause or EndCause.SURPLUS)
     elif runner.phase is RunnerPhase.IDLE:
@@ -106,6 +111,8 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
 def _task_is_due(transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask) -> None:
     if assigned.phase is TaskPhase.RUNNING:
         check(transition, runner, assigned, EndCause.TIMEOUT)
+    elif assigned.phase is TaskPhase.ENDING and runner.is_shared:
+        sharing.terminate(transition, runner, assigned.cause or EndCause.TIMEOUT)
     elif assigned.phase is TaskPhase.ENDING:
         kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
     elif assigned.phase is TaskPhase.SENDING:
@@ -114,15 +121,20 @@ def _task_is_due(transition: WorkerTransition, runner: RunnerState, assigned: As
 
 
 def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> None:
-    """No result came in time: ask the runner to end."""
+    """No result came in time: ask the task to end, or the runner with it."""
     state, runner = transition.state, transition.state.runners.by_id.get(event.id)
     if runner is None or runner.phase is not RunnerPhase.BUSY:
         return
     assigned = runner.tasks.get(event.token)
-    if assigned is not None and assigned.phase is TaskPhase.CHECKED:
+    if event.token == events.PING:
+        sharing.no_answer(transition, runner)
+    elif assigned is not None and assigned.phase is TaskPhase.CHECKED:
         due_at = transition.now + state.options.kill_grace_s
         move_task(state.runners, runner, assigned, TaskPhase.ENDING, due_at)
-        transition.do(actions.TerminateRunner(runner.id))
+        if runner.is_shared:
+            transition.do(actions.CancelTask(runner.id, event.token))
+        else:
+            transition.do(actions.TerminateRunner(runner.id))
 
 
 def bad_frame(transition: WorkerTransition, event: events.BadFrameReceived) -> None:
@@ -144,8 +156,7 @@ def undelivered(transition: WorkerTransition, event: events.Undelivered) -> None
         return
     if assigned.phase not in (TaskPhase.RUNNING, TaskPhase.CHECKED):
         return
-    tasks = without(runner, event.token)
-    state.runners.by_id[runner.id] = runner._replace(tasks=tasks, due_at=soonest(tasks))
+    put_tasks(state.runners, runner, without(runner, event.token))
     if state.mode is WorkerMode.WORKING and assigned.cause is None:
         put_first(transition, assigned.task)
     else:
@@ -212,33 +223,46 @@ def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.R
     """Make the one report of each task whose runner is gone."""
     if runner.result is not None:
         transition.report(runner.result)
-    for assigned in runner.tasks.values():
-        _report_ended(transition, runner, assigned, end)
+    guilty = sharing.to_blame(runner, end)
+    if transition.state.runners.zygote_end:
+        guilty = list(runner.tasks.values())
+    if len(guilty) < len(runner.tasks):
+        sharing.log_end(transition, runner, guilty[0].task if guilty else None)
+    for each in runner.tasks.values():
+        if each not in guilty:
+            sharing.give_back(transition, each.task)
+        elif report := report_of_end(transition, runner, each, end):
+            sharing.forget(transition.state.runners, each.task)
+            transition.report(report)
 
 
-def _report_ended(
+def report_of_end(
     transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask, end: events.Reaped
-) -> None:
-    is_settled = assigned.phase is TaskPhase.ENDING
-    task, cause = assigned.task, assigned.cause if is_settled else runner.cause or assigned.cause
+) -> TaskReport | None:
+    """The report of a task that was ended, or whose runner has; None if its lease is lost."""
+    task, cause = assigned.task, sharing.cause_of_end(runner, assigned)
+    if runner.is_shared:  # CPU is that of all its tasks
+        end = replace(end, cpu_s=None, stack=end.stacks.get(task.token, end.stack))
     if cause is EndCause.STOP:
-        transition.release(task, "the worker stops")
-    elif cause is EndCause.LOST:
-        run_log.lease_lost(
-            transition, task, "another worker has the task now; its runner was killed"
-        )
+        return TaskReport(task, Outcome.RELEASED, error_message="the worker stops", delay_s=0.0)
+    if cause is EndCause.LOST:
+        text = "another worker has the task now; its runner was killed"
+        run_log.lease_lost(transition, task, text)
+        return None
+    if cause is EndCause.TIMEOUT:
+        report = failure_text.timed_out(task, end)
+    elif cause is EndCause.BLOCKED:
+        limit_s = sharing.ping_limit_s(transition.state.options)
+        report = failure_text.blocked(task, limit_s, end)
+    elif cause is EndCause.CANCELLED:
+        report = failure_text.cancelled(task, end)
+    elif cause is EndCause.BAD_FRAME:
+        report = failure_text.bad_frame(task, *runner.bad_frame, end)
     else:
-        if cause is EndCause.TIMEOUT:
-            report = failure_text.timed_out(task, end)
-        elif cause is EndCause.CANCELLED:
-            report = failure_text.cancelled(task, end)
-        elif cause is EndCause.BAD_FRAME:
-            report = failure_text.bad_frame(task, *runner.bad_frame, end)
-        else:
-            zygote_end = transition.state.runners.zygote_end
-            because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
-            report = failure_text.crashed(task, end, because)
-        transition.report(replace(report, took_s=round(transition.now - assigned.sent_at, 6)))
+        zygote_end = transition.state.runners.zygote_end
+        because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
+        report = failure_text.crashed(task, end, because)
+    return replace(report, took_s=round(transition.now - assigned.sent_at, 6))
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

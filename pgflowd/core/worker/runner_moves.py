@@ -50,13 +50,16 @@ def move_task(
         text = f"a task cannot go from {assigned.phase.value} to {phase.value}"
         raise Bug(text, code="E902")
     moved = assigned._replace(phase=phase, due_at=due_at, **changes)
-    tasks = {**runner.tasks, assigned.task.token: moved}
-    pool.by_id[runner.id] = runner._replace(tasks=tasks, due_at=soonest(tasks))
+    put_tasks(pool, runner, {**runner.tasks, assigned.task.token: moved})
 
 
-def soonest(tasks: Mapping[int, AssignedTask]) -> float:
-    """The next moment that matters for one of these."""
-    return min([each.due_at for each in tasks.values()], default=NEVER)
+def put_tasks(
+    pool: RunnerPool, runner: RunnerState, tasks: Mapping[int, AssignedTask], **changes: Any
+) -> None:
+    """Change the tasks of a runner that is busy."""
+    due_at = min([each.due_at for each in tasks.values()], default=NEVER)
+    due_at = min(due_at, changes.get("ping_at", runner.ping_at))
+    pool.by_id[runner.id] = runner._replace(tasks=tasks, due_at=due_at, **changes)
 
 
 def without(runner: RunnerState, token: int) -> Mapping[int, AssignedTask]:

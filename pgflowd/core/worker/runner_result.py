@@ -52,7 +52,7 @@ def left_behind(head: Mapping[str, Any]) -> LeftBehind:
     left = head.get("left")
     if not left or not isinstance(left, dict):
         return NOTHING_LEFT
-    return LeftBehind(_names(left.get("children")), _names(left.get("reset")))
+    return LeftBehind(*(_names(left.get(name)) for name in ("children", "reset", "tasks")))
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ class RunnerPhase(Enum):
     STARTING = "starting"  # requested of the zygote, or forked; not ready yet
     IDLE = "idle"
     BUSY = "busy"
+    TERMINATED = "terminated"  # shared; got SIGTERM, at which it writes where it is
     KILLED = "killed"
     STUCK = "stuck"  # killed and not gone: reported, its place is lost
     RETIRED = "retired"  # its socket is closed, it ends by itself
@@ -33,7 +34,13 @@ _ANY_END = {RunnerPhase.KILLED, RunnerPhase.ENDED}
 MOVES = {
     RunnerPhase.STARTING: {RunnerPhase.IDLE, *_ANY_END},
     RunnerPhase.IDLE: {RunnerPhase.BUSY, RunnerPhase.RETIRED, *_ANY_END},
-    RunnerPhase.BUSY: {RunnerPhase.IDLE, RunnerPhase.RETIRED, *_ANY_END},
+    RunnerPhase.BUSY: {
+        RunnerPhase.IDLE,
+        RunnerPhase.TERMINATED,
+        RunnerPhase.RETIRED,
+        *_ANY_END,
+    },
+    RunnerPhase.TERMINATED: _ANY_END,
     RunnerPhase.RETIRED: _ANY_END,
     RunnerPhase.KILLED: {RunnerPhase.STUCK, RunnerPhase.ENDED},
     RunnerPhase.STUCK: {RunnerPhase.ENDED},
@@ -71,6 +78,7 @@ class EndCause(Enum):
     CANCELLED = "cancelled"  # its run or step has ended
     LOST = "lost"  # another worker has the task
     STOP = "stop"
+    BLOCKED = "blocked"  # the event loop that tasks share answers no ping
     BAD_FRAME = "bad frame"
     LEFT_CHILDREN = "left children"  # its task is done, and left child processes behind
     SURPLUS = "surplus"  # it has no task
@@ -100,6 +108,9 @@ class RunnerState(NamedTuple):
     due_at: float = NEVER
     tasks: Mapping[int, AssignedTask] = NO_TASKS  # by token; never changed, but replaced
     tasks_left: int = 1  # how many more it may be given
+    is_shared: bool = False  # its tasks share an event loop
+    ping_at: float = NEVER  # of a shared one: the next ping, or when the last one is overdue
+    is_pinged: bool = False  # and has not answered
     cause: EndCause | None = None
     bad_frame: tuple[str, str] = ("", "")  # error code and text
     result: TaskReport | None = None  # settled; reported when the runner is reaped
@@ -123,6 +134,8 @@ class RunnerPool(Part):
     owes_room: bool = False  # the next runner whose task ends is to make room
     zygote_answered_at: float = 0.0
     zygote_end: str = ""  # how the zygote ended, or why it is being killed
+    # how often in a row the runner of a task was killed because of others that shared it
+    disturbed: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
 
     def copy(self) -> Self:
         copied = Part.copy(self)

@@ -1,9 +1,8 @@
 """
-The pool of runners: which task goes to which runner, and what its result changes.
+The pool of runners: how many tasks it can take, and what the start of a runner or a result changes.
 
-A runner that starts has its task already. An idle one takes a task that waits, or else the task
-of a runner that still starts. Of the idle runners the last used goes first. How runners end is
-decided in `core.worker.runner_ends`.
+Which task goes to which runner is decided in `core.worker.assigning`, how runners end in
+`core.worker.runner_ends`.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from dataclasses import replace
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.metrics.definitions import TASK_SECONDS
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.worker import actions, events, room, run_log, runner_ends
+from pgflowd.core.worker import actions, events, room, run_log, runner_ends, sharing
 from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S
-from pgflowd.core.worker.runner_moves import move, take_back
+from pgflowd.core.worker.runner_moves import move, put_tasks, without
 from pgflowd.core.worker.runner_state import (
     NO_TASKS,
     AssignedTask,
@@ -26,8 +24,8 @@ from pgflowd.core.worker.runner_state import (
     RunnerState,
     TaskPhase,
 )
-from pgflowd.core.worker.state import WorkerMode, WorkerOptions
-from pgflowd.core.worker.task import Task
+from pgflowd.core.worker.state import WorkerOptions
+from pgflowd.core.worker.task import TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 
 SHORT_S = 0.02  # tasks that take less are claimed ahead: as many as runners begin in this time
@@ -47,6 +45,9 @@ def deadline(pool: RunnerPool) -> float:
 def free_places(pool: RunnerPool, options: WorkerOptions) -> int:
     """How many tasks more the runners can begin now; fewer while forks are paused."""
     idle = len(pool.idle) + pool.spare
+    if options.shared_steps:
+        places = sharing.free_places(pool, options)
+        return min(places, idle + sharing.room(pool, options)) if pool.forks_from else places
     return idle if pool.forks_from else options.max_concurrency - len(pool.by_id) + idle
 
 
@@ -55,53 +56,6 @@ def tasks_ahead(pool: RunnerPool, options: WorkerOptions) -> int:
     if pool.pace_s >= SHORT_S or not (free_places(pool, options) or pool.count_running()):
         return 0
     return int(options.max_concurrency * SHORT_S / max(pool.pace_s, 1e-5))
-
-
-def assign(transition: WorkerTransition) -> None:
-    """Give tasks to idle runners, and start runners for the others."""
-    state = transition.state
-    if state.mode is not WorkerMode.WORKING:
-        return
-    pool, unassigned, options = state.runners, state.unassigned, state.options
-    if pool.idle:
-        count = min(len(unassigned), len(pool.idle))
-        for waiting in unassigned[:count]:
-            _send(transition, waiting.task)
-        del unassigned[:count]
-        if pool.idle and len(pool.idle) < len(pool.by_id):
-            _take_from_starting(transition)
-    free = options.max_concurrency - len(pool.by_id)
-    if not free or not unassigned or pool.forks_from or pool.zygote_end:
-        return
-    count = max(0, min(len(unassigned) - pool.spare, free))
-    for waiting in unassigned[:count]:
-        pool.last_id += 1
-        due_at = transition.now + ZYGOTE_LIMIT_S
-        tasks = {waiting.task.token: AssignedTask(waiting.task)}
-        uses = options.max_tasks_per_runner if options.may_reuse_runners else 1
-        runner = RunnerState(pool.last_id, due_at=due_at, tasks=tasks, tasks_left=uses)
-        pool.by_id[runner.id] = runner
-        transition.do(actions.ForkRunner(runner.id))
-    del unassigned[:count]
-
-
-def _take_from_starting(transition: WorkerTransition) -> None:
-    """No task waits for the start of its runner while another runner is idle."""
-    pool = transition.state.runners
-    for runner in list(pool.by_id.values()):
-        if runner.phase is RunnerPhase.STARTING and runner.tasks and pool.idle:
-            (token,) = runner.tasks
-            _send(transition, take_back(pool, runner, token))
-
-
-def _send(transition: WorkerTransition, task: Task) -> None:
-    """Give the last used idle runner a task; its deadline counts from now."""
-    now, pool = transition.now, transition.state.runners
-    runner, due_at = pool.by_id[pool.idle[-1]], now + task.timeout_s
-    tasks = {task.token: AssignedTask(task, TaskPhase.RUNNING, due_at, now)}
-    move(pool, runner, RunnerPhase.BUSY, due_at, tasks=tasks, tasks_left=runner.tasks_left - 1)
-    transition.do(actions.SendTask(runner.id, task))
-    run_log.task_started(transition, task)
 
 
 def forked(transition: WorkerTransition, event: events.Forked) -> None:
@@ -144,7 +98,7 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
         return
     due_at = transition.now + state.options.runner_idle_s
     move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
-    for assigned in runner.tasks.values():
+    for assigned in reversed(list(runner.tasks.values())):
         runner_ends.put_first(transition, assigned.task)
 
 
@@ -155,28 +109,55 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
     assigned = runner.tasks.get(report.task.token) if runner else None
     if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
         return
-    if assigned.phase is TaskPhase.ENDING:
+    settled: TaskReport | None
+    if assigned.phase is not TaskPhase.ENDING:
+        settled = _measured(transition, assigned, report)
+    elif runner.is_shared:  # it has ended as it was asked to
+        end = events.Reaped(runner.id, None, None, report.peak_kb or 0, event.stack)
+        settled = runner_ends.report_of_end(transition, runner, assigned, end)
+    else:
         runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
         return
+    sharing.forget(pool, report.task)
+    if tasks := without(runner, report.task.token):
+        left = 0 if event.left.reset or event.left.children else runner.tasks_left
+        put_tasks(pool, runner, tasks, tasks_left=left)
+    elif event.left.children:
+        run_log.left_behind(transition, report.task, event.left)
+        cause = EndCause.LEFT_CHILDREN
+        runner_ends.kill(transition, runner, cause, tasks=NO_TASKS, result=settled)
+        return
+    else:
+        _be_free(transition, runner, event)
+    if settled is not None:
+        transition.report(settled)
+
+
+def _measured(
+    transition: WorkerTransition, assigned: AssignedTask, report: TaskReport
+) -> TaskReport:
+    """Note how long the task took; return its report, with that if a log record shows it."""
     took_s = (assigned.finished_at or transition.now) - assigned.sent_at
-    _measure_pace(pool, took_s)
+    _measure_pace(transition.state.runners, took_s)
     labels = (report.task.step,)
     transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
     if report.outcome is not Outcome.COMPLETED or transition.state.options.is_debug:
-        report = replace(report, took_s=round(took_s, 6))
-    if event.left.children:
-        names = ", ".join(event.left.children)[:100]
-        text = f"the task left child processes ({names}) behind; they are killed with its runner"
-        transition.log_problem("warning", text, **run_log.naming(report.task))
-        cause = EndCause.LEFT_CHILDREN
-        runner_ends.kill(transition, runner, cause, tasks=NO_TASKS, result=report)
-        return
-    transition.report(report)
+        return replace(report, took_s=round(took_s, 6))
+    return report
+
+
+def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Done) -> None:
+    """Its last task has ended: it is used again, or ends."""
+    pool, left = transition.state.runners, event.left
+    if left.tasks and left.reset:
+        run_log.left_behind(transition, event.report.task, left)
     if room.is_owed(pool):
         room.repay(transition, runner)
-    elif event.left.reset or not runner.tasks_left:
+    elif left.reset or not runner.tasks_left:
         runner_ends.retire(transition, runner)
     else:
+        if runner.is_shared:
+            runner = runner._replace(is_pinged=False, ping_at=NEVER)
         due_at = transition.now + transition.state.options.runner_idle_s
         move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
 

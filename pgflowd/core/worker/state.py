@@ -64,6 +64,8 @@ class WorkerOptions:
     heartbeat_interval_s: float = 5.0
     may_reuse_runners: bool = True
     max_tasks_per_runner: int = 1000
+    tasks_per_runner: int = 1
+    shared_steps: frozenset[str] = frozenset()  # whose tasks share runners: async ones, if any do
     runner_idle_s: float = 60.0
     kill_grace_s: float = 2.0
     backoff_min_s: float = 0.1

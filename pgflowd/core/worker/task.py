@@ -22,6 +22,11 @@ class Task(NamedTuple):
     flow_input: bytes | None  # None: SQL null
     waited_s: float | None = None  # for its claim; of first attempts
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What names the task, whichever attempt it is."""
+        return self.run_id, self.step, self.task_index
+
 
 @dataclass(slots=True)
 class TaskReport:

@@ -23,6 +23,7 @@ from pgflowd.core.json import loads
 from pgflowd.errors import RunError, Unreachable
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag
+from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
@@ -71,6 +72,8 @@ class RunnerContext:
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
         self.cancelled = StopFlag()
+        self.mark = self.token.to_bytes(8, "little")  # in the memory of a shared runner
+        self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
         self._steps = steps
         self._socket = worker_socket
@@ -88,6 +91,15 @@ class RunnerContext:
         logger = logging.getLogger(f"pgflowd.{self.flow_slug}.{self.step_slug}")
         logger.disabled = False  # `dictConfig` disables every logger that it does not name
         return logger
+
+    @cached_property
+    def output(self) -> TaskOutput:
+        """Where its lines go, if it shares its runner."""
+        return TaskOutput(self._send_line)
+
+    def _send_line(self, stream: str, text: str) -> None:
+        note = {"level": "info", "stream": stream, "text": text, "token": self.token}
+        self._socket.note(note)
 
     @cached_property
     def stopping(self) -> StopEvent:
@@ -141,6 +153,8 @@ class RunnerContext:
                 "only the runner itself can ask its worker, not a process that the handler forked",
                 code="E402",
             )
+        if self.is_over:
+            raise RunError("the task has ended, so its ctx answers nothing more", code="E411")
         answer = self._socket.ask({"token": self.token, "what": what, "step": step})
         if problem := answer.head.get("problem"):
             raise RunError(problem, code="E409")
@@ -165,4 +179,9 @@ class LogForwarder(logging.Handler):
             with contextlib.suppress(OSError):
                 os.write(2, f"{record.levelname} {record.name}: {text}\n".encode())
             return
-        self._socket.note({"level": level, "logger": record.name, "text": text})
+        note: dict[str, Any] = {"level": level, "logger": record.name, "text": text}
+        if ctx := CURRENT.get():
+            if not ctx.output.take_room(len(text)):
+                return
+            note["token"] = ctx.token
+        self._socket.note(note)

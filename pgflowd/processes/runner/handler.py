@@ -18,7 +18,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 _SLICE_S = 0.02  # so soon a wait notices SIGTERM
@@ -55,7 +55,17 @@ class Caller:
         self._stop: StopFlag | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._end_all: Callable[[], None] | None = None  # tasks that share a loop
         self._forking = threading.local()
+
+    @contextlib.contextmanager
+    def shared(self, end_all: Callable[[], None]) -> Iterator[None]:
+        """Let SIGTERM end all tasks that share an event loop."""
+        self._end_all = end_all
+        try:
+            yield
+        finally:
+            self._end_all = None
 
     def catch_sigterm(self) -> None:
         """Handle SIGTERM, after the stack was written to stderr."""
@@ -106,16 +116,28 @@ class Caller:
                 self._loop = self._task = None
 
     def _terminated(self, number: int, frame: object) -> None:
+        if self._end_all is not None:
+            self._end_all()
+            return
         if self._stop is None:
             os._exit(EXIT_BY_TERM)
         self._stop.set()
         if self._loop is not None and self._task is not None:
-            _write_stack(self._task)
+            with contextlib.suppress(OSError):
+                text = awaited_stack(self._task)
+                os.write(2, text.encode("utf-8", "backslashreplace"))
             self._loop.call_soon_threadsafe(self._task.cancel)
 
 
-def _write_stack(task: asyncio.Task[Any]) -> None:
-    """Write the frames that a task awaits, as `faulthandler` writes stacks."""
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether a handler is a coroutine function, or an object whose call is one."""
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004
+    )
+
+
+def awaited_stack(task: asyncio.Task[Any]) -> str:
+    """The frames that a task awaits, as `faulthandler` writes stacks."""
     lines: list[str] = []
     each: Any = task.get_coro()
     while (code := getattr(each, "cr_code", None)) and len(lines) < _MAX_FRAMES:
@@ -123,6 +145,4 @@ def _write_stack(task: asyncio.Task[Any]) -> None:
         line = "???" if frame is None else frame.f_lineno
         lines.append(f'  File "{code.co_filename}", line {line} in {code.co_name}\n')
         each = each.cr_await
-    text = "\nCurrent task (most recent call first):\n" + "".join(reversed(lines))
-    with contextlib.suppress(OSError):
-        os.write(2, text.encode("utf-8", "backslashreplace"))
+    return "\nCurrent task (most recent call first):\n" + "".join(reversed(lines))

@@ -13,6 +13,7 @@ import _signal  # type: ignore[import-not-found]
 import _thread
 import contextlib
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -49,7 +50,7 @@ class Leftovers:
             if has_children():
                 found["children"] = _names_of_children()
         changed = {
-            "threads": _thread._count() > self._threads,
+            "threads": self.has_threads(),
             "another environment": _environment() != self._environment,
             "another working directory": _directory() != self._directory,
             "another umask": _umask() != self._umask,
@@ -61,6 +62,9 @@ class Leftovers:
         if True in changed.values():
             found["reset"] = [name for name, is_changed in changed.items() if is_changed]
         return found
+
+    def has_threads(self) -> bool:
+        return bool(_thread._count() > self._threads)
 
     def _are_others(self) -> bool:
         out, err = self._streams
@@ -75,6 +79,11 @@ class Leftovers:
         if peak_kb < limit_kb:
             return False  # it never had so much: no need to read a file
         return _anonymous_kb() > limit_kb
+
+
+def peak_kb() -> int:
+    """The most memory that the process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def has_children() -> bool:

@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgflowd.host.frame import Frame, Frames, pack, receive
@@ -41,6 +41,7 @@ class WorkerSocket:
         self._reading = threading.Lock()  # held from a question to its answer
         self._is_owed = False  # whether an answer is still to come
         self._pid = os.getpid()
+        self._pass_on: Callable[[Frame], None] | None = None
         self.is_stopping = False
 
     @property
@@ -48,10 +49,16 @@ class WorkerSocket:
         """Whether this process is a fork of the runner, made by a handler."""
         return os.getpid() != self._pid
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def send(self, head: dict[str, Any], body: bytes = b"") -> None:
+        self.send_bytes(pack(head, body))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send one or more frames."""
         if self.is_copy:
             return
-        data = pack(head, body)
         try:
             with self._sending:
                 self._unsent.append(data)
@@ -67,6 +74,41 @@ class WorkerSocket:
         """Send a log record while a handler runs."""
         with _signals_held():
             self.send({"say": "note", **head})
+
+    @contextlib.contextmanager
+    def passing_on(self, pass_on: Callable[[Frame], None]) -> Iterator[None]:
+        """Pass on frames that are read while a handler waits for an answer, in its thread."""
+        self._pass_on = pass_on
+        try:
+            yield
+        finally:
+            self._pass_on = None
+
+    def poll(self) -> list[Frame]:
+        """The frames that have come until now; never wait."""
+        if self.is_copy or not self._reading.acquire(blocking=False):
+            return []  # a thread waits for an answer, and passes on what it reads
+        try:
+            with contextlib.suppress(BlockingIOError):
+                self._receive(socket.MSG_DONTWAIT)
+            frames = []
+            while frame := self._frames.take():
+                if frame.head["do"] in ("stopping", "answer"):
+                    self._handle(frame)
+                else:
+                    frames.append(frame)
+            return frames
+        finally:
+            self._reading.release()
+
+    def wait_until_taken(self) -> None:
+        """Wait until the worker wants the large result that was announced."""
+        while True:
+            while frame := self._frames.take():
+                if frame.head.get("do") == "take":
+                    return
+                self._handle(frame)
+            self._receive()
 
     def next_task(self) -> Frame:
         with self._reading:
@@ -117,9 +159,11 @@ class WorkerSocket:
                     answer = self._handle(frame) or answer
         return answer
 
-    def _receive(self) -> None:
+    def _receive(self, flags: int = 0) -> None:
         try:
-            piece = receive(self._socket)
+            piece = receive(self._socket, flags)
+        except BlockingIOError:
+            raise
         except OSError as error:
             raise WorkerGone from error
         if not piece:
@@ -127,9 +171,11 @@ class WorkerSocket:
         self._frames.feed(piece)
 
     def _handle(self, frame: Frame) -> Frame | None:
-        """Act on a frame that is not a task; return it if it is an answer."""
+        """Act on a frame or pass it on; return it if it is an answer."""
         if frame.head.get("do") == "stopping":
             self.is_stopping = True
+        elif frame.head.get("do") != "answer" and self._pass_on is not None:
+            self._pass_on(frame)
         if frame.head.get("do") != "answer":
             return None
         self._is_owed = False

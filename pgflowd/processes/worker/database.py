@@ -203,9 +203,11 @@ class DatabaseConnections:
             if request.kind is HandlerRequest.CONNECTION:
                 url = read(self._settings.database.url)
                 body = json.dumps({"conninfo": url, "name": f"{self._name} handler"}).encode()
-            elif task is not None and request.kind is HandlerRequest.RUN_INPUT:
+            elif task is None:
+                problem = "the task has ended"
+            elif request.kind is HandlerRequest.RUN_INPUT:
                 body = await execute_async(conn, workers.run_input(task.run_id))
-            elif task is not None:
+            else:
                 body = await execute_async(conn, workers.step_output(task.run_id, request.step))
         except Exception as error:
             failure, problem = failure_of(error)

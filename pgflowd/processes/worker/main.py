@@ -247,10 +247,12 @@ class _Worker:
             actions.AskForRoom: lambda action: self._send(MakeRoom()),
             actions.OfferRoom: lambda action: self._send(HaveRoom()),
             actions.ForkRunner: lambda action: runners.fork(action.id),
-            actions.SendTask: lambda action: runners.send(action.id, action.task),
+            actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
             actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
             actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
-            actions.TakeResult: of_runner(lambda runner, _: runner.take_result()),
+            actions.TakeResult: of_runner(lambda runner, a: runner.take_result(a.token)),
+            actions.CancelTask: of_runner(lambda runner, a: runner.cancel(a.token)),
+            actions.PingRunner: of_runner(lambda runner, _: runner.ping()),
             actions.TerminateRunner: of_runner(lambda runner, _: runner.terminate()),
             actions.KillRunner: of_runner(lambda runner, _: runner.kill()),
             actions.CloseRunner: of_runner(lambda runner, _: runner.retire()),
@@ -263,7 +265,7 @@ class _Worker:
         }
 
     def _fetch(self, action: actions.Fetch) -> None:
-        task = self._runners.task_of(action.request.runner_id)
+        task = self._runners.task_of(action.request.runner_id, action.request.token)
         self._database.fetch(action, task, self._runners.answer)
 
     def _announce_sleep(self, action: actions.AnnounceSleep) -> None:

@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Callable
 
-MAX_LOGGED_BYTES = 1024 * 1024  # bytes of one task
-MAX_LINES = 10_000
+from pgflowd.core.line_budget import LineBudget
+
 PIECE = 64 * 1024
 MAX_PASSES = 64  # that read what has come; a handler may write on and on
 TAIL = 32 * 1024
@@ -21,20 +21,6 @@ TAIL = 32 * 1024
 _STACK_BEGINS = re.compile(r"Fatal Python error: |(Current thread|Thread) 0x|Current task \(")
 _STACK_GOES_ON = re.compile(r"  File |  \.\.\.|  <|Extension modules: |Stack \(|$")
 _devnull: list[int] = []
-
-
-class LineBudget:
-    """How much of a task may still be logged; both pipes share it."""
-
-    def __init__(self) -> None:
-        self.refill()
-
-    def refill(self) -> None:
-        self.room, self.lines = MAX_LOGGED_BYTES, MAX_LINES
-
-    @property
-    def is_spent(self) -> bool:
-        return self.room <= 0 or self.lines <= 0
 
 
 class Output:

@@ -20,7 +20,8 @@ from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import exit_of, signal_name
 from pgflowd.core.worker.task import Task
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
-from pgflowd.processes.worker.runner_socket import Log, RunnerSocket
+from pgflowd.processes.worker.runner_records import Log
+from pgflowd.processes.worker.runner_socket import RunnerSocket
 from pgflowd.processes.zygote.socket import Zygote
 
 NAP_S = 0.005  # between two checks for adopted processes that are being killed
@@ -61,15 +62,15 @@ class RunnerProcesses:
         self._sockets[id] = runner
         self._send({"do": "fork", "id": id}, ends)
 
-    def send(self, id: int, task: Task) -> None:
-        self._sockets[id].send(task)
+    def send(self, id: int, task: Task, is_shared: bool) -> None:
+        self._sockets[id].send(task, is_shared)
 
     def answer(self, id: int, token: int, body: bytes | None, problem: str | None) -> None:
         if id in self._sockets:
             self._sockets[id].answer(token, body or b"", problem)
 
-    def task_of(self, id: int) -> Task | None:
-        return self._sockets[id].task if id in self._sockets else None
+    def task_of(self, id: int, token: int) -> Task | None:
+        return self._sockets[id].tasks.get(token) if id in self._sockets else None
 
     def reap(self, id: int) -> None:
         runner = self._sockets[id]
@@ -124,9 +125,9 @@ class RunnerProcesses:
         if id is None:
             return
         runner = self._sockets.pop(id)
-        stack = runner.stack
+        of_tasks = (runner.stack, runner.executing, runner.stacks)
         runner.close()
-        self._emit(events.Reaped(id, status, cpu_s, peak_kb, stack))
+        self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks))
 
     def _sweep(self, id: int) -> None:
         """Kill what a runner that has ended left behind; then report its end."""

@@ -72,6 +72,7 @@ class LoadedFlow:
     with_run: frozenset[str]  # later steps whose handlers take the run's input
     warnings: tuple[Problem, ...] = ()
     import_s: float = 0.0  # from the fork of the zygote to its first answer
+    async_steps: frozenset[str] = frozenset()
 
     @property
     def steps(self) -> frozenset[str]:
@@ -106,6 +107,8 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         worker.oom_score_adj,
         settings.pgflowd.name,
         settings.logging.level == "debug",
+        is_shared=worker.tasks_per_runner > 1,
+        is_captured=worker.handler_output == "capture",
     )
     began = time.monotonic()
     zygote = _fork(options)
@@ -118,7 +121,9 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         _kill(zygote)
         zygote = _fork(replace(options, imports=False))
     warnings = tuple(_warnings(answer, served.module))
-    return LoadedFlow(zygote, answer["shape"], frozenset(answer["with_run"]), warnings, import_s)
+    async_steps = frozenset(answer["async"])
+    with_run = frozenset(answer["with_run"])
+    return LoadedFlow(zygote, answer["shape"], with_run, warnings, import_s, async_steps)
 
 
 def _warnings(answer: dict[str, Any], module: str) -> Iterator[Problem]:
@@ -282,6 +287,8 @@ class RegistrationSession:
             heartbeat_interval_s=worker.heartbeat_interval_s,
             may_reuse_runners=worker.isolation == "reuse",
             max_tasks_per_runner=worker.max_tasks_per_runner,
+            tasks_per_runner=worker.tasks_per_runner,
+            shared_steps=self._loaded.async_steps if worker.tasks_per_runner > 1 else frozenset(),
             runner_idle_s=worker.runner_idle_s,
             kill_grace_s=worker.kill_grace_s,
             backoff_min_s=worker.backoff_min_s,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import mmap
 import os
 import resource
 import signal
@@ -37,7 +38,9 @@ from pgflowd.host.fork import (
     signals_blocked,
 )
 from pgflowd.processes.flow_loading import load_flow, prepare
+from pgflowd.processes.runner.handler import is_async
 from pgflowd.processes.runner.main import RunnerProcess
+from pgflowd.processes.runner.task_stream import TaskStream
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 from pgflowd.processes.zygote.socket import ZygoteMessage, ZygoteSocket
 
@@ -56,13 +59,17 @@ class ZygoteOptions:
     name: str = "pgflowd"  # of the daemon
     is_debug: bool = False
     imports: bool = True  # False: each runner imports the module by itself
+    is_shared: bool = False  # async tasks share runners
+    is_captured: bool = True  # what they print is logged
 
 
 def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
     """Import the flow, send its definition, then fork and reap at the worker's requests."""
     gc.freeze()  # memory shared with the worker stays untouched, and so shared
     prepare(options.python_path, options.secrets)
-    sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)
+    knows_tasks = options.is_shared and options.is_captured
+    open_stream = TaskStream.open if knows_tasks else _open_stream
+    sys.stdout, sys.stderr = open_stream(1), open_stream(2)
     steps: dict[str, StepSpec] = {}
     if options.imports:
         try:
@@ -102,6 +109,7 @@ def _definition(flow: Flow, shared: int) -> dict[str, Any]:
         "say": "definition",
         "shape": flow.shape(),
         "with_run": [step.slug for step in flow.spec.steps if step.needs_run_input],
+        "async": [slug for slug, step in flow.steps.items() if is_async(step.handler)],
         "warnings": [(p.code, p.text, p.place) for p in flow.check() if p.is_warning],
         "threads": _threads(),
         "streams": shared,
@@ -123,7 +131,7 @@ def _fork(
     parent = os.getpid()
     try:
         with signals_blocked():
-            if len(request.descriptors) < 3:
+            if len(request.descriptors) < 3 + options.is_shared:
                 raise OSError(errno.EMFILE, "too many open files in the zygote")
             pid = os.fork()
             if pid == 0:
@@ -170,7 +178,7 @@ def _live(
         os.setpgid(0, 0)
         become_subreaper()
         worker_socket.close()
-        runner_socket = _take_descriptors(descriptors)
+        runner_socket = _take_descriptors(descriptors[:3])
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(str(options.oom_score_adj))
@@ -181,7 +189,11 @@ def _live(
             steps = load_flow(flow.entry, flow.slug).steps
         title = f"{options.name}: runner {flow.slug}"
         runner = RunnerProcess(
-            flow.slug, title, WorkerSocket(runner_socket), options.max_output_bytes
+            flow.slug,
+            title,
+            WorkerSocket(runner_socket),
+            options.max_output_bytes,
+            _map_memory(descriptors[3]) if options.is_shared else None,
         )
         runner.live(steps, is_debug=options.is_debug)
         os._exit(0)
@@ -202,6 +214,13 @@ def _take_descriptors(descriptors: list[int]) -> socket.socket:
             os.dup2(source, target)
             os.close(source)
     return socket.socket(fileno=number)
+
+
+def _map_memory(number: int) -> mmap.mmap:
+    """The memory in which a runner writes whose step it executes."""
+    memory = mmap.mmap(number, 0)
+    os.close(number)
+    return memory
 
 
 def _seed_numpy() -> None:

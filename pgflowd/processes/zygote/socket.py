@@ -31,7 +31,7 @@ from pgflowd.host.fork import (
 
 MAX_MESSAGE = 64 * 1024
 PART = MAX_MESSAGE // 5  # characters, up to four bytes each, of a text that may be longer
-MAX_DESCRIPTORS = 3  # a runner's socket, stdout and stderr
+MAX_DESCRIPTORS = 4  # a runner's socket, stdout and stderr; a memory, where tasks share a runner
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""What each execution of a handler begins and ends with: its arguments, and how it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.failure import failure_of
+from pgflowd.core.json import SQL_NULL, decode
+from pgflowd.host.frame import Frame, pack
+from pgflowd.processes.runner.context import RunnerContext
+from pgflowd.processes.runner.raised import shortened, traceback_of
+
+SHORT_TRACEBACK = 2000  # characters
+
+
+class TaskGiven(NamedTuple):
+    """The decoded input of a task, of which arguments are made."""
+
+    input: Any
+    flow_input: Any
+
+
+def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, Any]:
+    """Make the arguments of a handler from the frame of its task."""
+    split = frame.head["split"]
+    of_flow = SQL_NULL if split is None else decode(frame.body[split:])
+    given = TaskGiven(decode(frame.body[:split]), of_flow)
+    return arguments_for(step, given, ctx.flow_input, ctx)
+
+
+def failure_head(error: BaseException, *, is_last: bool) -> dict[str, Any]:
+    """Return the head of `done` for an exception."""
+    failure = failure_of(error, is_last=is_last)
+    head: dict[str, Any] = {
+        "outcome": "failed",
+        "error_type": failure.error_type,
+        "error_message": failure.message,
+        "traceback": traceback_of(error),
+    }
+    if not failure.retry:
+        head["retry"] = False
+    if failure.delay_s is not None:
+        head["delay_s"] = failure.delay_s
+    return head
+
+
+def packed_result(head: dict[str, Any], body: bytes) -> bytes:
+    """The frame of `done`; of a traceback that is too long for a head, a part."""
+    try:
+        return pack(head, body)
+    except ValueError:  # by characters of several bytes
+        short = shortened(head.get("traceback", ""), SHORT_TRACEBACK)
+        return pack({**head, "traceback": short}, body)
+
+
+def leave(error: BaseException) -> NoReturn:
+    """End a process that the handler forked, as Python ends one that an exception leaves."""
+    code = error.code if isinstance(error, SystemExit) else error
+    if not isinstance(code, int | None):
+        with contextlib.suppress(Exception):
+            sys.stderr.write(f"{code}\n" if isinstance(error, SystemExit) else traceback_of(error))
+        code = 1
+    flush_streams()
+    os._exit((code or 0) & 0xFF)
+
+
+def flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:  # noqa: SIM105  half a microsecond
+            stream.flush()
+        except Exception:
+            pass

@@ -1,0 +1,276 @@
+"""
+Executes async tasks that share a runner: one event loop, one asyncio task for each.
+
+Each task has a context of its own, so what it prints, logs and asks for is known to be its own.
+Before each step of the loop the token of its task is written into memory that the worker reads when
+the runner has ended: so it knows whose handler blocked or crashed it. What tasks left behind is
+looked for when the runner is empty; then the loop is closed, if anything is left in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from mmap import mmap
+from typing import Any
+
+from pgflowd.core import context
+from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.json import encode
+from pgflowd.host.frame import PIECE, Frame
+from pgflowd.processes.runner.context import RunnerContext
+from pgflowd.processes.runner.execution import arguments_of, failure_head, leave, packed_result
+from pgflowd.processes.runner.handler import Caller, awaited_stack
+from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
+from pgflowd.processes.runner.task_stream import CURRENT
+from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
+
+CLOSE_LIMIT_S = 0.2  # for what tasks left in the loop to end
+MAX_NAMES = 20  # of tasks that a runner had
+NOBODY = bytes(8)
+
+Head = dict[str, Any]
+MakeContext = Callable[[Frame], RunnerContext]
+
+
+class SharedLoop:
+    """One event loop, and the tasks in it."""
+
+    def __init__(
+        self,
+        steps: Mapping[str, StepSpec],
+        make_context: MakeContext,
+        worker_socket: WorkerSocket,
+        max_output_bytes: int,
+        leftovers: Leftovers,
+        memory: mmap,
+    ) -> None:
+        self._steps, self._make_context = steps, make_context
+        self._socket, self._max_output_bytes = worker_socket, max_output_bytes
+        self._leftovers = leftovers
+        self._memory = memory
+        self._context = contextvars.copy_context()  # that each task's begins as
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.get_ident()
+        self._pid = os.getpid()
+        self._tasks: dict[int, tuple[RunnerContext, asyncio.Task[None]]] = {}
+        self._ended: list[tuple[Head, bytes]] = []  # to be sent in the next step of the loop
+        self._large: dict[int, tuple[Head, bytes]] = {}  # outputs that wait until they are wanted
+        self._last: tuple[Head, bytes] | None = None  # to be sent when the loop is closed
+        self._had: list[str] = []  # tasks since the runner was empty
+        self._next: Frame | None = None  # of a task that needs the process alone
+        self._is_gone = False  # the worker
+
+    def run(self, frame: Frame, caller: Caller) -> Frame | None:
+        """
+        Execute tasks, this one first. Return the frame of one that needs the process alone, or
+        None when the runner is empty and the loop was closed, since something was left in it.
+        """
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        context.database_of_task = self._database
+        self._mark_steps()
+        try:
+            with self._socket.passing_on(self._came_in_thread), caller.shared(self._end_all):
+                self._begin(frame)
+                loop.add_reader(self._socket.fileno(), self._read)
+                while self._next is None and self._last is None and not self._is_gone:
+                    with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a handler's task
+                        loop.run_forever()
+                loop.remove_reader(self._socket.fileno())
+                if self._is_gone:
+                    raise WorkerGone
+        finally:
+            self._close()
+        if self._last is not None:
+            self._send_last(*self._last)
+        return self._next
+
+    def _close(self) -> None:
+        """End what tasks left in the loop, as far as it ends by itself."""
+        loop = self._loop
+        if pending := asyncio.all_tasks(loop):
+            for task in pending:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(pending, timeout=CLOSE_LIMIT_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        asyncio.set_event_loop(None)
+        limit = time.monotonic() + CLOSE_LIMIT_S
+        while self._leftovers.has_threads() and time.monotonic() < limit:
+            time.sleep(0.001)  # threads of asyncio.to_thread end as the loop is closed
+
+    # frames
+
+    def _read(self) -> None:
+        try:
+            for frame in self._socket.poll():
+                self._came(frame)
+        except WorkerGone:
+            self._leave_loop()
+
+    def _came_in_thread(self, frame: Frame) -> None:
+        """A frame was read while a handler waits for an answer to its question."""
+        if threading.get_ident() == self._thread and frame.head["do"] == "ping":
+            self._came(frame)  # the loop waits for us, and not for a handler
+        else:
+            self._loop.call_soon_threadsafe(self._came, frame, context=self._context)
+
+    def _came(self, frame: Frame) -> None:
+        kind = frame.head["do"]
+        if kind == "task" and frame.head["shared"]:
+            self._begin(frame)
+        elif kind == "task":
+            self._next = frame
+            self._loop.stop()
+        elif kind == "ping":
+            self._send({"say": "pong"})
+        elif kind == "cancel" and frame.head["token"] in self._tasks:
+            self._cancel(*self._tasks[frame.head["token"]])
+        elif kind in ("cancel", "take") and frame.head["token"] in self._large:
+            head, body = self._large.pop(frame.head["token"])
+            self._end(*((head, body) if kind == "take" else _cancelled(head)))
+
+    def _send(self, head: Head, body: bytes = b"") -> None:
+        try:
+            self._socket.send(head, body)
+        except WorkerGone:
+            self._leave_loop()
+
+    def _leave_loop(self) -> None:
+        self._is_gone = True
+        self._loop.stop()
+
+    # tasks
+
+    def _begin(self, frame: Frame) -> None:
+        ctx = self._make_context(frame)
+        ours = self._context.copy()
+        ours.run(CURRENT.set, ctx)
+        coroutine = self._execute(frame, ctx)
+        self._tasks[ctx.token] = ctx, self._loop.create_task(coroutine, context=ours)
+        if len(self._had) < MAX_NAMES:
+            self._had.append(f"{ctx.step_slug}#{ctx.task_index} of run {ctx.run_id}")
+
+    async def _execute(self, frame: Frame, ctx: RunnerContext) -> None:
+        body = b""
+        try:
+            step = self._steps[frame.head["step"]]
+            try:
+                value = await step.handler(**arguments_of(step, frame, ctx))
+                body = encode(value, max_bytes=self._max_output_bytes).encode()
+            except BaseException:
+                ctx.settle(False)
+                raise
+            ctx.settle(True)
+            head: Head = {"outcome": "completed"}
+        except WorkerGone:
+            self._leave_loop()
+            return
+        except BaseException as error:
+            if self._socket.is_copy:
+                leave(error)
+            is_last = ctx.attempt >= ctx.max_attempts
+            body, head = b"", failure_head(error, is_last=is_last)
+        ctx.is_over = True
+        unseen = ctx.output.finish()
+        head |= {"say": "done", "token": ctx.token, "unseen": unseen, "peak_kb": peak_kb()}
+        del self._tasks[ctx.token]
+        if len(body) > PIECE and ctx.cancelled.is_set():
+            head, body = _cancelled(head)
+        self._end(head, body)
+
+    def _end(self, head: Head, body: bytes) -> None:
+        if not self._ended:
+            self._loop.call_soon(self._send_ended, context=self._context)
+        self._ended.append((head, body))
+
+    def _send_ended(self) -> None:
+        """Send what has ended in one step of the loop; look around when the runner is empty."""
+        ended, self._ended = self._ended, []
+        if not self._tasks:
+            self._read()
+        small = []
+        for head, body in ended:
+            if len(body) > PIECE and "size" not in head:
+                head["size"] = len(body)
+                self._large[head["token"]] = head, body
+                self._send({"say": "finished", "token": head["token"], "size": len(body)})
+            else:
+                small.append((head, body))
+        if small and not (self._tasks or self._large or self._ended):
+            head, body = small.pop()
+            head["left"] = self._leftovers.found(head["peak_kb"])
+            if asyncio.all_tasks(self._loop) or "threads" in head["left"].get("reset", ()):
+                self._last = head, body
+                self._loop.stop()
+            else:
+                small.append(self._with_names(head, body))
+        if small:
+            try:
+                self._socket.send_bytes(b"".join([packed_result(*each) for each in small]))
+            except WorkerGone:
+                self._leave_loop()
+
+    def _send_last(self, head: Head, body: bytes) -> None:
+        head["left"] = self._leftovers.found(head["peak_kb"])
+        self._socket.send_bytes(packed_result(*self._with_names(head, body)))
+
+    def _with_names(self, head: Head, body: bytes) -> tuple[Head, bytes]:
+        """Tell with what was left which tasks the runner had."""
+        if head["left"]:
+            head["left"]["tasks"] = self._had
+        self._had = []
+        return head, body
+
+    def _cancel(self, ctx: RunnerContext, task: asyncio.Task[None]) -> None:
+        ctx.cancelled.set()
+        self._send({"say": "stack", "token": ctx.token, "text": awaited_stack(task)})
+        task.cancel()
+
+    def _end_all(self) -> None:
+        """SIGTERM: all tasks are to end."""
+        for ctx, task in list(self._tasks.values()):
+            ctx.cancelled.set()
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def _database(self) -> str:
+        """The URL of the database, for `Client()`: whichever task asks, it is the same."""
+        ctx = CURRENT.get() or next(ctx for ctx, _ in self._tasks.values())
+        return ctx.database()
+
+    # whose step it is
+
+    def _mark_steps(self) -> None:
+        """Let the loop write down before each step whose it is, and end copies of the process."""
+        call_soon, memory, pid = self._loop.call_soon, self._memory, self._pid
+
+        def step(callback: Callable[..., Any], *args: Any) -> None:
+            ctx = CURRENT.get()
+            if ctx is None:
+                callback(*args)
+                return
+            memory[:8] = ctx.mark
+            try:
+                callback(*args)
+            finally:
+                if os.getpid() != pid:  # a copy that a handler made must not execute other tasks
+                    os._exit(0)
+                memory[:8] = NOBODY
+
+        def call_marked(
+            callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+        ) -> asyncio.Handle:
+            return call_soon(step, callback, *args, context=context)
+
+        self._loop.call_soon = call_marked  # type: ignore[method-assign,assignment]
+
+
+def _cancelled(head: Head) -> tuple[Head, bytes]:
+    """In place of a large output that nobody wants any more."""
+    return {**head, "outcome": "failed", "error_type": "Cancelled"}, b""

@@ -1,0 +1,87 @@
+"""
+Standard output and standard error of a process in which several tasks may share an event loop.
+
+What a task prints goes to the worker line by line, under the task's own token. What no task prints,
+and what is written past these streams, by C code or by a child process, goes to the pipe.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from pgflowd.core.line_budget import LineBudget
+
+if TYPE_CHECKING:
+    from pgflowd.processes.runner.context import RunnerContext
+
+MAX_LINE_CHARS = 8000  # of one record; of a longer line the rest is left out
+
+CURRENT: ContextVar[RunnerContext | None] = ContextVar("CURRENT", default=None)  # if they share
+
+Send = Callable[[str, str], None]  # (stream, line)
+
+
+class TaskOutput:
+    """The output of one task, its threads included, as far as it is logged."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lines = {"stdout": "", "stderr": ""}  # that have not ended
+        self._lock = threading.Lock()
+        self._budget = LineBudget()
+        self._unseen = 0  # bytes
+
+    def write(self, stream: str, text: str) -> None:
+        with self._lock:
+            *lines, rest = (self._lines[stream] + text).split("\n")
+            self._lines[stream] = rest[:MAX_LINE_CHARS]
+            for line in lines:
+                self._keep(stream, line)
+
+    def finish(self) -> int:
+        """Send what has no end of line; return how many bytes were too many."""
+        with self._lock:
+            for stream, line in self._lines.items():
+                if line:
+                    self._keep(stream, line)
+            self._lines = {"stdout": "", "stderr": ""}
+            return self._unseen
+
+    def take_room(self, size: int) -> bool:
+        """Whether a record of this size may still be logged."""
+        if self._budget.is_spent:
+            self._unseen += size
+            return False
+        self._budget.room -= size
+        self._budget.lines -= 1
+        return True
+
+    def _keep(self, stream: str, line: str) -> None:
+        if self.take_room(len(line)):
+            text = line[:MAX_LINE_CHARS].encode("utf-8", "backslashreplace").decode()
+            self._send(stream, text)
+
+
+class TaskStream(io.TextIOWrapper):
+    """A text stream of whole lines that never fails to encode, and knows whose a text is."""
+
+    task_stream = "stdout"
+
+    @staticmethod
+    def open(number: int) -> TaskStream:
+        """Open the stream of a descriptor, 1 or 2."""
+        raw = open(number, "wb", buffering=8192, closefd=False)  # noqa: SIM115
+        stream = TaskStream(raw, errors="backslashreplace", line_buffering=True)
+        stream.task_stream = "stderr" if number == 2 else "stdout"
+        return stream
+
+    def write(self, text: str) -> int:
+        ctx = CURRENT.get()
+        if ctx is None:
+            return super().write(text)
+        ctx.output.write(self.task_stream, text)
+        return len(text)
