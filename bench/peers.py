@@ -37,6 +37,7 @@ from pgflowd.embedded import EmbeddedPostgres
 ROOT = Path(__file__).parents[1]
 PEERS = ["procrastinate", "pgqueuer", "dbos"]
 SYSTEMS = ["ours", *PEERS, "raw_pgmq"]
+WAITERS = ["ours", "procrastinate", "pgqueuer"]  # whose tasks can wait in one event loop
 RESULTS = ROOT / "bench/results/peers.json"
 
 
@@ -100,6 +101,9 @@ class Run:
         self.do(report.ALONE, "W6", alone)
         for system in self._engines:
             self.each("W6", system, workloads.idle)
+        for system in self._engines:
+            if system in WAITERS:
+                self.each("async", system, workloads.waiting)
         if "ours" in self.systems:
             self.growth()
 
@@ -114,6 +118,7 @@ class Run:
             self.do("ours", "runners", partial(workloads.runners, bench, count, scale))
         if many := scale.idle_flows:
             self.do("ours", "W6", partial(workloads.idle, bench, "ours", scale, many))
+        self.do("ours", "quick", partial(workloads.quick_async, bench, scale))
         self.do("ours", "maps", partial(workloads.maps, bench, scale))
         self.do("ours", "beside", partial(workloads.neighbours, bench, scale))
 

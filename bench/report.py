@@ -15,6 +15,7 @@ from typing import Any
 
 Rounds = dict[str, dict[str, list[float]]]  # system → figure → one for each round
 ALONE = "server alone"
+WAITERS = ("procrastinate", "pgqueuer")  # beside which 2,000 async is measured
 ABSURD = 1_960 / 940  # absurd's W2 over that of dbos, measured once: its SQL is not on PyPI
 
 
@@ -96,6 +97,9 @@ ROWS = [
     ("W6 CPU ms/s, transactions/s, PSS", idle),
     ("W7 tasks/s", per_s("W7 per s")),
     ("W7 CPU ms/task", pair("W7 worker ms", "W7 server ms")),
+    ("2,000 async tasks/s", per_s("2,000 async per s")),
+    ("2,000 async CPU ms/task", pair("2,000 async worker ms", "2,000 async server ms")),
+    ("2,000 async PSS MB", lambda figures: number(figures["2,000 async PSS MB"])),
 ]
 
 
@@ -151,6 +155,14 @@ def targets(rounds: Rounds) -> list[dict[str, Any]]:
     at_most("W7", 1.3, ours["W7 CPU ms"] / ours["W1 CPU ms"], "× W1's cost per task", "×")
     history = ours["history CPU ms"] / ours["W1 CPU ms"]
     at_most("W7", 1.1, history, "× W1's cost with a history of as many runs", "×")
+    if "2,000 async per s" in ours:
+        rate = ours["2,000 async per s"]
+        others = [figures[name]["2,000 async per s"] for name in WAITERS if name in figures]
+        fastest = max(others, default=float("nan"))
+        at_least("async", 1_500, rate, "tasks/s of a second each, 2,000 at once")
+        at_least("async", 1, rate / fastest, "× the faster of procrastinate and pgqueuer", "×")
+        at_most("async", 250, ours["2,000 async PSS MB"], "MB PSS meanwhile", "MB")
+        at_most("async", 0.11, ours["async no-op CPU ms"], "ms of CPU per no-op task", "ms")
     growth(ours, at_least)
     return found
 
@@ -171,7 +183,7 @@ def growth_table(rounds: Rounds) -> list[list[str]]:
     ours = Figures(rounds.get("ours", {}))
     rows = [["ours", "per s", "CPU ms per task", "of it PostgreSQL", "WAL kB per task"]]
     for name in ours.all:
-        if name.endswith(" CPU ms") and not re.match(r"W[0-9]", name):
+        if name.endswith(" CPU ms") and not re.match(r"W[0-9]|2,000", name):
             what = name.removesuffix(" CPU ms")
             measures = ("per s", "CPU ms", "server ms", "WAL kB")
             rows.append([what, *(number(ours[f"{what} {measure}"]) for measure in measures)])

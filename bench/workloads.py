@@ -6,6 +6,8 @@ Workloads: W1 to W7, and how ours grows.
     W3   a map and its join, on an idle worker      W7   the first tasks of a long queue
     W4   from a commit to the handler's first line, on an idle worker
 
+    2,000 async   tasks that wait for a second, 2,000 of them at once
+
 What is queued beforehand is longer by a tenth: the clock starts when so many handlers have run,
 so nobody's start-up is measured, and stops when the database has written down the last one. A
 workload returns figures by name; CPU is in milliseconds per task, of the worker with all its
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 from measure import pss_mb
 from stage import Bench, Cost, Stage
+from systems.system import AT_ONCE, WAITING
 
 Figures = dict[str, float]
 
@@ -41,6 +44,7 @@ class Scale:
     growth_tasks: int = 24_000
     runners: tuple[int, ...] = (1, 2, 4, 10, 32, 64)
     maps: tuple[int, ...] = (1_000, 10_000, 100_000)
+    waiting: int = 12_000
 
 
 QUICK = Scale(
@@ -57,6 +61,7 @@ QUICK = Scale(
     growth_tasks=2_000,
     runners=(1, 10, 64),
     maps=(1_000, 10_000),
+    waiting=6_000,
 )
 INTERVAL_S = 0.2
 WARM = 100  # tasks for each flow before its runners are looked at
@@ -234,7 +239,37 @@ def long_queue(bench: Bench, system: str, scale: Scale, to_the_end: bool = False
         return figures
 
 
+def waiting(bench: Bench, system: str, scale: Scale) -> Figures:
+    """2,000 async: tasks that wait for a second, 2,000 of them at once, and what that takes."""
+    name = f"{WAITING:,} async"
+    with bench.stage(system, ["waits"], **{AT_ONCE: str(WAITING)}) as stage:
+        slots = stage.slots(scale.waiting)
+        stage.call("start_many", "waits", list(slots))
+        stage.serve()
+        stage.wait_until_marked(slots, WAITING)
+        before, done, began = stage.cost(), stage.marked(slots), time.monotonic()
+        stage.wait_until_marked(slots, len(slots) // 2)
+        size, processes = pss_mb(stage.pid)
+        stage.wait_until_marked(slots)
+        stage.wait_until_written()
+        took, cost = time.monotonic() - began, stage.cost().since(before)
+        stage.check(slots, len(slots) * stage.told["rows"]["waits"])
+        figures = rates(name, len(slots) - done, took, cost)
+        return {**figures, f"{name} PSS MB": size, f"{name} processes": processes}
+
+
 # how ours grows
+
+
+def quick_async(bench: Bench, scale: Scale) -> Figures:
+    """W1 with async handlers that share two runners."""
+    with bench.stage("ours", ["quick"]) as stage:
+        warm = scale.tasks // 10
+        slots = stage.slots(warm + scale.tasks)
+        stage.call("start_many", "quick", list(slots))
+        figures = drained(stage, slots, warm, "async no-op")
+        stage.check(slots, len(slots))
+        return figures
 
 
 def flows(bench: Bench, count: int, scale: Scale) -> Figures:

@@ -17,10 +17,11 @@ import psycopg
 
 from pgflowd import Client
 from systems.ours_flows import FLOWS
-from systems.system import CONCURRENCY, System, main
+from systems.system import CONCURRENCY, WAITING, System, main
 
 RUNNERS = "BENCH_RUNNERS"  # the variable that says how many, where it is not the default
 AT_ONCE = 1_000  # inputs of one call
+SHARED = {"waits": (WAITING, 200), "quick": (200, 100)}  # kinds: tasks at once, and in one runner
 
 
 def flow_of(kind: str) -> str:
@@ -31,7 +32,7 @@ class Ours(System):
     setup = f"`pgflowd serve` with its defaults: {CONCURRENCY} runners, claims of at most 100"
     unfinished = "select count(*) from pgflow.runs where status = 'started'"
     completed = "select count(*) from pgflow.runs where status = 'completed'"
-    rows = {"single": 1, "chain": 1, "chain_with_run": 1}
+    rows = {"single": 1, "chain": 1, "chain_with_run": 1, "waits": 1, "quick": 1}
     map_rows = (1, 0)
 
     def __init__(self, dsn: str) -> None:
@@ -49,11 +50,18 @@ class Ours(System):
             worker.max_concurrency = {os.environ.get(RUNNERS, CONCURRENCY)}
             supervisor.control = "{directory}/control"
         """
+        for kind in SHARED.keys() & set(kinds):
+            at_once, in_a_runner = SHARED[kind]
+            text += f"""
+            flows.{kind}.max_concurrency = {at_once}
+            flows.{kind}.tasks_per_runner = {in_a_runner}
+            """
         (directory / "pgflowd.toml").write_text(text)
         return str(directory / "pgflowd.toml")
 
     def install(self) -> None:
-        everything = [*(f"single_{n}" for n in range(FLOWS)), "chain", "chain_with_run", "map"]
+        chains = ["chain", "chain_with_run", "map"]
+        everything = [*(f"single_{n}" for n in range(FLOWS)), *chains, *SHARED]
         config = ["-c", self.config(everything)]
         for command in (["db", "migrate"], ["flows", "deploy"]):
             subprocess.run([sys.executable, "-m", "pgflowd", *command, *config], check=True)

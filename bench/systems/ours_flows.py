@@ -1,9 +1,11 @@
 """
 The flows of `ours`: sixteen alike with a single task, a chain of three, the same chain with steps
-that also take the run's input, and a map with its join.
+that also take the run's input, a map with its join, and async ones whose tasks share runners.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from pgflowd import Flow
 from systems.effects import mark
@@ -64,6 +66,25 @@ def second_of_run(first: int, run: int) -> int:
 def third_of_run(second: int, run: int) -> int:
     mark(run + second)
     return 3
+
+
+waits = Flow("waits", timeout=60)
+
+
+@waits.step
+async def wait(run: int) -> int:
+    await asyncio.sleep(1)
+    mark(run)
+    return run
+
+
+quick = Flow("quick", timeout=60)
+
+
+@quick.step
+async def at_once(run: int) -> int:
+    mark(run)
+    return run
 
 
 spread = Flow("spread", timeout=60)

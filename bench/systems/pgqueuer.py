@@ -22,7 +22,7 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from systems.effects import mark
-from systems.system import System, main
+from systems.system import AT_ONCE, System, main
 
 BATCH = 100
 LEFT = "update bench_join set unfinished = unfinished - 1 where first = $1 returning *"
@@ -35,6 +35,11 @@ async def factory() -> PgQueuer:
 
     @pgq.entrypoint("single")
     async def single(job: Job) -> None:
+        mark(int(job.payload))
+
+    @pgq.entrypoint("waits")
+    async def waits(job: Job) -> None:
+        await asyncio.sleep(1)
         mark(int(job.payload))
 
     @pgq.entrypoint("chain")
@@ -65,7 +70,8 @@ class PgQueuerSystem(System):
     setup = f"`PgQueuer.run(batch_size={BATCH})` with asyncpg's pool and uvloop"
     unfinished = "select count(*) from pgqueuer"
     completed = "select count(*) from pgqueuer_log where status = 'successful'"
-    rows = {"single": 1, "chain": 3}
+    kinds = ("single", "chain", "map", "waits")
+    rows = {"single": 1, "chain": 3, "waits": 1}
     map_rows = (2, 1)
 
     def __init__(self, dsn: str) -> None:
@@ -91,13 +97,14 @@ class PgQueuerSystem(System):
     def serve(self) -> None:
         async def work() -> None:
             pgq = await factory()
-            await pgq.run(batch_size=BATCH)
+            at_once = os.environ.get(AT_ONCE)
+            await pgq.run(batch_size=BATCH, max_concurrent_tasks=at_once and int(at_once))
 
         uvloop.run(work())  # as its command does
 
     @staticmethod
     def payload(kind: str, slot: int) -> bytes:
-        return str(slot).encode() if kind == "single" else json.dumps([slot, 0]).encode()
+        return str(slot).encode() if kind in ("single", "waits") else json.dumps([slot, 0]).encode()
 
     def start_statement(self) -> str:
         """Its own, with our values in place of its parameters."""

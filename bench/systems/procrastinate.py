@@ -17,7 +17,7 @@ import procrastinate
 import psycopg
 
 from systems.effects import mark
-from systems.system import CONCURRENCY, System, main
+from systems.system import AT_ONCE, CONCURRENCY, System, main
 
 app = procrastinate.App(
     connector=procrastinate.PsycopgConnector(conninfo=os.environ["BENCH_DSN"], max_size=10),
@@ -28,6 +28,12 @@ LEFT = "update bench_join set unfinished = unfinished - 1 where first = %(first)
 
 @app.task(name="single", queue="bench")
 async def single(slot: int) -> None:
+    mark(slot)
+
+
+@app.task(name="waits", queue="bench")
+async def waits(slot: int) -> None:
+    await asyncio.sleep(1)
     mark(slot)
 
 
@@ -59,7 +65,8 @@ class Procrastinate(System):
     )
     unfinished = "select count(*) from procrastinate_jobs where status in ('todo', 'doing')"
     completed = "select count(*) from procrastinate_jobs where status = 'succeeded'"
-    rows = {"single": 1, "chain": 3}
+    kinds = ("single", "chain", "map", "waits")
+    rows = {"single": 1, "chain": 3, "waits": 1}
     map_rows = (2, 1)
 
     def __init__(self, dsn: str) -> None:
@@ -82,7 +89,7 @@ class Procrastinate(System):
 
     def serve(self) -> None:
         logging.basicConfig(level=logging.WARNING)  # the command tells of each task, twice
-        self.run(app.run_worker_async(concurrency=CONCURRENCY))
+        self.run(app.run_worker_async(concurrency=int(os.environ.get(AT_ONCE, CONCURRENCY))))
 
     def start_statement(self) -> str:
         job = """row('bench', 'single', 0, null, null, '{"slot": 1}', null)"""

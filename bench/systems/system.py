@@ -7,6 +7,8 @@ ended. With `serve` it is its worker, where there is no command of the system's 
 work, and what a slot means for them:
 
     single   one no-op task, which marks its slot
+    waits    one asynchronous task, which waits for a second and marks its slot; 2,000 at once
+    quick    one asynchronous no-op task, which marks its slot
     chain    three tasks one after the other, which mark slot, slot + 1 and slot + 2
     map      a list, n tasks for its elements, and one that has waited for all of them; these
              mark first … first + n - 1, and first + n
@@ -22,6 +24,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 CONCURRENCY = 10  # handlers at once, for all that have such a number
+AT_ONCE = "BENCH_AT_ONCE"  # the variable that says how many, where it is another number
+WAITING = 2_000  # of those that only wait
 
 
 class System:

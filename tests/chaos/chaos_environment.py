@@ -57,6 +57,7 @@ PROFILE: dict[str, dict[str, Any]] = {
         "hang_timeout": "8s",
     },
     "recovery": {"lease": f"{LEASE_S}s"},
+    "flows.shared": {"max_concurrency": 16, "tasks_per_runner": 8},
     "logging": {"level": "info"},
 }
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
@@ -69,6 +70,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "Maps": (4, "completed", lambda chance: {"n": chance.choice((0, 1, 3, 20))}),
     "doomed": (2, "failed", lambda chance: {"s": chance.random()}),
     "unlucky": (3, "completed", lambda chance: list(range(chance.randrange(8)))),
+    "shared": (3, "completed", lambda chance: list(range(chance.randrange(24)))),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),

@@ -7,6 +7,8 @@ output. In the end the database is compared with that.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import random
@@ -130,6 +132,35 @@ def dice(item: int, ctx: Context) -> int:
         raise RetryAfter(1)
     if thrown < 0.27:
         go_on(ctx, 60)
+    return done(ctx, item)
+
+
+shared = Flow("shared", timeout=3, **SURVIVES)
+
+
+@shared.map
+async def waits(item: int, ctx: Context) -> int:
+    """Waits beside others in one event loop, which it now and then ends or blocks."""
+    note(ctx, "start")
+    for _ in range(3):
+        await asyncio.sleep(random.random() / 10)
+        note(ctx, "tick")
+    thrown = random.random()
+    if thrown < 0.01:
+        time.sleep(60)
+    if thrown < 0.02:
+        os._exit(3)
+    if thrown < 0.03:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if thrown < 0.04:
+        os.abort()
+    if thrown < 0.05:
+        subprocess.Popen(["sleep", SLEEP], start_new_session=True)
+    if thrown < 0.07:
+        await asyncio.sleep(60)
+    while thrown > 0.99:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
     return done(ctx, item)
 
 

@@ -60,7 +60,8 @@ class World:
         self.deadlines: dict[int, float] = {}  # by token
         self.large: dict[int, str] = {}  # results by token: finished, sending
         self.pinged: set[int] = set()
-        self.blocked: set[int] = set()  # runners that did not answer a ping
+        self.runner_of: dict[int, int] = {}  # by token
+        self.terminated: set[int] = set()  # runners; shared ones that answered nothing in time
         self.reaping: list[int] = []
         self.peeks: list[actions.ReadResult] = []
         self.claimed: Counter[int] = Counter()
@@ -257,13 +258,14 @@ class World:
             if action.token in self.large:
                 self.large[action.token] = "sending"
         elif isinstance(action, actions.ReadResult) and action.token == events.PING:
-            self.blocked.add(action.id)
             self.soon.append(events.NoResultYet(action.id, action.token))
         elif isinstance(action, actions.ReadResult):
             if action.token not in self.large:  # else it was announced
                 self.soon.append(events.NoResultYet(action.id, action.token))
         elif isinstance(action, actions.TerminateRunner | actions.KillRunner):
             self.killed.add(action.id)
+            if isinstance(action, actions.TerminateRunner):
+                self.terminated.add(action.id)
             if isinstance(action, actions.KillRunner) and action.id in self.forks:
                 self.doomed.add(action.id)
             elif isinstance(action, actions.KillRunner) and self.alive.get(action.id) not in (
@@ -291,6 +293,7 @@ class World:
         tasks[action.task.token] = action.task
         self.alive[action.id] = "busy"
         self.deadlines[action.task.token] = self.now + action.task.timeout_s
+        self.runner_of[action.task.token] = action.id
         assert sum(map(len, self.tasks.values())) <= self.options.max_concurrency
 
     def check_claim(self, wanted: int) -> None:
@@ -307,7 +310,7 @@ class World:
         if report.outcome is Outcome.TIMED_OUT and report.error_type != "Blocked":
             assert self.now >= self.deadlines[report.task.token]
         elif report.error_type == "Blocked":
-            assert self.blocked
+            assert self.runner_of[report.task.token] in self.terminated
 
     def check_turn(self, turn: actions.ReportAndClaim) -> None:
         """Bounded in bytes; and after a failure reports and claims go alone, by less and less."""

@@ -146,10 +146,10 @@ def test_a_task_that_ignores_its_cancellation_is_killed_and_the_others_run_again
 
     assert worker.output(run, 30)["work"] == ALL[:50]
     ended = worker.rows("select * from pgflowd.attempts where step_slug = 'late'")
-    assert [each.outcome for each in ended] == ["timed_out"]
-    assert "in deep" in ended[0].error_message
+    assert ended[-1].outcome == "timed_out"
+    assert "in deep" in ended[-1].error_message
     shared = {index: each for index, each in outcomes(worker, run).items() if index}
-    assert set(map(tuple, shared.values())) == {("released", "completed")}
+    assert {tuple(dict.fromkeys(each)) for each in shared.values()} == {("released", "completed")}
     assert any("late#0 is to blame" in r["error"] for r in worker.records("worker.error"))
 
 

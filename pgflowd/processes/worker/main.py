@@ -223,16 +223,6 @@ class _Worker:
 
     def _performers(self) -> dict[type, Callable[[Any], None]]:
         database, runners = self._database, self._runners
-
-        def of_runner(
-            do: Callable[[RunnerSocket, Any], None],
-        ) -> Callable[[actions.RunnerAction], None]:
-            def perform(action: actions.RunnerAction) -> None:
-                if runner := runners.get(action.id):
-                    do(runner, action)
-
-            return perform
-
         return {
             actions.Connect: database.connect,
             actions.CloseConnection: database.close,
@@ -248,6 +238,26 @@ class _Worker:
             actions.OfferRoom: lambda action: self._send(HaveRoom()),
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
+            actions.ReapRunner: lambda action: runners.reap(action.id),
+            actions.KillZygote: lambda action: runners.kill_zygote(),
+            actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
+            actions.Count: self._metrics.count,
+            actions.Observe: self._metrics.observe,
+            actions.Leave: self._prepare_to_leave,
+            **self._performers_of_runners(),
+        }
+
+    def _performers_of_runners(self) -> dict[type, Callable[[Any], None]]:
+        """Those of actions on one runner, which may be gone already."""
+
+        def of_runner(do: Callable[[RunnerSocket, Any], None]) -> Callable[[Any], None]:
+            def perform(action: actions.RunnerAction) -> None:
+                if runner := self._runners.get(action.id):
+                    do(runner, action)
+
+            return perform
+
+        return {
             actions.AnnounceStop: of_runner(lambda runner, _: runner.announce_stop()),
             actions.ReadResult: of_runner(lambda runner, a: runner.read_result(a.token)),
             actions.TakeResult: of_runner(lambda runner, a: runner.take_result(a.token)),
@@ -256,12 +266,6 @@ class _Worker:
             actions.TerminateRunner: of_runner(lambda runner, _: runner.terminate()),
             actions.KillRunner: of_runner(lambda runner, _: runner.kill()),
             actions.CloseRunner: of_runner(lambda runner, _: runner.retire()),
-            actions.ReapRunner: lambda action: runners.reap(action.id),
-            actions.KillZygote: lambda action: runners.kill_zygote(),
-            actions.WriteLog: lambda a: self._log.write(a.level, a.event, **a.fields),
-            actions.Count: self._metrics.count,
-            actions.Observe: self._metrics.observe,
-            actions.Leave: self._prepare_to_leave,
         }
 
     def _fetch(self, action: actions.Fetch) -> None:
