@@ -17,6 +17,8 @@ from pgflowd.core.json import dumps, loads
 MAX_HEAD = 64 * 1024  # long values are in the body
 PIECE = 256 * 1024  # read at once, so that a large frame does not delay other runners
 
+STEP = struct.Struct("@QQ")  # in the memory of a shared runner: whose step it is, and a number
+
 _LENGTHS = struct.Struct("!II")
 _buffer = memoryview(bytearray(PIECE))  # a process reads one frame at a time
 

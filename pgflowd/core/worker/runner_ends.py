@@ -129,7 +129,9 @@ def no_result_yet(transition: WorkerTransition, event: events.NoResultYet) -> No
     if event.token == events.PING:
         sharing.no_answer(transition, runner)
     elif assigned is not None and assigned.phase is TaskPhase.CHECKED:
-        due_at = transition.now + state.options.kill_grace_s
+        options = state.options
+        limit_s = sharing.limit_s(options) if runner.is_shared else options.kill_grace_s
+        due_at = transition.now + limit_s
         move_task(state.runners, runner, assigned, TaskPhase.ENDING, due_at)
         if runner.is_shared:
             transition.do(actions.CancelTask(runner.id, event.token))
@@ -252,7 +254,7 @@ def report_of_end(
     if cause is EndCause.TIMEOUT:
         report = failure_text.timed_out(task, end)
     elif cause is EndCause.BLOCKED:
-        limit_s = sharing.ping_limit_s(transition.state.options)
+        limit_s = sharing.limit_s(transition.state.options)
         report = failure_text.blocked(task, limit_s, end)
     elif cause is EndCause.CANCELLED:
         report = failure_text.cancelled(task, end)

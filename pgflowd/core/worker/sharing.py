@@ -27,7 +27,7 @@ from pgflowd.core.worker.transition import WorkerTransition
 MAX_DISTURBED = 3  # in a row; then a task has a runner of its own
 MAX_REMEMBERED = 10_000  # disturbed tasks
 PINGS = 4  # in the time after which a ping without an answer is overdue
-MIN_PING_LIMIT_S = 0.5  # even if `kill_grace` is shorter: a loop may be busy for a moment
+MIN_LIMIT_S = 0.5  # even if `kill_grace` is shorter: a loop may be busy for a moment
 _OF_ANY_TASK = (None, EndCause.BLOCKED)  # causes of a runner's end that name no task
 STACK_S = 0.25  # from SIGTERM, at which a runner writes where it is, to SIGKILL
 
@@ -89,12 +89,13 @@ def room_in(runner: RunnerState, options: WorkerOptions) -> int:
 # pings
 
 
-def ping_limit_s(options: WorkerOptions) -> float:
-    return max(options.kill_grace_s, MIN_PING_LIMIT_S)
+def limit_s(options: WorkerOptions) -> float:
+    """In which a loop must answer a ping, and a task must end after it was asked to."""
+    return max(options.kill_grace_s, MIN_LIMIT_S)
 
 
 def ping_pause_s(options: WorkerOptions) -> float:
-    return ping_limit_s(options) / PINGS
+    return limit_s(options) / PINGS
 
 
 def ping_is_due(transition: WorkerTransition, runner: RunnerState) -> None:
@@ -104,7 +105,7 @@ def ping_is_due(transition: WorkerTransition, runner: RunnerState) -> None:
         ping_at = NEVER
         transition.do(actions.ReadResult(runner.id, events.PING))
     else:
-        ping_at = transition.now + ping_limit_s(transition.state.options)
+        ping_at = transition.now + limit_s(transition.state.options)
         transition.do(actions.PingRunner(runner.id))
     put_ping(pool, runner, ping_at, is_pinged=True)
 

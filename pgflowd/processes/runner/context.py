@@ -72,7 +72,6 @@ class RunnerContext:
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
         self.cancelled = StopFlag()
-        self.mark = self.token.to_bytes(8, "little")  # in the memory of a shared runner
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
         self._steps = steps

@@ -16,13 +16,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from mmap import mmap
 from typing import Any
 
 from pgflowd.core import context
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import encode
-from pgflowd.host.frame import PIECE, Frame
+from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.execution import arguments_of, failure_head, leave, packed_result
 from pgflowd.processes.runner.handler import Caller, awaited_stack
@@ -32,8 +33,9 @@ from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
 CLOSE_LIMIT_S = 0.2  # for what tasks left in the loop to end
 MAX_NAMES = 20  # of tasks that a runner had
-NOBODY = bytes(8)
+NOBODY = 0
 
+write = STEP.pack_into
 Head = dict[str, Any]
 MakeContext = Callable[[Frame], RunnerContext]
 
@@ -71,14 +73,14 @@ class SharedLoop:
         Execute tasks, this one first. Return the frame of one that needs the process alone, or
         None when the runner is empty and the loop was closed, since something was left in it.
         """
-        loop = self._loop
-        asyncio.set_event_loop(loop)
+        loop = self._loop  # never set as the thread's: that would outlive it
         context.database_of_task = self._database
         self._mark_steps()
         try:
             with self._socket.passing_on(self._came_in_thread), caller.shared(self._end_all):
                 self._begin(frame)
                 loop.add_reader(self._socket.fileno(), self._read)
+                self._read()  # what came along with the first frame is in no socket any more
                 while self._next is None and self._last is None and not self._is_gone:
                     with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a handler's task
                         loop.run_forever()
@@ -100,7 +102,6 @@ class SharedLoop:
             loop.run_until_complete(asyncio.wait(pending, timeout=CLOSE_LIMIT_S))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-        asyncio.set_event_loop(None)
         limit = time.monotonic() + CLOSE_LIMIT_S
         while self._leftovers.has_threads() and time.monotonic() < limit:
             time.sleep(0.001)  # threads of asyncio.to_thread end as the loop is closed
@@ -248,20 +249,20 @@ class SharedLoop:
 
     def _mark_steps(self) -> None:
         """Let the loop write down before each step whose it is, and end copies of the process."""
-        call_soon, memory, pid = self._loop.call_soon, self._memory, self._pid
+        call_soon, memory, pid, steps = self._loop.call_soon, self._memory, self._pid, count(1)
 
         def step(callback: Callable[..., Any], *args: Any) -> None:
             ctx = CURRENT.get()
             if ctx is None:
                 callback(*args)
                 return
-            memory[:8] = ctx.mark
+            write(memory, 0, ctx.token, next(steps))
             try:
                 callback(*args)
             finally:
                 if os.getpid() != pid:  # a copy that a handler made must not execute other tasks
                     os._exit(0)
-                memory[:8] = NOBODY
+                write(memory, 0, NOBODY, next(steps))
 
         def call_marked(
             callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None

@@ -176,6 +176,8 @@ class WorkerSocket:
             self.is_stopping = True
         elif frame.head.get("do") != "answer" and self._pass_on is not None:
             self._pass_on(frame)
+        elif frame.head.get("do") == "ping":  # sent while the loop was being closed
+            self.send({"say": "pong"})
         if frame.head.get("do") != "answer":
             return None
         self._is_owed = False

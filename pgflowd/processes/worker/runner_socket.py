@@ -22,14 +22,13 @@ from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.host.frame import PIECE, BadFrame, Frame, Frames, pack, receive
+from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
 from pgflowd.processes.worker.runner_records import Log, RunnerRecords
 
 _LEVELS = ("debug", "info", "warning", "error")
 _REQUESTS = {each.value: each for each in HandlerRequest}
 CLOSED_LIMIT_S = 0.5  # from the end of its socket to that of the runner
-MEMORY_BYTES = 8  # a token
 
 
 class RunnerSocket:
@@ -58,6 +57,8 @@ class RunnerSocket:
         self._stacks: dict[int, str] = {}  # where they were when they were asked to end, by token
         self._memory = -1  # in which it writes whose step it executes
         self._executed = 0  # whose it was when it got SIGTERM
+        self._pinged_at_step = 0
+        self._is_terminated = False
         self._frames = Frames(settings.max_output_bytes)
         self._unsent = bytearray()
         self._has_bad_frame = False
@@ -78,7 +79,7 @@ class RunnerSocket:
             theirs += self._records.open()
             if self._may_share:
                 self._memory = os.memfd_create("pgflowd", os.MFD_CLOEXEC)
-                os.ftruncate(self._memory, MEMORY_BYTES)
+                os.ftruncate(self._memory, STEP.size)
                 theirs.append(os.dup(self._memory))
         except OSError:
             self._forget(theirs)
@@ -134,6 +135,7 @@ class RunnerSocket:
         self._order({"do": "cancel", "token": token})
 
     def ping(self) -> None:
+        _, self._pinged_at_step = self._step()
         self._order({"do": "ping"})
 
     def take_result(self, token: int) -> None:
@@ -154,12 +156,15 @@ class RunnerSocket:
         """Read what lies in the socket; if no result is there, report that."""
         while self._read():
             pass
-        if token == events.PING or (token in self.tasks and token not in self._announced):
+        if token == events.PING and self._step()[1] != self._pinged_at_step:
+            self._emit(events.Ponged(self.id))  # the loop is slow, and not blocked
+        elif token == events.PING or (token in self.tasks and token not in self._announced):
             self._emit(events.NoResultYet(self.id, token))
 
     def terminate(self) -> None:
         self._records.keep_stack()
         self._executed = self.executing
+        self._is_terminated = True
         if self.pid is not None and not self.has_ended:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGTERM)
@@ -187,9 +192,14 @@ class RunnerSocket:
     @property
     def executing(self) -> int:
         """The token of the task whose step it executes, or did when it was to end; or 0."""
+        return self._executed or self._step()[0]
+
+    def _step(self) -> tuple[int, int]:
+        """Whose step it executes, and the number of the step."""
         if self._memory < 0:
-            return 0
-        return self._executed or int.from_bytes(os.pread(self._memory, MEMORY_BYTES, 0), "little")
+            return 0, 0
+        token, number = STEP.unpack(os.pread(self._memory, STEP.size, 0))
+        return token, number
 
     def close(self) -> None:
         """Give back all descriptors."""
@@ -286,7 +296,9 @@ class RunnerSocket:
         self._announced.discard(task.token)
         del self.tasks[task.token]
         self.has_left = any(left)
-        stack = self._stacks.pop(task.token, "")
+        stack = self._stacks.get(task.token, "")
+        if not self._is_terminated:  # else it is reported with the end of the runner
+            self._stacks.pop(task.token, None)
         self._emit(events.Done(self.id, report_of(task, head, body), left, stack))
 
     def _report_bad_frame(self, code: str, text: str) -> None:
