@@ -12,8 +12,8 @@ from pgflowd.core.worker import actions, run_log, sharing
 from pgflowd.core.worker.runner_ends import ZYGOTE_LIMIT_S
 from pgflowd.core.worker.runner_moves import move, put_tasks, take_back
 from pgflowd.core.worker.runner_state import (
-    NO_TASKS,
     AssignedTask,
+    LoopState,
     RunnerPhase,
     RunnerState,
     TaskPhase,
@@ -76,7 +76,8 @@ def _place(transition: WorkerTransition, task: Task) -> bool:
     if runner is not None and runner.phase is RunnerPhase.STARTING:
         pool.spare -= not runner.tasks
         tasks = {**runner.tasks, task.token: AssignedTask(task)}
-        pool.by_id[runner.id] = runner._replace(tasks=tasks, is_shared=is_shared)
+        loop = LoopState() if is_shared else None
+        pool.by_id[runner.id] = runner._replace(tasks=tasks, loop=loop)
     elif runner is not None:
         _send(transition, runner, task, is_shared=is_shared)
     elif pool.forks_from or pool.zygote_end:
@@ -94,7 +95,7 @@ def _fork(transition: WorkerTransition, task: Task, *, is_shared: bool = False) 
     tasks = {task.token: AssignedTask(task)}
     uses = options.max_tasks_per_runner if options.may_reuse_runners else 1
     runner = RunnerState(pool.last_id, due_at=due_at, tasks=tasks, tasks_left=uses)
-    pool.by_id[runner.id] = runner._replace(is_shared=True) if is_shared else runner
+    pool.by_id[runner.id] = runner._replace(loop=LoopState()) if is_shared else runner
     transition.do(actions.ForkRunner(runner.id))
 
 
@@ -106,12 +107,11 @@ def _send(
     due_at, left = now + task.timeout_s, runner.tasks_left - 1
     tasks = {task.token: AssignedTask(task, TaskPhase.RUNNING, due_at, now)}
     if not is_shared:
-        tasks_of = {"tasks": tasks, "tasks_left": left}
-        move(pool, runner, RunnerPhase.BUSY, due_at, **tasks_of, is_shared=False)
+        move(pool, runner, RunnerPhase.BUSY, due_at, tasks=tasks, tasks_left=left)
     elif runner.phase is RunnerPhase.IDLE:
-        move(pool, runner, RunnerPhase.BUSY, tasks=NO_TASKS, is_shared=True)
-        ping_at = now + sharing.ping_pause_s(transition.state.options)
-        put_tasks(pool, pool.by_id[runner.id], tasks, tasks_left=left, ping_at=ping_at)
+        loop = LoopState(now + sharing.ping_pause_s(transition.state.options))
+        due_at = min(due_at, loop.ping_at)
+        move(pool, runner, RunnerPhase.BUSY, due_at, tasks=tasks, tasks_left=left, loop=loop)
     else:
         put_tasks(pool, runner, {**runner.tasks, **tasks}, tasks_left=left)
     transition.do(actions.SendTask(runner.id, task, is_shared))

@@ -86,8 +86,8 @@ def time_is_up(transition: WorkerTransition, runner: RunnerState) -> None:
             if transition.now >= assigned.due_at and runner.phase is RunnerPhase.BUSY:
                 _task_is_due(transition, runner, assigned)
                 runner = pool.by_id[runner.id]
-        if transition.now >= runner.ping_at and runner.phase is RunnerPhase.BUSY:
-            sharing.ping_is_due(transition, runner)
+        if runner.loop and runner.phase is RunnerPhase.BUSY:
+            sharing.keep_pinging(transition, runner, runner.loop)
     elif runner.phase is RunnerPhase.TERMINATED:
         kill(transition, runner, runner.cause or EndCause.BLOCKED)
     elif runner.phase is RunnerPhase.RETIRED:

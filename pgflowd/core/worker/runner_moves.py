@@ -58,7 +58,8 @@ def put_tasks(
 ) -> None:
     """Change the tasks of a runner that is busy."""
     due_at = min([each.due_at for each in tasks.values()], default=NEVER)
-    due_at = min(due_at, changes.get("ping_at", runner.ping_at))
+    if loop := changes.get("loop", runner.loop):
+        due_at = min(due_at, loop.ping_at)
     pool.by_id[runner.id] = runner._replace(tasks=tasks, due_at=due_at, **changes)
 
 

@@ -100,6 +100,13 @@ class AssignedTask(NamedTuple):
 NO_TASKS: Mapping[int, AssignedTask] = MappingProxyType({})
 
 
+class LoopState(NamedTuple):
+    """An event loop that tasks share."""
+
+    ping_at: float = NEVER  # when it is pinged next, or when its answer is overdue
+    is_pinged: bool = False  # and has not answered
+
+
 class RunnerState(NamedTuple):
     """A child process; `due_at` is the next moment that matters for it, or for a task in it."""
 
@@ -108,12 +115,14 @@ class RunnerState(NamedTuple):
     due_at: float = NEVER
     tasks: Mapping[int, AssignedTask] = NO_TASKS  # by token; never changed, but replaced
     tasks_left: int = 1  # how many more it may be given
-    is_shared: bool = False  # its tasks share an event loop
-    ping_at: float = NEVER  # of a shared one: the next ping, or when the last one is overdue
-    is_pinged: bool = False  # and has not answered
+    loop: LoopState | None = None  # the event loop that its tasks share, if they do
     cause: EndCause | None = None
     bad_frame: tuple[str, str] = ("", "")  # error code and text
     result: TaskReport | None = None  # settled; reported when the runner is reaped
+
+    @property
+    def is_shared(self) -> bool:
+        return self.loop is not None
 
 
 @dataclass

@@ -97,7 +97,7 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
     if runner is None or runner.phase is not RunnerPhase.STARTING:
         return
     due_at = transition.now + state.options.runner_idle_s
-    move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
+    move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS, loop=None)
     for assigned in reversed(list(runner.tasks.values())):
         runner_ends.put_first(transition, assigned.task)
 
@@ -118,7 +118,8 @@ def done(transition: WorkerTransition, event: events.Done) -> None:
     else:
         runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
         return
-    sharing.forget(pool, report.task)
+    if pool.disturbed:
+        sharing.forget(pool, report.task)
     if tasks := without(runner, report.task.token):
         left = 0 if event.left.reset or event.left.children else runner.tasks_left
         put_tasks(pool, runner, tasks, tasks_left=left)
@@ -157,7 +158,7 @@ def _be_free(transition: WorkerTransition, runner: RunnerState, event: events.Do
         runner_ends.retire(transition, runner)
     else:
         if runner.is_shared:
-            runner = runner._replace(is_pinged=False, ping_at=NEVER)
+            runner = runner._replace(loop=None)
         due_at = transition.now + transition.state.options.runner_idle_s
         move(pool, runner, RunnerPhase.IDLE, due_at, tasks=NO_TASKS)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from pgflowd.core.worker import actions, events, run_log
 from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.runner_moves import move
+from pgflowd.core.worker.runner_moves import move, put_tasks
 from pgflowd.core.worker.runner_state import (
     AssignedTask,
     EndCause,
+    LoopState,
     RunnerPhase,
     RunnerPool,
     RunnerState,
@@ -98,36 +99,32 @@ def ping_pause_s(options: WorkerOptions) -> float:
     return limit_s(options) / PINGS
 
 
-def ping_is_due(transition: WorkerTransition, runner: RunnerState) -> None:
+def keep_pinging(transition: WorkerTransition, runner: RunnerState, loop: LoopState) -> None:
     """Ask the loop for an answer; when that is overdue, read first what lies in the socket."""
-    pool = transition.state.runners
-    if runner.is_pinged:
+    if transition.now < loop.ping_at:
+        return
+    if loop.is_pinged:
         ping_at = NEVER
         transition.do(actions.ReadResult(runner.id, events.PING))
     else:
         ping_at = transition.now + limit_s(transition.state.options)
         transition.do(actions.PingRunner(runner.id))
-    put_ping(pool, runner, ping_at, is_pinged=True)
+    loop = LoopState(ping_at, is_pinged=True)
+    put_tasks(transition.state.runners, runner, runner.tasks, loop=loop)
 
 
 def ponged(transition: WorkerTransition, event: events.Ponged) -> None:
     """The loop goes on: ask again later."""
     pool = transition.state.runners
     runner = pool.by_id.get(event.id)
-    if runner is not None and runner.phase is RunnerPhase.BUSY and runner.is_pinged:
-        ping_at = transition.now + ping_pause_s(transition.state.options)
-        put_ping(pool, runner, ping_at, is_pinged=False)
-
-
-def put_ping(pool: RunnerPool, runner: RunnerState, ping_at: float, *, is_pinged: bool) -> None:
-    due_at = min([each.due_at for each in runner.tasks.values()], default=NEVER)
-    changed = runner._replace(ping_at=ping_at, is_pinged=is_pinged, due_at=min(due_at, ping_at))
-    pool.by_id[runner.id] = changed
+    if runner and runner.phase is RunnerPhase.BUSY and runner.loop and runner.loop.is_pinged:
+        loop = LoopState(transition.now + ping_pause_s(transition.state.options))
+        put_tasks(pool, runner, runner.tasks, loop=loop)
 
 
 def no_answer(transition: WorkerTransition, runner: RunnerState) -> None:
     """A handler blocks the loop."""
-    if runner.is_pinged and runner.ping_at == NEVER:
+    if runner.loop and runner.loop.is_pinged and runner.loop.ping_at == NEVER:
         terminate(transition, runner, EndCause.BLOCKED)
 
 
@@ -180,7 +177,7 @@ def give_back(transition: WorkerTransition, task: Task) -> None:
 
 def forget(pool: RunnerPool, task: Task) -> None:
     """The task has ended by itself, so it begins again at 0."""
-    if pool.disturbed and task.key in pool.disturbed:
+    if task.key in pool.disturbed:
         pool.disturbed = {key: n for key, n in pool.disturbed.items() if key != task.key}
 
 
