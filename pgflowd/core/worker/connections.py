@@ -126,7 +126,8 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
     connections = state.connections
     if state.mode is WorkerMode.LEAVING and not connections.has_output:
         return SideCall.SIGN_OFF
-    if now >= connections.renew_at:
+    is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
+    if now >= connections.renew_at and is_free:
         if next(state.leases(), None):
             return SideCall.RENEWAL
         connections.renew_at = NEVER  # the sweeper renews the row
