@@ -206,6 +206,13 @@ def test_a_starter_follows_its_run(as_role: As, shop: UUID) -> None:
     assert {state["step_slug"] for state in seen["steps"]} == {"items", "pack", "send"}
 
 
+@pytest.mark.parametrize("role", ["pgflow_worker", "pgflow_starter", "pgflow_viewer"])
+def test_each_role_may_follow_a_run_whose_id_it_knows(as_role: As, shop: UUID, role: str) -> None:
+    conn = as_role(role)
+
+    assert conn.execute("select pgflowd.follow(%s)", ([shop],)).fetchone() == (True,)
+
+
 def test_runs_of_a_flow_that_another_role_defined_can_be_started(
     as_role: As, conn: Connection
 ) -> None:

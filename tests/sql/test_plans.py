@@ -22,7 +22,7 @@ from support.leases import LeaseDatabase, element
 from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
-from pgflowd.db import tasks, workers
+from pgflowd.db import runs, tasks, workers
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -65,6 +65,7 @@ insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_i
   select run_id, step_slug, task_index, 'f', last_worker_id, message_id, 1, now(), now(),
          'completed'
     from pgflow.step_tasks where status = 'completed';
+insert into pgflowd.followers select run_id, false, now() + interval '1 h' from fresh;
 reset session_replication_role;
 drop table fresh;
 """
@@ -312,6 +313,15 @@ def a_task_given_up(db: Grown) -> Call:
     )
 
 
+def a_follow(db: Grown) -> Call:
+    return query_of(runs.follow([claim(db)[0].run_id], with_output=True))
+
+
+def who_wants_output(db: Grown) -> Call:
+    db.rows("select pgflowd.follow(%s, true)", [claim(db)[0].run_id])
+    return ("select pgflowd.wanted_output(64)",)
+
+
 def a_claim_of_the_contract(db: Grown) -> Call:
     ids = db.column("select msg_id from pgmq.read('f', 5, 3)")
     return ("select * from pgflow.start_tasks('f', %s::bigint[], %s)", ids, db.one)
@@ -359,6 +369,8 @@ CASES = [
     recovery_of_the_core,
     a_cancel,
     a_retry,
+    a_follow,
+    who_wants_output,
     a_claim_of_the_contract,
     a_completion_of_the_contract,
     a_failure_of_the_contract,

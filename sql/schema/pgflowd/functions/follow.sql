@@ -16,9 +16,11 @@ begin
   insert into pgflowd.followers (run_id, with_output, expires_at)
   select followed.run_id, follow.with_output, clock_timestamp() + interval '1 minute'
     from unnest(follow.run_ids) as followed (run_id)
-   where not exists (select from pgflowd.followers as known
-                      where known.run_id = followed.run_id and known.with_output = follow.with_output
-                        and known.expires_at > clock_timestamp() + interval '45 s');
+   where not exists (
+     select from (select one.with_output, one.expires_at from pgflowd.followers as one
+                   where one.run_id = followed.run_id offset 0) as known
+      where known.with_output = follow.with_output
+        and known.expires_at > clock_timestamp() + interval '45 s');
   if follow.with_output then
     perform pg_notify('pgflowd', 'follow ' || followed.run_id)
        from unnest(follow.run_ids) as followed (run_id);
