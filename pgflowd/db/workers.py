@@ -29,6 +29,10 @@ from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
 from pgflowd.errors import DatabaseError, Problem
 
+_HAS_STOPPED_AT = """
+select exists (select from pg_attribute where attrelid = 'pgflow.workers'::regclass
+                                          and attname = 'stopped_at' and not attisdropped)
+"""  # older foreign cores have no such column
 MAX_COUNTED = 10_000  # waiting messages; to count more takes too long
 
 Connection = psycopg.Connection[Any]
@@ -77,13 +81,16 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
 
 
 def insert_row(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
-    """Insert the worker's row, unless an earlier try to start has done so."""
+    """Insert the worker's row, or take up that of a worker that has slept, or tried before."""
     query = """
     insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)
-        on conflict (worker_id) do update set last_heartbeat_at = now()
+        on conflict (worker_id) do update set last_heartbeat_at = now() returning xmax <> 0
     """
     with translated(conn):
-        conn.execute(query, (worker_id, queue, name))
+        is_known = fetch_value(conn, query, (worker_id, queue, name))
+        if is_known and fetch_value(conn, _HAS_STOPPED_AT):
+            resume = "update pgflow.workers set stopped_at = null where worker_id = %s"
+            conn.execute(resume, (worker_id,))
 
 
 def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:

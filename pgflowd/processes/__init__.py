@@ -3,7 +3,7 @@ One module or package per process that `ps` shows. The supervisor starts the oth
 
 The supervisor forks its children by `host.fork.fork` and calls in them
 
-    worker.main(channel, settings, log, served) -> int
+    worker.main(channel, settings, log, served, worker_id) -> int
     listener.main(channel, settings, log) -> int
     sweeper.main(channel, settings, log) -> int
     discovery.main(channel, settings, entry) -> int

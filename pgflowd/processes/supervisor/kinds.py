@@ -22,7 +22,7 @@ from pgflowd.host.signals import stacks
 from pgflowd.processes import listener, sweeper
 from pgflowd.processes.worker import main as worker
 
-# called with channel, settings, log, and the flow if it is a worker
+# called with channel, settings, log, and if it is a worker, its flow and its id if it has slept
 MAINS: dict[ChildKind, Callable[..., int]] = {
     LISTENER: listener.main,
     WORKER: worker.main,
@@ -76,14 +76,18 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
 
 
 def main_of(
-    kind: ChildKind, settings: Settings, log: Log, served: ServedFlow | None
+    kind: ChildKind,
+    settings: Settings,
+    log: Log,
+    served: ServedFlow | None,
+    worker_id: str | None = None,
 ) -> Callable[[Channel], int]:
     """Return the main function of a child in the tree."""
     log = log.bind(process=kind.name, **({"flow": served.slug} if served else {}))
 
     def main(channel: Channel) -> int:
         _handle_dump_signal(log)
-        return MAINS[kind](channel, settings, log, *([served] if served else []))
+        return MAINS[kind](channel, settings, log, *([served, worker_id] if served else []))
 
     return main
 

@@ -206,7 +206,8 @@ class SupervisorLoop:
         child = self.tree.child(id)
         assert child is not None
         spec, served = child.spec, self.served.get(id)
-        main = main_of(spec.kind, self.settings, self.log, served)
+        worker_id = self.sleeping.worker_id(id) if child.is_woken else None
+        main = main_of(spec.kind, self.settings, self.log, served, worker_id)
         try:
             process = self.children.start(spec.kind, spec.name, main, served)
         except OSError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core import messages as msg
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.supervision.kinds import WORKER
-from pgflowd.core.supervision.lifecycle import ChildState
+from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.sleep import WakeCause, on_next_due, on_wake
 from pgflowd.core.supervision.tree import ChildEntry
 from pgflowd.processes.supervisor.children import ChildProcess
@@ -35,6 +35,10 @@ class SleepingWorkers:
         """A worker has ended, perhaps in order to sleep."""
         if process.worker_id:
             self._worker_ids[process.id] = process.worker_id
+
+    def worker_id(self, id: str) -> str | None:
+        """The id of the worker that has slept: it keeps its row, so that rows do not heap up."""
+        return self._worker_ids.get(id)
 
     def tick(self) -> None:
         """Tell the sweeper what has changed."""
@@ -81,6 +85,8 @@ class SleepingWorkers:
     def on_command(self, flow: object) -> dict[str, Any]:
         """Wake a flow for `pgflowd wake`; return the answer."""
         supervisor = self._supervisor
+        if supervisor.tree.phase is DaemonPhase.STOPPING:
+            return {"error": "the daemon is stopping", "code": "E411", "next": None}
         slugs = [child.spec.name for child in supervisor.tree.workers]
         child = supervisor.tree.child(WORKER.child_id(str(flow)))
         if child is None:

@@ -73,8 +73,14 @@ MAX_CHARS = 1000  # about a bug of ours
 TITLE_S = 0.05  # from a change to the title that shows it, so that short tasks do not pay for it
 
 
-def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> int:
-    """The worker's whole life; returns its exit code."""
+def main(
+    channel: Channel,
+    settings: Settings,
+    log: Log,
+    served: ServedFlow,
+    worker_id: str | None = None,
+) -> int:
+    """The worker's whole life; returns its exit code. One that has slept has its id already."""
     gc.freeze()  # what we share with the supervisor stays untouched, and so shared
     become_subreaper()
     hide_memory()
@@ -98,7 +104,8 @@ def main(channel: Channel, settings: Settings, log: Log, served: ServedFlow) -> 
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda _, context: _end_as_bug(channel, log, context))
     try:
-        return loop.run_until_complete(_Worker(channel, settings, log, served, loaded).live())
+        id = uuid.UUID(worker_id) if worker_id else uuid.uuid4()
+        return loop.run_until_complete(_Worker(channel, settings, log, served, loaded, id).live())
     except Exception as error:
         _end_as_bug(channel, log, {"exception": error})
         raise
@@ -151,11 +158,11 @@ class _Worker:
         log: Log,
         served: ServedFlow,
         loaded: LoadedFlow,
+        worker_id: uuid.UUID,
     ) -> None:
         self._loop = asyncio.get_event_loop()
         self._channel, self._settings = channel, settings
-        self._served, self._zygote = served, loaded.zygote
-        self._worker_id = uuid.uuid4()
+        self._served, self._zygote, self._worker_id = served, loaded.zygote, worker_id
         self._log = log.bind(worker=str(self._worker_id))
         self._title = f"{settings.pgflowd.name}: worker {served.slug}"
         self._mailbox = Mailbox(self._loop)
