@@ -197,6 +197,40 @@ class NextDue(Message):
 
 
 @dataclass(frozen=True)
+class ConnectionsLeft(Message):
+    """How many connections the server has left. From the listener, before it is ready."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class ConnectionRefused(Message):
+    """The server had no free connection. From a child; for the sweeper, which sees who has them."""
+
+    droppable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class ConnectionWanted(Message):
+    """A worker has long work, and wants a second connection."""
+
+
+@dataclass(frozen=True)
+class ConnectionGranted(Message):
+    """The worker may open a second connection."""
+
+
+@dataclass(frozen=True)
+class ConnectionReturned(Message):
+    """A worker has closed its second connection."""
+
+
+@dataclass(frozen=True)
+class StayingAwake(Message):
+    """A worker that was asked to fall asleep has work."""
+
+
+@dataclass(frozen=True)
 class WorkerEnded(Message):
     """All processes of this worker are reaped: release its tasks and answer Released."""
 
@@ -235,6 +269,12 @@ KINDS: dict[str, type[Message]] = {
         Awake,
         LookAtQueues,
         NextDue,
+        ConnectionsLeft,
+        ConnectionRefused,
+        ConnectionWanted,
+        ConnectionGranted,
+        ConnectionReturned,
+        StayingAwake,
         WorkerEnded,
     )
 }

@@ -28,14 +28,10 @@ from pgflowd.core.text import counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
-from pgflowd.db.obstacles import (
-    idle_slots,
-    oldest_snapshots,
-    oldest_transactions,
-    queue_share,
-)
+from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.rights import has_trusted_cron, platform, rights
+from pgflowd.db.server_connections import finding_of_connections
 from pgflowd.db.stalled import stalled_tasks
 from pgflowd.errors import PgflowdError
 
@@ -58,6 +54,8 @@ class DoctorRequest:
 
     stale_threshold_s: float
     has_listen_url: bool
+    name: str = "pgflowd"  # of the daemon
+    max_connections: int = 0
     until: float = float("inf")  # when the present examination has to end; monotonic
 
 
@@ -288,6 +286,10 @@ def _orphans(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     yield ok("orphans", "; ".join(parts) or "none")
 
 
+def _connections(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
+    yield finding_of_connections(conn, request.name, request.max_connections)
+
+
 def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Say how much is kept, since nothing is ever deleted."""
     row = conn.execute(_HISTORY).fetchone()
@@ -331,6 +333,7 @@ _OF_THE_SERVER: dict[str, Examination] = {
     "pooler": _pooler,
     "durability": _durability,
     "isolation": _isolation,
+    "connections": _connections,
     "transactions": _transactions,
     "snapshots": _snapshots,
     "listeners": _listeners,

@@ -131,6 +131,11 @@ def sqlstate_of(error: BaseException | None) -> str | None:
     return None
 
 
+def is_refused(error: BaseException) -> bool:
+    """Whether a connection was refused, since the server has no free one."""
+    return isinstance(error, Unreachable) and error.code == "E310"
+
+
 def is_full(text: str) -> bool:
     """Whether a server refuses a client because it has too many."""
     return _FULL.search(text) is not None

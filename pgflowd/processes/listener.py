@@ -7,6 +7,7 @@ wakes all workers, so no notification is missed. At most ten wakes per flow pass
 `notify_throttle`, and one at its end. Every 10 s it asks the server whether it still listens;
 without an answer the connection is lost. Behind a pooler it tries whether a notification arrives.
 If none does, as with pooled transactions, it warns (W314) and wakes all workers every `poll_max`.
+As the first child that connects it also reads how many connections the server has left.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from uuid import uuid4
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.messages import Follow, Ready, Wake
+from pgflowd.core.messages import ConnectionsLeft, Follow, Ready, Wake
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.db.connection import is_pooled
+from pgflowd.db.query import execute
+from pgflowd.db.server_connections import server_connections
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
@@ -46,11 +49,19 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
     try:
         if _is_needed(settings):
             Listener(service, settings, log).run()
+        if not settings.database.max_connections:
+            link = DatabaseLink(service, settings, log, "listener", settings.database.url)
+            link.once(lambda conn: _measure(service, conn))
         service.channel.send(Ready())
         while True:
             service.wait_until(time.monotonic() + 3600)
     except StopRequested:
         return EXIT_ASKED
+
+
+def _measure(service: Service, conn: psycopg.Connection[Any]) -> None:
+    """Tell the supervisor how many connections the server has left."""
+    service.channel.send(ConnectionsLeft(execute(conn, server_connections()).left))
 
 
 def _is_needed(settings: Settings) -> bool:
@@ -75,6 +86,7 @@ class Listener:
         self._link.run(self._subscribe, self._listen)
 
     def _subscribe(self, conn: psycopg.Connection[Any]) -> None:
+        _measure(self._service, conn)
         conn.execute("listen pgflowd")
         self._is_listening = not is_pooled(conn) or self._hears(conn)
         problems = []

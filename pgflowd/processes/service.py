@@ -27,12 +27,20 @@ import psycopg
 
 from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.database_failure import DatabaseFailure
-from pgflowd.core.messages import Drain, Heartbeat, Message, QuickStop, Ready, Waiting
+from pgflowd.core.messages import (
+    ConnectionRefused,
+    Drain,
+    Heartbeat,
+    Message,
+    QuickStop,
+    Ready,
+    Waiting,
+)
 from pgflowd.core.redact import secrets_in
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.db.connection import connect, limits_of
-from pgflowd.db.errors import failure_of
+from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import PgflowdError
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
@@ -147,6 +155,11 @@ class DatabaseLink:
             except CONNECTION_ERRORS as error:
                 self._on_lost(error)
 
+    def once(self, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
+        """Connect, prepare, and close; however long it takes."""
+        self._connect(prepare).close()
+        self._conn = None
+
     def _connect(
         self, prepare: Callable[[psycopg.Connection[Any]], None]
     ) -> psycopg.Connection[Any]:
@@ -181,6 +194,8 @@ class DatabaseLink:
         self._was_refused = failure not in {DatabaseFailure.RETRY, DatabaseFailure.ALERT}
         code, remedy = getattr(error, "code", "E301"), getattr(error, "next", None)
         self._note_state("down", code=code, error=getattr(error, "text", text), next=remedy)
+        if is_refused(error):
+            self._service.channel.send(ConnectionRefused())
         errors = self._service.numbers.setdefault("database_errors", {})
         errors[failure] = errors.get(failure, 0) + 1
         if self._failures == 1:

@@ -19,7 +19,8 @@ message, and tells when the next one will be. It renews their rows, too: they co
 It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
 trip and clock before each sweep. It reports as problems clocks that differ (W312),
 `synchronous_commit` off (W315), a connection without encryption (W316), a notification queue that
-is not emptied (E319), and what keeps dead rows (E321).
+is not emptied (E319), what keeps dead rows (E321), and a server without a free connection (E310),
+at once when one was refused.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ import psycopg
 from pgflowd.core.messages import (
     Asleep,
     Awake,
+    ConnectionRefused,
     LookAtQueues,
     Message,
     NextDue,
@@ -54,6 +56,7 @@ from pgflowd.core.obstacles import (
     queue_problem,
     snapshot_problem,
 )
+from pgflowd.core.server_connections import full_problem
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.sleeping_queues import SleepingQueues
 from pgflowd.core.supervision.exits import EXIT_ASKED
@@ -62,6 +65,7 @@ from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
+from pgflowd.db.server_connections import server_connections
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
 from pgflowd.db.workers import look_at_queues, renew_rows, renew_sleeping
 from pgflowd.errors import DatabaseError, Problem
@@ -78,6 +82,7 @@ RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
 IDLE_INTERVALS = 3
 IDLE_RENEWAL_S = 15.0
 FULL_S = 0.1  # by then a full channel has room again
+LOOK_PAUSE_S = 2.0  # between two looks at a server that refuses connections
 MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
@@ -103,6 +108,7 @@ class Sweeper:
         self._renew_at = 0.0
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
+        self._look_at, self._looked_at = float("inf"), 0.0  # beside the looks before sweeps
         self._is_exposed = False
         self._problems: list[Problem] = []
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
@@ -140,11 +146,14 @@ class Sweeper:
         self._sleeping.look_at_all(renew_at)
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
-            self._service.wait(min([sweep_at, renew_at, self._sleeping.due, *due]))
+            due += [sweep_at, renew_at, self._look_at, self._sleeping.due]
+            self._service.wait(min(due))
             now = time.monotonic()
             while self._service.orders:
                 self._obey(self._service.orders.popleft(), now)
             self._look_at_queues(conn, now)
+            if now >= self._look_at:
+                self._look(conn)
             if now >= renew_at:
                 renew_at = now + interval_s
                 self._renew_workers(conn, interval_s / 2)
@@ -170,6 +179,8 @@ class Sweeper:
             self._sleeping.remove(order.queue)
         elif isinstance(order, LookAtQueues):
             self._sleeping.look_at_all(now)
+        elif isinstance(order, ConnectionRefused):
+            self._look_at = min(self._look_at, max(now, self._looked_at + LOOK_PAUSE_S))
 
     def _look_at_queues(self, conn: psycopg.Connection[Any], now: float) -> None:
         """Look at the queues of sleeping workers that are due; wake those that have work."""
@@ -231,6 +242,7 @@ class Sweeper:
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
         """Measure the database, and report its problems."""
+        self._look_at, self._looked_at = float("inf"), time.monotonic()
         with self._link.limited(conn), translated(conn):
             problems = [*self._measure(conn), *_obstacles(conn)]
         known = {each.code for each in self._problems}
@@ -314,7 +326,8 @@ def _problems(skew_s: float, commits: str, exposed: bool) -> list[Problem]:
 
 def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
     """Return what hinders the whole database. To ask for the queue's share also empties it."""
-    problems = []
+    is_full = full_problem(execute(conn, server_connections()))
+    problems = [is_full] if is_full else []
     share = execute(conn, queue_share())
     if is_overfull(share):
         problems.append(queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED))))

@@ -38,7 +38,7 @@ def test_all_is_well_and_the_connections_are_counted(here, project, shop):
     ended = here("check")
 
     assert (ended.code, ended.out) == (0, "no problems found\n")
-    assert "3 flows; 8 connections, up to 0 more in handlers; the server allows" in ended.err
+    assert "3 flows; up to 8 connections, 0 more in handlers; others have " in ended.err
 
 
 CONNECTING = """
@@ -65,10 +65,37 @@ def test_too_few_connections_are_a_warning_with_the_arithmetic(here, project, sh
 
     assert (enough.code, warned.code, strict.code) == (0, 0, 1)
     assert codes(strict) == ["W320"]
-    assert strict.json["connections"] == {"daemon": 10, "handlers": 11, "server": 20}
-    text = "10 connections and its handlers up to 11 more by ctx.conn(), but the server allows 20"
+    daemon, handlers, others, server = strict.json["connections"].values()
+    assert (daemon, handlers, server) == (9, 11, 20) and others >= 1
+    text = "9 connections and its handlers up to 11 more by ctx.conn(), others have"
     assert text in warned.out
-    assert "lower max_concurrency" in warned.out
+    assert f"so {20 + others} are needed, but the server allows 20" in warned.out
+    assert "lower [database] max_connections" in warned.out
+
+
+@covers("rule 56")
+def test_a_budget_that_the_server_has_not_left_is_a_warning(here, project, shop):
+    shop.conn.execute(f"alter database {shop.conn.info.dbname} connection limit 6")
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write("[database]\nmax_connections = 7\n")
+
+    warned, doctor = here("check"), here("doctor")
+
+    assert "W320" in warned.out and "opens up to 7 connections" in warned.out
+    assert "W320" in doctor.out and "but the server allows 6" in doctor.out
+
+
+@covers("rule 56")
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_budget_that_no_worker_fits_into_is_refused(here, project, most):
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write(f"[database]\nmax_connections = {most}\n")
+
+    ended = here("check", "--offline")
+
+    assert ended.code == 1
+    text = f"E105  [database] max_connections is {most}: listener, sweeper and one worker need 3"
+    assert text in ended.out
 
 
 def test_a_flow_that_is_not_there_yet_will_be_created(here, project, database):

@@ -49,8 +49,8 @@ def test_a_healthy_database_has_only_good_findings(examined, shop):
     assert {one["state"] for each in found.values() for one in each} == {"ok"}
     assert list(found) == [
         "pgflowd", "server", "schema", "clocks", "pooler", "durability", "isolation",
-        "transactions", "snapshots", "listeners", "rights", "platform", "recovery", "flows",
-        "stalled", "orphans", "history", "invariants",
+        "connections", "transactions", "snapshots", "listeners", "rights", "platform", "recovery",
+        "flows", "stalled", "orphans", "history", "invariants",
     ]  # fmt: skip
     assert found["rights"][0]["text"] == "postgres may view, start, serve, deploy"
 

@@ -117,6 +117,7 @@ class Play(Engine):
     def __init__(self, *, pace_s: float = 1.0, **options: object) -> None:
         self.now = 100.0
         super().__init__(replace(OPTIONS, **options), pace_s, self.now)  # type: ignore[arg-type]
+        self.grants = True  # a second connection, as soon as it is asked for
         self.actions: list[actions.WorkerAction] = []
         self._call: actions.WorkerAction | None = None  # the turn under way
         self.feed(events.Tick())
@@ -135,6 +136,9 @@ class Play(Engine):
                 self._call = action
             elif isinstance(action, actions.RenewLeases) and action.connection is MAIN:
                 return self._renew(action)
+            elif isinstance(action, actions.AskForConnection) and self.grants:
+                done = self.actions
+                self.actions = [*done, *self.feed(events.SecondConnectionGranted())]
         return self.actions
 
     def _renew(self, action: actions.RenewLeases) -> list[actions.WorkerAction]:

@@ -10,16 +10,27 @@ be left.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import select
 import signal
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pgflowd.core.messages import Drain, Message, QuickStop, Ready, Wake
+from pgflowd.core.messages import (
+    ConnectionGranted,
+    ConnectionWanted,
+    Drain,
+    Message,
+    QuickStop,
+    Ready,
+    Wake,
+)
 from pgflowd.core.settings.sections import (
     DatabaseSettings,
     RecoverySettings,
@@ -52,13 +63,15 @@ PROFILE_T = Settings(
 
 
 class RunningWorker(Database):
-    """A worker process, and the verbs of its database."""
+    """A worker process, and the verbs of its database. It gets a second connection when it asks."""
 
     def __init__(self, child: ForkedChild, database: ScratchDatabase, log: Path, flow: str) -> None:
         self.child, self.flow = child, flow
         super().__init__(database.connect())
         self._log = log
         self.all_received: list[Any] = []
+        self._lock = threading.Lock()
+        threading.Thread(target=self._answer, daemon=True).start()
         self.was_frozen = False  # beyond its lease: then its executions may overlap with others
 
     @property
@@ -66,8 +79,19 @@ class RunningWorker(Database):
         return self.child.pid
 
     def receive(self) -> list[Any]:
-        self.all_received += self.child.channel.receive()
+        with self._lock:
+            received = self.child.channel.receive() if self.child.channel.fileno() >= 0 else []
+            self.all_received += received
+            if any(isinstance(each, ConnectionWanted) for each in received):
+                self.child.channel.send(ConnectionGranted())
         return self.all_received
+
+    def _answer(self) -> None:
+        """Play the supervisor, until the worker has ended."""
+        while self.child.channel.fileno() >= 0 and not self.child.channel.at_end:
+            with contextlib.suppress(OSError, ValueError):  # it is being closed
+                select.select([self.child.channel], [], [], 0.2)
+                self.receive()
 
     def received(self, kind: type[Message]) -> Any:
         return next((each for each in self.receive() if isinstance(each, kind)), None)

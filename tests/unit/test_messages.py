@@ -13,6 +13,11 @@ from pgflowd.core.messages import (
     KINDS,
     Asleep,
     Awake,
+    ConnectionGranted,
+    ConnectionRefused,
+    ConnectionReturned,
+    ConnectionsLeft,
+    ConnectionWanted,
     Drain,
     Failed,
     FallingAsleep,
@@ -28,6 +33,7 @@ from pgflowd.core.messages import (
     Ready,
     Released,
     SleepIfIdle,
+    StayingAwake,
     UnreadableMessage,
     Waiting,
     Wake,
@@ -68,6 +74,12 @@ ALL = [
     WorkerStarted("7f3a"),
     WorkerStopped("7f3a"),
     WorkerStanding("7f3a", "ok", 3, 0.5, None, "run1"),
+    ConnectionsLeft(40),
+    ConnectionRefused(),
+    ConnectionWanted(),
+    ConnectionGranted(),
+    ConnectionReturned(),
+    StayingAwake(),
 ]
 
 

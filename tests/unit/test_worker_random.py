@@ -54,6 +54,8 @@ class World:
         self.engine = Engine(options, pace_s)
         self.calls: dict[ConnectionName, object] = {}
         self.open = {MAIN}
+        self.is_wanted = False  # a second connection
+        self.has_second = False  # or may open it
         self.forks: list[int] = []
         self.alive: dict[int, str] = {}  # runner: starting, idle, busy, closed, dead
         self.tasks: dict[int, dict[int, Task]] = {}  # by runner and token
@@ -127,6 +129,7 @@ class World:
                 *self.ends_of_side_calls(SECOND) * 2,
                 events.ConnectionLost(SECOND, RETRY, "lost", 0.9),
             ]
+        found += [events.SecondConnectionGranted()] if self.is_wanted else []
         found += self.of_the_zygote()
         found += [event for runner in self.alive for event in self.of_runner(runner)]
         return found
@@ -242,7 +245,14 @@ class World:
         elif isinstance(action, actions.Connect):
             assert action.connection not in self.calls
             assert action.connection not in self.open
+            assert action.connection is MAIN or self.has_second
             self.calls[action.connection] = action
+        elif isinstance(action, actions.AskForConnection):
+            assert not self.is_wanted
+            self.is_wanted = True
+        elif isinstance(action, actions.ReturnConnection):
+            assert SECOND not in self.open
+            self.has_second = False
         elif isinstance(action, actions.CloseConnection):
             assert action.connection is SECOND and SECOND not in self.calls
             self.open.remove(SECOND)
@@ -463,6 +473,8 @@ def into_world(world: World, event: object) -> object | None:
         if isinstance(told, events.ReportAndClaimDone):
             world.failed = None
         del world.calls[MAIN]
+    elif isinstance(told, events.SecondConnectionGranted):
+        world.is_wanted, world.has_second = False, True
     elif isinstance(told, events.SideCallDone):
         del world.calls[told.connection]
     elif isinstance(told, events.ForkRefused):

@@ -18,6 +18,12 @@ from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import problem_columns, problem_json
 from pgflowd.core.definition.shape import OPTIONS_NEXT
+from pgflowd.core.server_connections import (
+    ServerConnections,
+    automatic_budget,
+    most_of_daemon,
+    shortage,
+)
 from pgflowd.core.settings.rules import unserved
 from pgflowd.errors import PgflowdError, Problem
 
@@ -29,15 +35,6 @@ if TYPE_CHECKING:
 PLACE = "database"
 UNREADABLE = {"E101", "E107", "E109"}  # with these the URL of the database is unknown
 INCOMPLETE = {"E210", "E211", "E212"}  # with these some flows of the code are unknown
-# what the server, this role and this database allow; -1 means no limit
-_MAX_CONNECTIONS = """
-select least(current_setting('max_connections')::int
-               - current_setting('superuser_reserved_connections')::int
-               - coalesce(current_setting('reserved_connections', true)::int, 0),
-             nullif(role.rolconnlimit, -1), nullif(own.datconnlimit, -1))
-  from pg_roles as role, pg_database as own
- where role.rolname = current_user and own.datname = current_database()
-"""
 
 
 @click.command(cls=Command)
@@ -65,11 +62,11 @@ def check(app: App, offline: bool, strict: bool) -> None:
         {"flow": flow.slug, "entry": flow.entry, "place": flow.place, "database": None}
         for flow in discovered.flows
     ]
-    # a worker has two connections, listener and sweeper one each; a handler opens one by ctx.conn()
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
-    connections = dict[str, int | None](daemon=2 * len(served) + 2, handlers=handlers, server=None)
+    most = most_of_daemon(len(served), settings.database.max_connections)
+    connections = dict[str, int | None](daemon=most, handlers=handlers, others=None, server=None)
     if knows_database and not offline:
         problems += _in_database(app, discovered, flows, connections)
     is_fine = not any(strict or not problem.is_warning for problem in problems)
@@ -91,12 +88,13 @@ def _in_database(
     """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db import schema
     from pgflowd.db.flows import list_flows
-    from pgflowd.db.query import execute, fetch_value
+    from pgflowd.db.query import execute
+    from pgflowd.db.server_connections import server_connections
 
     try:
         with database(app, any_schema=True) as conn:
-            connections["server"] = int(fetch_value(conn, _MAX_CONNECTIONS))
-            yield from _too_few(connections)
+            server = execute(conn, server_connections(is_ours=False))
+            yield from _too_few(app, server, connections)
             problem = schema.status(conn).problem
             if problem is not None:
                 yield replace(problem, place=problem.place or PLACE)
@@ -113,16 +111,19 @@ def _in_database(
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
 
 
-def _too_few(connections: dict[str, int | None]) -> Iterator[Problem]:
-    """A warning if the server allows fewer connections than daemon and handlers may open."""
-    daemon, handlers, server = (count or 0 for count in connections.values())
-    if daemon + handlers > server:
-        text = (
-            f"the daemon opens {daemon} connections and its handlers up to {handlers} more by"
-            f" ctx.conn(), but the server allows {server}, those of your application included"
-        )
-        remedy = "raise max_connections, lower max_concurrency, or serve fewer flows"
-        yield Problem("W320", text, PLACE, remedy)
+def _too_few(
+    app: App, server: ServerConnections, connections: dict[str, int | None]
+) -> Iterator[Problem]:
+    """A warning if the server allows less than daemon, handlers and others need."""
+    name, setting = app.settings.pgflowd.name, app.settings.database.max_connections
+    held, handlers = server.held_by_daemon(name), connections["handlers"] or 0
+    daemon = connections["daemon"] or 0
+    if not setting:
+        daemon = min(daemon, automatic_budget(server.left + held))
+    others = server.allowed - server.left - held
+    connections |= {"daemon": daemon, "others": others, "server": server.allowed}
+    if problem := shortage(server, daemon=daemon, held=held, handlers=handlers):
+        yield problem
 
 
 def _compared(
@@ -153,9 +154,9 @@ def _print(
 ) -> None:
     for line in problem_columns(app, problems, app.out):
         app.print(line)
-    daemon, handlers, server = connections.values()
-    allowed = "" if server is None else f"; the server allows {server}"
+    daemon, handlers, others, server = connections.values()
+    allowed = "" if server is None else f"; others have {others}, the server allows {server}"
     counted = f"{flows} flow{'s' * (flows != 1)}"
-    app.note(f"{counted}; {daemon} connections, up to {handlers} more in handlers{allowed}")
+    app.note(f"{counted}; up to {daemon} connections, {handlers} more in handlers{allowed}")
     if not problems:
         app.print("no problems found")

@@ -35,7 +35,12 @@ def doctor(app: App) -> None:
     from pgflowd.db.doctor import DoctorRequest, examine
 
     settings = app.settings
-    request = DoctorRequest(settings.recovery.stale_threshold_s, bool(settings.database.listen_url))
+    request = DoctorRequest(
+        settings.recovery.stale_threshold_s,
+        bool(settings.database.listen_url),
+        settings.pgflowd.name,
+        settings.database.max_connections,
+    )
     libpq = psycopg.pq.version_pretty(psycopg.pq.version())
     python = platform.python_version()
     versions = f"{__version__}, Python {python}, psycopg {psycopg.__version__}, libpq {libpq}"

@@ -17,11 +17,13 @@ from pgflowd.core.documents import versioned
 from pgflowd.core.documents.worker_problems import problems_of_worker
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
+from pgflowd.core.supervision import places
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.tree import ChildEntry, Tree
 
 NOT_RUNNING = "not_running"
+WAITING = "waiting"  # for a place in the budget of connections
 _NUMBERS = ("queued", "oldest_queued_s", "completed_1m", "failed_1m", "p50_s", "p95_s")
 _ERROR = "E"  # codes of errors begin so; those of warnings leave a daemon healthy
 
@@ -133,9 +135,9 @@ def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
 
 
 def is_well(child: ChildEntry) -> bool:
-    """Whether a child is up, asleep, or on its way from one to the other."""
+    """Whether a child is up, asleep, on its way from one to the other, or waits for its place."""
     waking = {ChildState.IDLE, ChildState.STARTING}
-    is_waking = child.is_woken and child.state in waking
+    is_waking = (child.is_woken or child.queued_at is not None) and child.state in waking
     return child.state in {ChildState.UP, ChildState.ASLEEP} or is_waking
 
 
@@ -149,6 +151,7 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
     found = problems_of_children(tree, facts)
+    waiting = {child.id for child in places.waiting(tree)}
     return DaemonStatus(
         name=facts.name,
         version=facts.version,
@@ -161,10 +164,17 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
             "restarts": tree.budget.count(facts.monotonic),
             "max_restarts": tree.policy.max_restarts,
             "max_period_s": tree.policy.max_period_s,
+            "connections": {
+                "most": tree.max_connections,
+                "taken": places.taken(tree),
+                "waiting": len(places.waiting(tree)),
+            },
         },
         database=_database(tree, facts),
         singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
-        flows=[_flow(child, facts, idle) for child in tree.workers],
+        flows=[
+            _flow(child, facts, WAITING if child.id in waiting else idle) for child in tree.workers
+        ],
         problems=[*found, *(dict(warning) for warning in facts.warnings)],
     )
 
@@ -210,7 +220,21 @@ def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]
             text = f"{child.id} waits for the {child.waiting_for or 'database'}{why}"
             code, remedy = database.get("code") or "E301", database.get("next")
             found.append(_problem(code, None, text, remedy or "see that it runs"))
-    return found
+    return found + _of_places(tree, facts)
+
+
+def _of_places(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
+    """W320 if workers wait long for a connection, with the budget that would do."""
+    waiting = places.long_waiting(tree, facts.monotonic)
+    if not waiting:
+        return []
+    flows = "1 flow waits" if len(waiting) == 1 else f"{len(waiting)} flows wait"
+    text = (
+        f"{flows} for a connection, and the daemon has {places.taken(tree)} of at most"
+        f" {tree.max_connections}: {places.enough(tree)} would do"
+    )
+    next = "raise [database] max_connections, and that of the server if `pgflowd check` says so"
+    return [_problem("W320", None, text, next)]
 
 
 def _of_worker(child: ChildEntry, facts: DaemonFacts) -> list[dict[str, Any]]:

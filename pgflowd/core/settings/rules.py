@@ -2,8 +2,8 @@
 Checks keys against each other, and against the served flows and the path of the socket.
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
-overrides one of them. A daemon that is about to serve also checks `missing_flows` (E111),
-`unserved` (E108) and `socket_too_long` (E112). Pure.
+overrides one of them, and with what a daemon needs at least (E105). A daemon that is about to serve
+also checks `missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pgflowd.errors import Problem
 
 MAX_RUNNERS = 1000  # of one flow: each is a process
 MAX_SOCKET_PATH_BYTES = 107  # the kernel's sun_path without its NUL
+LEAST_CONNECTIONS = 3  # of listener, sweeper and one worker
 
 
 _ORDERED = {  # section: the stems of its …_min and …_max
@@ -54,7 +55,22 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
         found.append(_lease(settings, prefix, worker))
         found += _runners(prefix, worker)
     problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
+    if ("database", "max_connections") not in invalid:
+        problems.append(_too_few_connections(settings))
     return [problem for problem in problems if problem]
+
+
+def _too_few_connections(settings: Settings) -> Problem | None:
+    """Return E105 if the daemon may not open what one flow needs."""
+    most = settings.database.max_connections
+    if not 0 < most < LEAST_CONNECTIONS:
+        return None
+    text = (
+        f"[database] max_connections is {most}: listener, sweeper and one worker need"
+        f" {LEAST_CONNECTIONS}"
+    )
+    place = settings.origin_of("database", "max_connections").place
+    return Problem("E105", text, place, "set more, or 0 for half of what the server has left")
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:

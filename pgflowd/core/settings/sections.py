@@ -56,6 +56,12 @@ class DatabaseSettings:
 
     url: Ref = secret("", "empty: the libpq environment and files")  # noqa: RUF009
     listen_url: Ref = secret("", "for the listener, if url leads to a transaction pooler")  # noqa: RUF009
+    max_connections: int = whole(
+        0,
+        "that the daemon opens at most, without those of handlers; 0: half of what the server has"
+        " left at the start, at least 8",
+        low=0,
+    )
     connect_timeout_s: float = duration("10s", "how long one attempt to connect may take")
     statement_timeout_s: float = duration(
         "30s", "how long one statement may take", high=_MAX_31_BITS

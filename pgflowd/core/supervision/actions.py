@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pgflowd.core.messages import Drain, QuickStop
+from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
 from pgflowd.core.supervision.exits import ChildExit
 from pgflowd.core.supervision.lifecycle import Announcement
 
@@ -28,10 +28,10 @@ class StartChild(Action):
 
 @dataclass(frozen=True)
 class SendToChild(Action):
-    """Ask this child to end."""
+    """Ask this child to end, or for its place, or grant it one."""
 
     id: str
-    how: Drain | QuickStop
+    how: Drain | QuickStop | SleepIfIdle | ConnectionGranted
 
 
 @dataclass(frozen=True)

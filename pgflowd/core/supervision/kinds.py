@@ -82,11 +82,18 @@ def _sweeper_summary(status: Mapping[str, Any]) -> list[str]:
     return summary
 
 
-_COMMON = (msg.Ready, msg.Waiting, msg.Heartbeat, msg.Failed, msg.Leaving)
+_COMMON = (
+    msg.Ready,
+    msg.Waiting,
+    msg.Heartbeat,
+    msg.Failed,
+    msg.Leaving,
+    msg.ConnectionRefused,
+)
 
 LISTENER = ChildKind(
     "listener",
-    sends=(*_COMMON, msg.Wake, msg.Follow),
+    sends=(*_COMMON, msg.Wake, msg.Follow, msg.ConnectionsLeft),
     depends_on=_listener_settings,
     status=(
         StatusField("reconnects", "reconnects", default=0),
@@ -99,7 +106,15 @@ LISTENER = ChildKind(
 )
 WORKER = ChildKind(
     "worker",
-    sends=(*_COMMON, msg.MakeRoom, msg.HaveRoom, msg.FallingAsleep),
+    sends=(
+        *_COMMON,
+        msg.MakeRoom,
+        msg.HaveRoom,
+        msg.FallingAsleep,
+        msg.StayingAwake,
+        msg.ConnectionWanted,
+        msg.ConnectionReturned,
+    ),
     receives=(
         msg.Wake,
         msg.Follow,
@@ -107,6 +122,7 @@ WORKER = ChildKind(
         msg.MakeRoom,
         msg.HaveRoom,
         msg.SleepIfIdle,
+        msg.ConnectionGranted,
     ),
     is_group=True,
     death_signal=signal.SIGTERM,  # it still has to kill its runners
@@ -121,6 +137,7 @@ SWEEPER = ChildKind(
         msg.Asleep,
         msg.Awake,
         msg.LookAtQueues,
+        msg.ConnectionRefused,
     ),
     depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),
     status=(

@@ -9,6 +9,7 @@ the exit is 69. Pure.
 
 from __future__ import annotations
 
+from pgflowd.core.supervision import places
 from pgflowd.core.supervision.actions import Action
 from pgflowd.core.supervision.exits import EXIT_UNREACHABLE
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
@@ -21,7 +22,7 @@ def next_due(tree: Tree) -> float | None:
     moments = [deadline_of(tree, child)[0] for child in tree.children]
     moments += [child.due_at for child in tree.children if may_start(tree, child)]
     is_stopping = any(c.state.is_alive and c.spec.position >= tree.position for c in tree.children)
-    moments.append(None if is_stopping else tree.due_at)
+    moments += [None if is_stopping else tree.due_at, tree.ask_at if places.line(tree) else None]
     if tree.waiting_from is not None and tree.phase is DaemonPhase.STARTING:
         left = tree.policy.startup_wait_s - tree.waited_s
         moments.append(tree.waiting_from + left)

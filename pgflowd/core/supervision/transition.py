@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.messages import Drain, QuickStop
+from pgflowd.core.messages import ConnectionGranted, Drain, QuickStop, SleepIfIdle
+from pgflowd.core.supervision import places
 from pgflowd.core.supervision.actions import (
     Action,
     Announce,
@@ -80,6 +81,11 @@ class TreeTransition:
         return changed
 
     def start(self, child: ChildEntry) -> None:
+        """Start a child; a worker for which there is no place waits in line."""
+        if child.spec.is_worker and not places.is_free(self.tree):
+            if child.state is not ChildState.IDLE:
+                self.change(child, ChildState.IDLE, is_woken=child.is_woken)
+            return
         self.change(
             child,
             ChildState.STARTING,
@@ -193,14 +199,40 @@ class TreeTransition:
         self._check_workers()
 
     def _start_idle(self) -> None:
-        places = MAX_STARTING - sum(c.state is ChildState.STARTING for c in self.tree.workers)
         for child in self.tree.children:
-            if child.state is not ChildState.IDLE or child.spec.position > self.tree.free_up_to:
-                continue
-            if child.spec.is_worker:
-                places -= 1
-            if places >= 0 or not child.spec.is_worker:
+            is_free = child.spec.position <= self.tree.free_up_to
+            if child.state is ChildState.IDLE and is_free and not child.spec.is_worker:
                 self.start(child)
+        self.start_line()
+
+    def start_line(self) -> None:
+        """Start the workers that wait, as many as there are places; ask others for theirs."""
+        starting = sum(each.state is ChildState.STARTING for each in self.tree.workers)
+        line = places.line(self.tree)
+        if line and all(each.queued_at is None for each in line):
+            self.set(granted_at=self.now)
+        for child in line:
+            if starting < MAX_STARTING and places.is_free(self.tree):
+                starting += 1
+                self.set(granted_at=self.now)
+                self.start(child)
+            elif child.queued_at is None:
+                self.change(child, queued_at=self.now)
+        self._ask_for_places()
+        while worker := places.to_grant(self.tree):
+            self.change(worker, wants_second=False, has_second=True)
+            self.do(SendToChild(worker.id, ConnectionGranted()))
+
+    def _ask_for_places(self) -> None:
+        """Ask workers that are up; a line that stands still holds up the start of nothing else."""
+        for child in places.to_ask(self.tree, self.now):
+            self.change(child, asked_at=self.now, is_asked=True)
+            self.do(SendToChild(child.id, SleepIfIdle()))
+        waiting = places.waiting(self.tree)
+        self.set(ask_at=self.now + places.ASK_AGAIN_S if waiting else None)
+        if waiting and places.stands_still(self.tree, self.now):
+            for child in waiting:
+                self.change(child, is_start_over=True)
 
     def _is_start_over(self, position: int) -> bool:
         children = self.tree.at_position(position)

@@ -62,6 +62,7 @@ class Policy:
     hang_timeout_s: float = 60.0
     drain_timeout_s: float = 60.0
     startup_wait_s: float = 300.0
+    max_connections: int = 0  # 0: by what the server has left
     strategy: str = "rest_for_one"
 
     def __post_init__(self) -> None:
@@ -125,6 +126,11 @@ class ChildEntry:
     sleep: FallingAsleep | None = None  # what it said before it fell asleep
     asleep_at: float | None = None
     is_woken: bool = False  # there may be work for it: it falls asleep, or wakes up
+    queued_at: float | None = None  # since when it waits for a place
+    asked_at: float | None = None  # when it was last asked for its place, or has answered
+    is_asked: bool = False  # it has not answered yet
+    wants_second: bool = False  # another connection
+    has_second: bool = False
     error: ChildExit | None = None  # why it is parked
     parked_at: float | None = None
     exits: tuple[str, ...] = ()  # the last reasons, newest last
@@ -154,6 +160,9 @@ class Tree:
     exit_code: int = 0  # STOPPING: the exit code
     waiting_from: float | None = None
     waited_s: float = 0.0  # in the first start, for the database
+    max_connections: int | None = None  # the budget; None: not known yet
+    granted_at: float = 0.0  # when the line of waiting workers began, or last moved
+    ask_at: float | None = None  # when to ask again for places
     reload: ReloadState = ReloadState.NONE
     reload_again: bool = False
 
@@ -200,7 +209,8 @@ def new_tree(policy: Policy, specs: Iterable[ChildSpec] = ()) -> Tree:
         raise ValueError(f"there are two children {', '.join(twice)}")
     specs.sort(key=lambda spec: spec.position)
     children = tuple(new_child(spec, policy.max_period_s) for spec in specs)
-    return Tree(policy, children, budget=Budget(policy.max_restarts, policy.max_period_s))
+    budget = Budget(policy.max_restarts, policy.max_period_s)
+    return Tree(policy, children, budget=budget, max_connections=policy.max_connections or None)
 
 
 def _refuse_negative(owner: str, numbers: dict[str, float]) -> None:

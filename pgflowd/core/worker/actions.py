@@ -35,6 +35,16 @@ class CloseConnection(WorkerAction):
 
 
 @dataclass(slots=True)
+class AskForConnection(WorkerAction):
+    """Ask the supervisor for a second connection."""
+
+
+@dataclass(slots=True)
+class ReturnConnection(WorkerAction):
+    """Tell the supervisor that there is no second connection any more."""
+
+
+@dataclass(slots=True)
 class CutConnection(WorkerAction):
     """Shut a connection's socket down: its call takes too long."""
 
@@ -56,6 +66,11 @@ class ReportAndClaim(WorkerAction):
 @dataclass(slots=True)
 class ReadNextDue(WorkerAction):
     """Read when the next message becomes visible."""
+
+
+@dataclass(slots=True)
+class StayAwake(WorkerAction):
+    """Tell the supervisor, which asked for the worker's place, that it has work."""
 
 
 @dataclass(slots=True)

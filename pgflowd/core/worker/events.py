@@ -77,6 +77,11 @@ class Connected(WorkerEvent):
 
 
 @dataclass(slots=True)
+class SecondConnectionGranted(WorkerEvent):
+    """The supervisor allows a second connection."""
+
+
+@dataclass(slots=True)
 class ConnectionLost(WorkerEvent):
     """A connection could not be made or a call on it failed; it is closed."""
 

@@ -4,11 +4,13 @@ The second connection: when it is opened and closed (docs/design/supervision.md,
 It is opened when a task has run, or a turn has taken, for half a `heartbeat_interval`, and when a
 handler asks for something while the main connection is busy. It is closed when neither has been so
 for as long. A worker looks as often, while it has work; one without work has no second connection.
+The supervisor is asked first, which keeps the budget of connections (rule 56), and may never grant
+it; when workers wait for their first connection, it asks for it back.
 """
 
 from __future__ import annotations
 
-from pgflowd.core.worker import actions
+from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
@@ -37,15 +39,14 @@ def look(transition: WorkerTransition) -> None:
         return
     half_s = state.options.heartbeat_interval_s / 2
     wanted_at = _working_since(state, now) + half_s
-    used_until = connections.second_used_at + half_s
-    second = connections.second
-    if now >= wanted_at or now < used_until:
-        if second.state is ConnectionState.CLOSED and now >= wanted_at:
-            _open(transition)
-    elif second.state is ConnectionState.FREE or second.state is ConnectionState.DOWN:
+    is_wanted = now >= wanted_at or now < connections.second_used_at + half_s
+    connection_state = connections.second.state
+    if connection_state is ConnectionState.CLOSED and now >= wanted_at:
+        _ask(transition)
+    elif connection_state in (ConnectionState.FREE, ConnectionState.DOWN) and not is_wanted:
         _close(transition)
-    is_closed = connections.second.state is ConnectionState.CLOSED
-    is_later = is_closed and now < wanted_at
+    has_none = connections.second.state in (ConnectionState.CLOSED, ConnectionState.WANTED)
+    is_later = has_none and now < wanted_at
     connections.look_at = wanted_at if is_later else now + half_s
 
 
@@ -56,14 +57,15 @@ def open_for_handlers(transition: WorkerTransition) -> None:
         return
     if connections.main.state is ConnectionState.BUSY:
         connections.second_used_at = transition.now
-        _open(transition)
+        _ask(transition)
         look_later(transition.state, transition.now)
 
 
 def is_output_first(connections: WorkerConnections) -> bool:
     """Whether output is published before the next turn, so that followers get it before the end of
     its task. Where no second connection is to be had it would hold up turns, so they alternate."""
-    return connections.has_output and connections.second.state is not ConnectionState.DOWN
+    none_to_be_had = (ConnectionState.DOWN, ConnectionState.WANTED)
+    return connections.has_output and connections.second.state not in none_to_be_had
 
 
 def _working_since(state: WorkerState, now: float) -> float:
@@ -79,17 +81,38 @@ def _working_since(state: WorkerState, now: float) -> float:
     return min(moments, default=NEVER)
 
 
-def _open(transition: WorkerTransition) -> None:
-    """Connect, unless the main connection is lost too: then that comes first."""
+def _ask(transition: WorkerTransition) -> None:
+    """Ask for it, unless the main connection is lost: then that comes first."""
     connections = transition.state.connections
     if connections.main.is_open:
-        until = transition.now + transition.state.options.call_limit_s
-        connections.second = DatabaseConnection(ConnectionState.CONNECTING, until)
-        transition.do(actions.Connect(SECOND))
+        connections.second = DatabaseConnection(ConnectionState.WANTED)
+        transition.do(actions.AskForConnection())
+
+
+def granted(transition: WorkerTransition, event: events.SecondConnectionGranted) -> None:
+    """Connect, if it is wanted still."""
+    state, connections, now = transition.state, transition.state.connections, transition.now
+    half_s = state.options.heartbeat_interval_s / 2
+    is_working_long = now >= _working_since(state, now) + half_s
+    if not (is_working_long or now < connections.second_used_at + half_s):
+        _close(transition)
+        return
+    until = now + state.options.call_limit_s
+    connections.second = DatabaseConnection(ConnectionState.CONNECTING, until)
+    connections.look_at = min(connections.look_at, now + half_s)
+    transition.do(actions.Connect(SECOND))
+
+
+def give_back(transition: WorkerTransition) -> None:
+    """Others wait for a connection: close it, if nothing is under way on it."""
+    second = transition.state.connections.second
+    if second.state is ConnectionState.FREE or second.state is ConnectionState.DOWN:
+        _close(transition)
 
 
 def _close(transition: WorkerTransition) -> None:
     connections = transition.state.connections
     if connections.second.state is ConnectionState.FREE:
         transition.do(actions.CloseConnection(SECOND))
+    transition.do(actions.ReturnConnection())
     connections.second = CLOSED

@@ -10,7 +10,7 @@ comes after the answer is seen by the supervisor and the sweeper (rule 55).
 from __future__ import annotations
 
 from pgflowd.core.supervision.exits import EXIT_ASLEEP
-from pgflowd.core.worker import actions, events, stopping
+from pgflowd.core.worker import actions, events, second_connection, stopping
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
@@ -43,9 +43,9 @@ def time_has_come(transition: WorkerTransition) -> None:
     state = transition.state
     if _has_tasks(state):
         state.worked_at = transition.now
-        _stay(state)
+        _stay(transition)
     elif not _has_rested(transition):
-        _stay(state)
+        _stay(transition)
     else:
         state.is_sleep_near = _is_at_rest(state)
         if state.is_sleep_near:
@@ -65,15 +65,19 @@ def next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> No
     within_s = SOON_S if state.is_sleep_asked else state.options.sleep_after_s
     if event.visible or (event.in_s is not None and event.in_s < within_s):
         state.worked_at = now  # it had something to wait for
-        _stay(state)
+        _stay(transition)
         return
     next_due_at = None if event.in_s is None else now + event.in_s
     transition.do(actions.AnnounceSleep(next_due_at))
     stopping.drain_because(transition, EXIT_ASLEEP, "asleep")
 
 
-def _stay(state: WorkerState) -> None:
-    """Stay awake for another `sleep_after`."""
+def _stay(transition: WorkerTransition) -> None:
+    """Stay awake for another `sleep_after`; asked for its place, a worker gives what it can."""
+    state = transition.state
+    if state.is_sleep_asked:
+        second_connection.give_back(transition)
+        transition.do(actions.StayAwake())
     state.is_sleep_asked = False
     after_s = state.options.sleep_after_s
     state.sleep_at = state.worked_at + after_s if after_s else NEVER
@@ -96,7 +100,7 @@ def _is_at_rest(state: WorkerState) -> bool:
         not (_has_tasks(state) or state.schedule.is_due or state.outbox.paused_until)
         and state.turns is HEALTHY
         and connections.main.state is ConnectionState.FREE
-        and connections.second.state in (ConnectionState.FREE, ConnectionState.CLOSED)
+        and connections.second.state not in (ConnectionState.BUSY, ConnectionState.CONNECTING)
         and not (connections.requests or connections.has_output)
         and not any(each.phase is RunnerPhase.STUCK for each in state.runners.by_id.values())
     )

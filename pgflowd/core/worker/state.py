@@ -141,6 +141,7 @@ class ClaimSchedule(Part):
 
 class ConnectionState(Enum):
     CLOSED = "closed"  # nothing wants it
+    WANTED = "wanted"  # the supervisor was asked for it
     DOWN = "down"
     CONNECTING = "connecting"
     FREE = "free"

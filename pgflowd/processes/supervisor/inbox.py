@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING
 from pgflowd.core import messages as msg
 from pgflowd.core.messages import Message, UnreadableMessage
 from pgflowd.core.metrics.counters import merged
+from pgflowd.core.supervision.connections import (
+    on_connection_returned,
+    on_connection_wanted,
+    on_connections_left,
+    on_staying_awake,
+)
 from pgflowd.core.supervision.decide import on_message, on_ready
 from pgflowd.core.supervision.kinds import LISTENER
 from pgflowd.core.supervision.lifecycle import ChildState
@@ -25,6 +31,12 @@ from pgflowd.processes.supervisor.children import ChildProcess
 
 if TYPE_CHECKING:
     from pgflowd.processes.supervisor.loop import SupervisorLoop
+
+_OF_PLACES = {
+    msg.ConnectionWanted: on_connection_wanted,
+    msg.ConnectionReturned: on_connection_returned,
+    msg.StayingAwake: on_staying_awake,
+}
 
 
 class Inbox:
@@ -74,19 +86,31 @@ class Inbox:
             supervisor.do(on_falling_asleep(supervisor.tree, id, message, now))
         elif isinstance(message, msg.NextDue):
             supervisor.sleeping.next_due(message)
-        elif isinstance(message, msg.Wake | msg.Follow):
+        elif isinstance(message, msg.ConnectionsLeft):
+            supervisor.do(on_connections_left(supervisor.tree, message.count, now))
+        elif type(message) in _OF_PLACES:
+            supervisor.do(_OF_PLACES[type(message)](supervisor.tree, id, now))
+        elif isinstance(message, msg.Released):
+            self._ended_workers.pop(message.worker_id, None)
+        else:
+            self._on_message_for_others(process, message)
+        supervisor.do(on_message(supervisor.tree, id, now))
+
+    def _on_message_for_others(self, process: ChildProcess, message: Message) -> None:
+        """A message that the supervisor passes on to other children."""
+        supervisor = self._supervisor
+        if isinstance(message, msg.Wake | msg.Follow):
             self._pass_on(message)
             if isinstance(message, msg.Wake):
                 is_announced = process.kind is LISTENER
                 cause = WakeCause.NOTIFICATION if is_announced else WakeCause.FOUND
                 supervisor.sleeping.wake(message.slug, cause)
+        elif isinstance(message, msg.ConnectionRefused):
+            self._send_to_sweeper([message], supervisor.children.alive.values())
         elif isinstance(message, msg.WorkerStanding):
             self._pass_on_standing(message)
         elif isinstance(message, msg.MakeRoom | msg.HaveRoom):
             supervisor.children.tell_others(process, message)
-        elif isinstance(message, msg.Released):
-            self._ended_workers.pop(message.worker_id, None)
-        supervisor.do(on_message(supervisor.tree, id, now))
 
     def _pass_on(self, message: msg.Wake | msg.Follow) -> None:
         """Send it to the workers: a wake to those of its queue, a Follow to all, since the

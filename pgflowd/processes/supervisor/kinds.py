@@ -41,6 +41,7 @@ def policy_of(settings: Settings) -> Policy:
         hang_timeout_s=supervisor.hang_timeout_s,
         drain_timeout_s=supervisor.drain_timeout_s,
         startup_wait_s=settings.database.startup_wait_s,
+        max_connections=settings.database.max_connections,
     )
 
 

@@ -29,7 +29,7 @@ from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
 from pgflowd.db import runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
-from pgflowd.db.errors import failure_of, sqlstate_of
+from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
@@ -51,6 +51,7 @@ class DatabaseConnections:
         worker_id: UUID,
         name: str,
         emit: Callable[[events.WorkerEvent], None],
+        on_refused: Callable[[], None],  # the server has no free connection
     ) -> None:
         self.standing = events.GOOD_STANDING
         self.claimed_at: float | None = None  # when a claim last brought a task; monotonic
@@ -59,7 +60,7 @@ class DatabaseConnections:
         self._with_run = sorted(with_run)
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
-        self._emit = emit
+        self._emit, self._on_refused = emit, on_refused
         self._connections: dict[ConnectionName, AsyncConnection] = {}
         self._registered: psycopg.Connection[Any] | None = None  # the main one, as it was opened
         self._calls: dict[ConnectionName, asyncio.Task[None]] = {}
@@ -127,6 +128,8 @@ class DatabaseConnections:
             if conn is not None:
                 with contextlib.suppress(Exception):
                     await conn.close()
+            if is_refused(error):
+                self._on_refused()
             failure, text = failure_of(error)
             state = sqlstate_of(error)
             event = events.ConnectionLost(name, failure, text, random.random(), state)

@@ -25,6 +25,10 @@ from typing import Any
 import setproctitle
 
 from pgflowd.core.messages import (
+    ConnectionGranted,
+    ConnectionRefused,
+    ConnectionReturned,
+    ConnectionWanted,
     Drain,
     Failed,
     FallingAsleep,
@@ -37,6 +41,7 @@ from pgflowd.core.messages import (
     QuickStop,
     Ready,
     SleepIfIdle,
+    StayingAwake,
     Wake,
     WorkerStanding,
 )
@@ -148,6 +153,15 @@ def _end_with_all(code: int) -> None:
     os._exit(code)
 
 
+_SENT: dict[type, type[Message]] = {  # to the supervisor
+    actions.AskForConnection: ConnectionWanted,
+    actions.ReturnConnection: ConnectionReturned,
+    actions.StayAwake: StayingAwake,
+    actions.AskForRoom: MakeRoom,
+    actions.OfferRoom: HaveRoom,
+}
+
+
 class _Worker:
     """The loop, and what it uses."""
 
@@ -173,6 +187,7 @@ class _Worker:
             self._worker_id,
             self._title,
             self._mailbox.put,
+            self._report_refused,
         )
         self._output = OutputStream(self._log, self._mailbox.put)
         self._runners = RunnerProcesses(
@@ -189,8 +204,7 @@ class _Worker:
         self._state: WorkerState
         self._leave: actions.Leave | None = None
         self._next_heartbeat: asyncio.TimerHandle | None = None  # none before the first
-        self._shown = -1  # running tasks, in the title
-        self._is_title_due = False
+        self._shown, self._is_title_due = -1, False  # running tasks in the title; or they change
 
     async def live(self) -> int:
         """Start, work, end; return the exit code."""
@@ -241,8 +255,7 @@ class _Worker:
             actions.PublishOutput: lambda action: database.publish(action, self._output),
             actions.AnnounceSleep: self._announce_sleep,
             actions.SignOff: database.sign_off,
-            actions.AskForRoom: lambda action: self._send(MakeRoom()),
-            actions.OfferRoom: lambda action: self._send(HaveRoom()),
+            **dict.fromkeys(_SENT, lambda action: self._send(_SENT[type(action)]())),
             actions.ForkRunner: lambda action: runners.fork(action.id),
             actions.SendTask: lambda a: runners.send(a.id, a.task, a.is_shared),
             actions.ReapRunner: lambda action: runners.reap(action.id),
@@ -303,6 +316,8 @@ class _Worker:
         for message in self._channel.receive():
             if isinstance(message, Wake):
                 self._mailbox.put(events.WokenUp())
+            elif isinstance(message, ConnectionGranted):
+                self._mailbox.put(events.SecondConnectionGranted())
             elif isinstance(message, WorkerStanding):
                 self._mailbox.put(self._database.standing_read(message))
             elif isinstance(message, MakeRoom):
@@ -329,6 +344,9 @@ class _Worker:
         self._channel.send(message)
         if self._channel.is_waiting:
             self._loop.add_writer(self._channel, self._flush)
+
+    def _report_refused(self) -> None:
+        self._send(ConnectionRefused())
 
     def _flush(self) -> None:
         self._channel.flush()

@@ -28,13 +28,21 @@ from pgflowd.core.backoff import reconnect_delay_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.definition.options import PATTERNS
 from pgflowd.core.definition.shape import Shape
-from pgflowd.core.messages import Drain, Failed, Heartbeat, Message, QuickStop, Waiting
+from pgflowd.core.messages import (
+    ConnectionRefused,
+    Drain,
+    Failed,
+    Heartbeat,
+    Message,
+    QuickStop,
+    Waiting,
+)
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.worker.state import WorkerOptions
 from pgflowd.db import schema, workers
 from pgflowd.db.connection import connect, limits_of
-from pgflowd.db.errors import failure_of
+from pgflowd.db.errors import failure_of, is_refused
 from pgflowd.errors import Problem, Unreachable
 from pgflowd.host.channel import Channel
 from pgflowd.host.config_refs import read
@@ -237,6 +245,8 @@ class RegistrationSession:
                 raise
             except Exception as error:
                 failure, text = failure_of(error)
+                if is_refused(error):
+                    send(ConnectionRefused())
                 if failure in _HOPELESS and not isinstance(error, Unreachable):
                     raise CannotStart(getattr(error, "code", "E301"), text) from error
             attempts += 1

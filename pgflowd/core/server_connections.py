@@ -1,0 +1,112 @@
+"""
+How many connections a server allows, who holds them, and how many are left for a daemon.
+
+`db.server_connections` reads the facts. The listener tells the supervisor what is left, the sweeper
+reports a server that has none, `check` and `doctor` compare what daemons may open with what the
+server allows (docs/design/supervision.md, rule 56). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgflowd.core.redact import one_line
+from pgflowd.core.text import counted
+from pgflowd.errors import Problem
+
+LEAST_AUTO = 8  # so that some flows can work at once, however little the server has left
+MAX_NAMED = 5  # of those that hold connections
+_MAX_CHARS = 40  # of a name that somebody chose
+SHORT_NEXT = (
+    "lower [database] max_connections, raise max_connections of the server, or let fewer other"
+    " clients connect"
+)
+FULL_NEXT = (
+    "raise max_connections of the server, or let fewer clients connect; [database] max_connections"
+    " limits this daemon"
+)
+
+
+@dataclass(frozen=True)
+class ConnectionHolder:
+    """How many connections an application of a user has."""
+
+    user: str
+    application: str
+    count: int
+
+    def __str__(self) -> str:
+        user = one_line(self.user, _MAX_CHARS)
+        name = one_line(self.application, _MAX_CHARS)
+        return f"{self.count} {name} (user {user})" if name else f"{self.count} of user {user}"
+
+
+@dataclass(frozen=True)
+class ServerConnections:
+    """What the server, this role and this database allow, and what of it is left."""
+
+    allowed: int
+    left: int
+    holders: Sequence[ConnectionHolder] = ()  # those with the most come first
+
+    def held_by_daemon(self, name: str) -> int:
+        """How many connections a daemon of this name has, without those of its handlers."""
+        own = [each for each in self.holders if each.application.startswith(f"{name}: ")]
+        return sum(each.count for each in own if not each.application.endswith(" handler"))
+
+    @property
+    def named(self) -> str:
+        """Those with the most connections; all of one daemon together."""
+        counts: dict[tuple[str, str], int] = {}
+        for each in self.holders:
+            key = each.user, each.application.partition(": ")[0]
+            counts[key] = counts.get(key, 0) + each.count
+        merged = [ConnectionHolder(*key, count) for key, count in counts.items()]
+        merged.sort(key=lambda each: -each.count)
+        names = ", ".join(str(each) for each in merged[:MAX_NAMED])
+        others = sum(each.count for each in merged[MAX_NAMED:])
+        return f"{names}, {others} others" if others else names
+
+
+def automatic_budget(left: int) -> int:
+    """How many connections a daemon opens at most without a setting."""
+    return max(LEAST_AUTO, left // 2)
+
+
+def most_of_daemon(flows: int, max_connections: int) -> int:
+    """How many a daemon opens at most: two per flow, listener and sweeper, or what is set."""
+    wanted = 2 * flows + 2
+    return min(wanted, max_connections) if max_connections else wanted
+
+
+def full_problem(server: ServerConnections) -> Problem | None:
+    """E310 if the server has no connection left."""
+    if server.left > 0:
+        return None
+    text = f"the server has no free connection: {server.allowed} are allowed; {server.named}"
+    return Problem("E310", text, "database", FULL_NEXT)
+
+
+def shortage(
+    server: ServerConnections, *, daemon: int, held: int, handlers: int = 0
+) -> Problem | None:
+    """
+    W320 if the server allows less than the daemon and all others need.
+
+    `daemon`: what it opens at most, of which it holds some already; `handlers`: what its handlers
+    may open by ctx.conn().
+    """
+    more = daemon - held + handlers
+    if more <= server.left:
+        return None
+    in_handlers = f" and its handlers up to {handlers} more by ctx.conn()" if handlers else ""
+    others = server.allowed - server.left - held
+    needed = daemon + handlers + others
+    text = (
+        f"the daemon opens up to {counted(daemon, 'connection')}{in_handlers}, others have"
+        f" {others}, so {needed} are needed, but the server allows {server.allowed}"
+    )
+    if server.named:
+        text += f" (now {server.named})"
+    return Problem("W320", text, "database", SHORT_NEXT)
