@@ -164,10 +164,10 @@ def test_schema_is_for_editors_and_knows_every_key(pgflowd: Callable) -> None:
     assert ended.code == 0
     worker = ended.json["properties"]["worker"]["properties"]
     assert worker["max_concurrency"] == {
-        "description": "tasks that run at once, each in a runner (1 to 1000)",
+        "description": "tasks that run at once (1 to 10000)",
         "type": "integer",
         "minimum": 1,
-        "maximum": 1000,
+        "maximum": 10000,
         "default": 10,
     }
     assert pgflowd("config", "schema", "--json").json == ended.json

@@ -124,7 +124,9 @@ class SharedLoop:
 
     def _came(self, frame: Frame) -> None:
         kind = frame.head["do"]
-        if kind == "task" and frame.head["shared"]:
+        if self._last is not None:  # the loop is being closed
+            self._socket.put_back(frame)
+        elif kind == "task" and frame.head["shared"]:
             self._begin(frame)
         elif kind == "task":
             self._next = frame

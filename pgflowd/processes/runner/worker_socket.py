@@ -42,6 +42,7 @@ class WorkerSocket:
         self._is_owed = False  # whether an answer is still to come
         self._pid = os.getpid()
         self._pass_on: Callable[[Frame], None] | None = None
+        self._put_back: list[Frame] = []
         self.is_stopping = False
 
     @property
@@ -91,7 +92,7 @@ class WorkerSocket:
         try:
             with contextlib.suppress(BlockingIOError):
                 self._receive(socket.MSG_DONTWAIT)
-            frames = []
+            frames, self._put_back = self._put_back, []
             while frame := self._frames.take():
                 if frame.head["do"] in ("stopping", "answer"):
                     self._handle(frame)
@@ -100,6 +101,10 @@ class WorkerSocket:
             return frames
         finally:
             self._reading.release()
+
+    def put_back(self, frame: Frame) -> None:
+        """Keep a frame for the next task."""
+        self._put_back.append(frame)
 
     def wait_until_taken(self) -> None:
         """Wait until the worker wants the large result that was announced."""
@@ -141,7 +146,7 @@ class WorkerSocket:
 
     def _task(self) -> Frame:
         while True:
-            while frame := self._frames.take():
+            while frame := self._put_back.pop(0) if self._put_back else self._frames.take():
                 if frame.head.get("do") == "task":
                     return frame
                 self._handle(frame)
