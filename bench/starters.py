@@ -1,5 +1,5 @@
 """
-Starters: runs started per second by 1, 8 and 48 clients at once, while nobody works.
+Starters: runs started per second by 1, 8 and 48 clients at once.
 
     python bench/starters.py [--quick] [--dsn URL] [--directory DIR] [--only NAME …] [--json FILE]
 
@@ -7,9 +7,12 @@ pgbench executes the statement by which each system's client starts one, prepare
 transaction of its own, so that no client's language counts. The cases are interleaved; medians of
 the rounds. All starts are counted again in the tables. CPU is that of PostgreSQL per start.
 
-    ours                as shipped: the wake is notified, and no event, since nobody follows
+    ours                as shipped, while nobody works or sleeps: nothing is notified
+    ours, rung          somebody sleeps on the queue, and never wakes: each start notifies
     ours, always        with the setting events = "always"
     ours, silent        without any notification: the trigger of the queue is dropped
+    ours, at work       as `ours`, while a daemon executes what is started
+    ours, at work, silent    the same without the trigger
     raw_pgmq            one message, no run
     procrastinate, pgqueuer    where .venv-peers has them
 """
@@ -31,12 +34,17 @@ from peers import ROOT, opened
 from stage import Bench, Failed, Stage
 
 from pgflowd.embedded.binaries import wheel_binaries
+from pgflowd.testing.until import until
 
 CLIENTS = (1, 8, 48)
+SILENT = "drop trigger pgflowd_notify on pgmq.q_single_0"
 CASES = {
     "ours": "",
+    "ours, rung": "select pgflowd.arm('single_0', gen_random_uuid())",
     "ours, always": """select pgflowd.set_setting('events', '"always"', 'bench')""",
-    "ours, silent": "drop trigger pgflowd_notify on pgmq.q_single_0",
+    "ours, silent": SILENT,
+    "ours, at work": "",
+    "ours, at work, silent": SILENT,
     "raw_pgmq": "",
     "procrastinate": "",
     "pgqueuer": "",
@@ -44,6 +52,9 @@ CASES = {
 RATIOS = [
     ("ours, of ours without any notification", "ours", "ours, silent", 48, 48, 0.9),
     ("ours by 48 clients, of 8", "ours", "ours", 48, 8, 1.0),
+    ("at work, of the same without any", "ours, at work", "ours, at work, silent", 48, 48, 0.9),
+    ("at work by 48 clients, of 8", "ours, at work", "ours, at work", 48, 8, 1.0),
+    ("at work, of each start rung", "ours, at work", "ours, rung", 48, 48, None),
     ("ours, of procrastinate", "ours", "procrastinate", 48, 48, 2.0),
     ("ours, of pgqueuer", "ours", "pgqueuer", 48, 48, None),
 ]
@@ -56,7 +67,7 @@ def pgbench() -> str:
 
 def measure(stage: Stage, script: Path, clients: int, seconds: int) -> tuple[float, float]:
     """Start as many as possible; return how many per second, and the CPU of each in ms."""
-    before, cpu_s = stage.rows("unfinished"), stage.server_s()
+    before, cpu_s = started_runs(stage), stage.server_s()
     flags = ["-n", "-M", "prepared", "-c", str(clients), "-j", "2", "-T", str(seconds)]
     done = subprocess.run(
         [pgbench(), *flags, "-f", str(script), stage.url], capture_output=True, text=True
@@ -65,9 +76,27 @@ def measure(stage: Stage, script: Path, clients: int, seconds: int) -> tuple[flo
     per_s = re.search(r"^tps = ([0-9.]+)", done.stdout, re.MULTILINE)
     if done.returncode or started is None or per_s is None:
         raise Failed(f"{stage.system}: {done.stdout}{done.stderr}")
-    if stage.rows("unfinished") - before != int(started[1]):
+    if started_runs(stage) - before != int(started[1]):
         raise Failed(f"{stage.system}: starts are missing")
     return float(per_s[1]), (stage.server_s() - cpu_s) / int(started[1]) * 1e3
+
+
+def started_runs(stage: Stage) -> int:
+    return stage.rows("unfinished") + stage.rows("completed")
+
+
+def set_up(bench: Bench, stages: ExitStack, case: str) -> Stage:
+    """The stage of a case, with its worker at work if it has one."""
+    system, _, variant = case.partition(", ")
+    has_worker = variant.startswith("at work")
+    stage = stages.enter_context(bench.stage(system, ["single"] if has_worker else []))
+    if has_worker:
+        stage.serve()
+        is_armed = b"select exists (select from pgflowd.doorbells)"
+        until(lambda: (stage.conn.execute(is_armed).fetchone() or (False,))[0], 30)
+    if CASES[case]:
+        stage.conn.execute(CASES[case].encode())
+    return stage
 
 
 def measured(bench: Bench, cases: list[str], rounds: int, seconds: int) -> Figures:
@@ -75,9 +104,7 @@ def measured(bench: Bench, cases: list[str], rounds: int, seconds: int) -> Figur
     with ExitStack() as stack:
         stages = {}
         for case in cases:
-            stage = stack.enter_context(bench.stage(case.partition(",")[0], []))
-            if CASES[case]:
-                stage.conn.execute(CASES[case].encode())
+            stage = set_up(bench, stack, case)
             script = bench.directory / f"{case}.sql"
             script.write_text(stage.call("start_statement") + ";\n")
             stages[case] = stage, script

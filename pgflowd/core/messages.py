@@ -50,7 +50,7 @@ class Heartbeat(Message):
 @dataclass(frozen=True)
 class Wake(Message):
     """Claim now, or wake up. Listener and sweeper send the name of a queue; the listener None for
-    all workers."""
+    all workers, as notifications may have been lost."""
 
     droppable: ClassVar[bool] = True
     slug: str | None = None

@@ -170,13 +170,13 @@ def renew_sleeping(worker_ids: Sequence[str]) -> Query[None]:
     return Query(query, (list(worker_ids),), lambda rows: None)
 
 
-def mark_stopped(worker_id: UUID) -> Query[None]:
-    """Mark the worker's row stopped."""
-    query = (
-        "update pgflow.workers as worker set stopped_at = now()"
-        " where worker.worker_id = %s returning 1"
-    )
-    return Query(query, (worker_id,), lambda rows: None)
+def mark_stopped(worker_id: UUID, *, keeps_doorbell: bool) -> Query[None]:
+    """Mark the worker's row stopped, and take its doorbell down, unless it only sleeps."""
+    query = """
+    with bell as (delete from pgflowd.doorbells as bell where bell.owner = %s and not %s)
+    update pgflow.workers as worker set stopped_at = now() where worker.worker_id = %s returning 1
+    """
+    return Query(query, (worker_id, keeps_doorbell, worker_id), lambda rows: None)
 
 
 def run_input(run_id: str) -> Query[bytes | None]:

@@ -14,7 +14,9 @@ reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57).
 
 While workers sleep it looks at their queues, all in one statement: it wakes those with a visible
-message, and tells when the next one will be. It renews their rows, too: they count as served.
+message, and tells when the next one will be. It renews their rows, too: they count as served. It
+keeps their doorbells up until they wake; one that the server had lost it proves as workers do
+(docs/design/doorbells.md).
 
 It also reads facts about the database for `status`: version, pgmq and schema at each connect, round
 trip and clock before each sweep. It reports as problems clocks that differ (W312),
@@ -62,6 +64,7 @@ from pgflowd.core.sleeping_queues import SleepingQueues
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.doorbells import arm_sleepers, writers
 from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
@@ -83,6 +86,7 @@ IDLE_INTERVALS = 3
 IDLE_RENEWAL_S = 15.0
 FULL_S = 0.1  # by then a full channel has room again
 LOOK_PAUSE_S = 2.0  # between two looks at a server that refuses connections
+AGAIN_S = 1.0  # to the next look at transactions that have missed a doorbell
 MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
 
 
@@ -105,6 +109,7 @@ class Sweeper:
         self._workers: dict[str, None] = {}  # ids of those that are up
         self._released: dict[str, int] = {}
         self._sleeping = SleepingQueues()
+        self._writers: dict[str, tuple[str, ...] | None] = {}  # that may have missed a doorbell
         self._renew_at = 0.0
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._about: dict[str, Any] = {}  # the database, as it was at the connect
@@ -188,11 +193,29 @@ class Sweeper:
         if not asleep:
             return
         self._execute(conn, renew_sleeping([each.worker_id for each in asleep]))
+        self._keep_doorbells(conn, asleep, now)
         for queue, due_in_s in self._execute(conn, look_at_queues([e.queue for e in asleep])):
             is_visible = due_in_s <= 0
             found = Wake(queue) if is_visible else NextDue(queue, time.monotonic() + due_in_s)
             if not self._service.channel.send(found):
                 self._sleeping.look_by(queue, now + FULL_S)
+
+    def _keep_doorbells(
+        self, conn: psycopg.Connection[Any], asleep: list[Asleep], now: float
+    ) -> None:
+        """Put up those that are gone. Look again while transactions are open that missed one."""
+        owners = [
+            (each.queue, each.worker_id)
+            for each in asleep
+            if self._settings.worker_for(each.queue).signal_strategy == "notify"
+        ]
+        for queue in self._execute(conn, arm_sleepers(owners)):
+            self._writers[queue] = None
+        for queue in [each.queue for each in asleep if each.queue in self._writers]:
+            open_now = self._execute(conn, writers(queue, self._writers.pop(queue)))
+            if open_now:
+                self._writers[queue] = open_now
+                self._sleeping.look_by(queue, now + AGAIN_S)
 
     def _renew_workers(self, conn: psycopg.Connection[Any], after_s: float) -> None:
         """Renew the rows of the workers that have not done so lately, and tell them the answers."""

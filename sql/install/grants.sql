@@ -29,7 +29,7 @@ begin
                    ('pgflow\.(runs|step_states)', 'select, update', 'pgflow_worker'),
                    ('pgflow\.(step_tasks|workers)', 'select, insert, update', 'pgflow_worker'),
                    ('pgflowd\.(settings|schema_history|attempt_history)', 'select', 'pgflow_worker'),
-                   ('pgflowd\.(runs|attempts)', 'select, insert, update, delete', 'pgflow_worker'),
+                   ('pgflowd\.(runs|attempts|doorbells)', 'select, insert, update, delete', 'pgflow_worker'),
                    ('pgflowd\.followers', 'select, update, delete', 'pgflow_worker'),
                    ('pgmq\.meta', 'select', 'pgflow_worker, pgflow_viewer'),
                    ('pgmq\.notify_insert_throttle', 'select, update', 'pgflow_worker'),

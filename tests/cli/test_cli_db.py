@@ -37,6 +37,10 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0002_pgflowd_tables",
         "applied 0003_pgflowd_reports",
         "applied 0004_pgflow_lower_case",
+        "applied 0005_pgflow_read_messages",
+        "applied 0006_pgflowd_sleep",
+        "applied 0007_pgflowd_followers",
+        "applied 0008_pgflowd_doorbells",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -79,6 +83,10 @@ def test_json_is_the_same_for_programs(db):
             "0002_pgflowd_tables",
             "0003_pgflowd_reports",
             "0004_pgflow_lower_case",
+            "0005_pgflow_read_messages",
+            "0006_pgflowd_sleep",
+            "0007_pgflowd_followers",
+            "0008_pgflowd_doorbells",
         ],
         "dry_run": False,
     }

@@ -22,6 +22,7 @@ def test_a_transaction_that_started_a_run_is_refused_clearly_and_starts_nothing(
         Client(server.dsn) as client,
     ):
         ours.execute("select pgflow.create_flow('one'), pgflow.add_step('one', 'a')")
+        ours.execute("select pgflowd.arm('one', gen_random_uuid())")
         ours.commit()
         client.start_flow("one", {}, conn=ours)
         with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:

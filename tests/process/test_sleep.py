@@ -186,7 +186,7 @@ def falling_asleep(daemon, database, directory):
     gate.touch()
     query = """
         select count(*) from pg_stat_activity
-         where wait_event_type = 'Lock' and query like 'update pgflow.workers%stopped_at%'
+         where wait_event_type = 'Lock' and query like '%update pgflow.workers%stopped_at%'
     """
     until(lambda: watching.execute(query).fetchone()[0], 20)
     os.kill(pid, signal.SIGSTOP)

@@ -128,6 +128,7 @@ def test_a_new_message_wakes_with_the_queue_s_name(shared):
     shared.flow("MyFlow", "a", "b: a")
     listener = shared.session(autocommit=True)
     listener.do("listen pgflowd")
+    shared.do("select pgflowd.arm('myflow', gen_random_uuid())")
 
     run = shared.start("MyFlow")
     shared.claim("MyFlow")
@@ -142,6 +143,7 @@ def test_a_wake_comes_with_each_queue_however_it_was_filled(shared):
     shared.flow("g", "a")
     listener = shared.session(autocommit=True)
     listener.do("listen pgflowd")
+    shared.do("select pgflowd.arm('g', gen_random_uuid())")
 
     shared.do("select pgmq.send('g', '{}')")
 

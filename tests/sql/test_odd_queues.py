@@ -53,6 +53,7 @@ def test_a_flow_may_have_a_partitioned_queue(db):
     define(db)
 
     db.do("listen pgflowd")
+    db.do("select pgflowd.arm('odd', gen_random_uuid())")
     assert finish_a_run(db) == "completed"
     assert next(db.conn.notifies(timeout=5)).payload == "odd", "its partitions wake workers too"
     assert db.value("select count(*) from pgmq.a_odd") == 5

@@ -9,6 +9,7 @@ from pgflowd.core.statuses import Outcome, RunStatus
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
+from pgflowd.core.worker.doorbell import UNARMED, Doorbell, DoorbellRow
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase, RunnerPool, TaskPhase
 from pgflowd.core.worker.runners import SHORT_S
@@ -16,6 +17,7 @@ from pgflowd.core.worker.state import ConnectionName, WorkerMode, WorkerOptions,
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import Turns
 
+ARMED = Doorbell(DoorbellRow.UP, armed_at=100.0, usefulness=1.0)
 MAIN, SECOND = ConnectionName.MAIN, ConnectionName.SECOND
 OPTIONS = WorkerOptions(max_concurrency=4, steps=frozenset({"a"}), kill_grace_s=2.0)
 
@@ -27,8 +29,15 @@ def task(token: int, step: str = "a", timeout_s: float = 60.0) -> Task:
 class Engine:
     """A worker's engine, asked in words."""
 
-    def __init__(self, options: WorkerOptions, pace_s: float, began_at: float = 0.0) -> None:
-        self._state = WorkerState(options, RunnerPool(pace_s=pace_s), worked_at=began_at)
+    def __init__(
+        self,
+        options: WorkerOptions,
+        pace_s: float,
+        began_at: float = 0.0,
+        doorbell: Doorbell = UNARMED,
+    ) -> None:
+        pool = RunnerPool(pace_s=pace_s)
+        self._state = WorkerState(options, pool, worked_at=began_at, doorbell=doorbell)
 
     def decide(
         self, arrived: Sequence[events.WorkerEvent], now: float
@@ -62,6 +71,11 @@ class Engine:
     def claims_ahead(self) -> bool:
         """Whether tasks are so short that more are claimed than runners are free."""
         return self._state.runners.pace_s < SHORT_S
+
+    def rests(self) -> bool:
+        """Whether its doorbell is up, and it waits for a message."""
+        is_due = self._state.schedule.is_due or self._state.schedule.question.value != "no"
+        return self._state.doorbell.row is DoorbellRow.UP and not is_due
 
     def leaves_at(self) -> float:
         return self._state.leave_at
@@ -116,7 +130,7 @@ class Play(Engine):
 
     def __init__(self, *, pace_s: float = 1.0, **options: object) -> None:
         self.now = 100.0
-        super().__init__(replace(OPTIONS, **options), pace_s, self.now)  # type: ignore[arg-type]
+        super().__init__(replace(OPTIONS, **options), pace_s, self.now, ARMED)  # type: ignore[arg-type]
         self.grants = True  # a second connection, as soon as it is asked for
         self.actions: list[actions.WorkerAction] = []
         self._call: actions.WorkerAction | None = None  # the turn under way

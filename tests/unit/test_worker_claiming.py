@@ -19,11 +19,19 @@ def after_claim(
     wanted: int = 4,
     had_reports: bool = False,
     options: WorkerOptions = OPTIONS,
+    is_looking: bool = False,
     chance: float = 1.0,
 ) -> ClaimSchedule:
     claiming.claim_begins(schedule, had_reports)
     claiming.claim_has_ended(
-        schedule, options, NOW, wanted=wanted, got=got, had_reports=had_reports, chance=chance
+        schedule,
+        options,
+        NOW,
+        wanted=wanted,
+        got=got,
+        had_reports=had_reports,
+        is_looking=is_looking,
+        chance=chance,
     )
     return schedule
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pgflowd.core.metrics.definitions import Metric
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -55,12 +56,15 @@ class CutConnection(WorkerAction):
 class ReportAndClaim(WorkerAction):
     """Report these and claim so many tasks, in one round trip and one transaction.
 
-    `changes_of`: runs whose changes by these reports the log wants.
+    `changes_of`: runs whose changes by these reports the log wants. `writers`: of the open
+    transactions only these count.
     """
 
     reports: tuple[TaskReport, ...]
     claim: int
     changes_of: tuple[str, ...] = ()
+    doorbell: DoorbellCall = DoorbellCall.NONE
+    writers: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -115,8 +119,11 @@ class AnnounceSleep(WorkerAction):
     next_due_at: float | None
 
 
+@dataclass(slots=True)
 class SignOff(SideAction):
-    """Mark the worker's row stopped."""
+    """Mark the worker's row stopped, and take its doorbell down, unless it only sleeps."""
+
+    keeps_doorbell: bool = False
 
 
 @dataclass(slots=True)

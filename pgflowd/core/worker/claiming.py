@@ -37,7 +37,10 @@ OLDER_ATTEMPT_EXTRA_S = 1.0  # beyond kill_grace, for the killing of an older at
 
 def deadline(state: WorkerState) -> float:
     """When the schedule or the tasks that wait for a runner change by themselves."""
-    check_at = state.schedule.check_at if state.mode is WorkerMode.WORKING else NEVER
+    check_at = NEVER
+    if state.mode is WorkerMode.WORKING:
+        look_at = NEVER if state.schedule.is_due else state.doorbell.look_at
+        check_at = min(state.schedule.check_at, look_at)
     if not state.unassigned:
         return check_at
     return min(check_at, state.unassigned[0].since + UNASSIGNED_LIMIT_S)
@@ -96,6 +99,7 @@ def claim_has_ended(
     wanted: int,
     got: int,
     had_reports: bool,
+    is_looking: bool,
     chance: float,
 ) -> None:
     """Claim again at once while there may be more; else choose the next moment."""
@@ -110,7 +114,7 @@ def claim_has_ended(
         check_by(schedule, now + max(least_s, schedule.poll_s), WakeReason.POLL)
     else:
         check_by(schedule, now + options.notify_fallback_s, WakeReason.FALLBACK)
-        if schedule.question is NextDueQuestion.NOW:
+        if schedule.question is NextDueQuestion.NOW or is_looking:
             return
         if schedule.is_fallback and not got:  # the answer comes with the next renewal of leases
             schedule.question = NextDueQuestion.NO

@@ -14,6 +14,7 @@ from __future__ import annotations
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
+from pgflowd.core.supervision.exits import EXIT_ASLEEP
 from pgflowd.core.worker import (
     actions,
     claiming,
@@ -107,11 +108,14 @@ def _take_turn(transition: WorkerTransition) -> bool:
     wants_claim = has_due or (schedule.is_due and not claiming.is_stocked(state))
     room = claiming.room(state) if wants_claim and reporting.may_claim(state) else 0
     if has_due or room:
-        reporting.begin(state, room)
+        reporting.begin(state, transition.now, room)
         if room:
             claiming.claim_begins(schedule, bool(outbox.sending))
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
-        transition.do(actions.ReportAndClaim(outbox.sending, room, changes_of))
+        bell = state.doorbell
+        transition.do(
+            actions.ReportAndClaim(outbox.sending, room, changes_of, bell.call, bell.writers)
+        )
     elif claiming.may_ask_next_due(state):
         schedule.question = NextDueQuestion.NO
         transition.do(actions.ReadNextDue())
@@ -141,7 +145,8 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
 def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: SideCall) -> None:
     state, connections, now = transition.state, transition.state.connections, transition.now
     if call is SideCall.SIGN_OFF:
-        transition.do(actions.SignOff(name))
+        is_asleep = transition.state.exit.code == EXIT_ASLEEP
+        transition.do(actions.SignOff(name, is_asleep))
     elif call is SideCall.RENEWAL:
         connections.renewed_at = now
         connections.renew_at = now + state.options.heartbeat_interval_s
@@ -189,6 +194,7 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
         had_claim = bool(state.outbox.claiming)
         failed_turns.turn_failed(transition, event, was_cut=connections.main.is_cut)
         state.schedule.is_due = True
+        state.doorbell = state.doorbell.lost()
     if connections.get(event.connection).side_call is SideCall.FETCH and connections.fetching:
         connections.requests = (connections.fetching, *connections.requests)
         connections.fetching = None
@@ -227,6 +233,8 @@ def woken_up(transition: WorkerTransition, event: events.WokenUp) -> None:
     state, connections = transition.state, transition.state.connections
     transition.count(WAKES, WakeReason.NOTIFICATION)
     claiming.claim_now(state.schedule)
+    if event.is_general:
+        state.doorbell = state.doorbell.doubted()
     if any(runner.tasks for runner in state.runners.by_id.values()):
         connections.renew_at = min(connections.renew_at, connections.renewed_at + SOON_S)
 

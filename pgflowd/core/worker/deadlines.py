@@ -52,6 +52,11 @@ def pass_deadlines(transition: WorkerTransition) -> None:
     if now >= state.schedule.check_at:
         transition.count(WAKES, state.schedule.reason)
         claiming.time_has_come(state.schedule)
+        if state.schedule.is_fallback:  # should there have been a notification?
+            state.doorbell = state.doorbell.doubted()
+    if now >= state.doorbell.look_at and not state.schedule.is_due:
+        transition.count(WAKES, WakeReason.LOOK)
+        claiming.claim_now(state.schedule)
     if now >= state.outbox.paused_until:
         state.outbox.paused_until = 0.0
     if state.turns.claims_from and now >= state.turns.claims_from:

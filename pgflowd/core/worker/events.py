@@ -68,7 +68,9 @@ class RoomMade(WorkerEvent):
 
 @dataclass(slots=True)
 class WokenUp(WorkerEvent):
-    """There may be work, or a run was cancelled."""
+    """There may be work, or a run was cancelled. A general wake: notifications may be lost."""
+
+    is_general: bool = False
 
 
 @dataclass(slots=True)
@@ -115,12 +117,19 @@ class RunChange:
 
 @dataclass(slots=True)
 class ReportAndClaimDone(WorkerEvent):
-    """An answer for each report, the claimed tasks, and the changes of runs that were wanted."""
+    """
+    An answer for each report, the claimed tasks, and the changes of runs that were wanted.
+
+    `is_armed_anew`: the doorbell was not up before. `writers`: open transactions that may have
+    missed it.
+    """
 
     answers: tuple[ReportAnswer, ...]
     tasks: tuple[Task, ...]
     changes: tuple[RunChange, ...] = ()
     chance: float = 0.5
+    is_armed_anew: bool = False
+    writers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from collections import Counter
 from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
 from pgflowd.core.statuses import Outcome, RunStatus
-from pgflowd.core.worker import claiming, events, failed_turns, run_log, second_connection
+from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.state import FREE, ConnectionState, WakeReason, WorkerMode, WorkerState
@@ -23,6 +23,7 @@ from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import HEALTHY, MAX_BYTES, MAX_REPORTS, Suspect
 
 BATCHING_S = 0.002  # while all runners are busy, reports wait for others
+SOON_S = 0.005  # a report that is expected so soon takes a claim along, so no wake is needed
 
 REFUSED_CLASSES = {"22", "23", "54", "P0"}  # of SQLSTATE, which begins with its class
 HOPELESS_CLASSES = {"22", "54"}  # of these, where another execution brings the same
@@ -56,12 +57,15 @@ def may_claim(state: WorkerState) -> bool:
     return turns.suspect is Suspect.NOTHING or not outbox.reports
 
 
-def begin(state: WorkerState, room: int) -> None:
+def begin(state: WorkerState, now: float, room: int) -> None:
     """Send the oldest reports, and claim so many tasks."""
     outbox = state.outbox
     count = _batch(outbox.reports, state.turns.most_reports)
     outbox.sending, outbox.claiming = tuple(outbox.reports[:count]), room
     del outbox.reports[:count]
+    if not state.options.is_polling:
+        needs_wake = not count and runners.next_end_s(state.runners) > SOON_S
+        state.doorbell = state.doorbell.begin(now, has_claim=bool(room), needs_wake=needs_wake)
 
 
 def _batch(reports: list[TaskReport], most: int) -> int:
@@ -99,18 +103,32 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         renew_by = now + state.options.heartbeat_interval_s
         state.connections.renew_at = min(state.connections.renew_at, renew_by)
         second_connection.look_later(state, now)
-    if wanted:
-        got = len(event.tasks)
-        transition.log("debug", "worker.poll", wanted=wanted, claimed=got)
-        claiming.claim_has_ended(
-            state.schedule,
-            state.options,
-            now,
-            wanted=wanted,
-            got=got,
-            had_reports=bool(sent),
-            chance=event.chance,
+    _plan_next_claim(transition, event, wanted, bool(sent))
+
+
+def _plan_next_claim(
+    transition: WorkerTransition, event: events.ReportAndClaimDone, wanted: int, had_reports: bool
+) -> None:
+    state, now, got = transition.state, transition.now, len(event.tasks)
+    if not state.options.is_polling:
+        state.doorbell = state.doorbell.end(
+            now, wanted=wanted, got=got, is_new=event.is_armed_anew, writers=event.writers
         )
+    if not wanted:
+        return
+    transition.log("debug", "worker.poll", wanted=wanted, claimed=got)
+    claiming.claim_has_ended(
+        state.schedule,
+        state.options,
+        now,
+        wanted=wanted,
+        got=got,
+        had_reports=had_reports,
+        is_looking=state.doorbell.is_looking and not state.options.is_polling,
+        chance=event.chance,
+    )
+    if state.doorbell.look_at <= now:
+        claiming.claim_now(state.schedule)
 
 
 def task_not_started(transition: WorkerTransition, event: events.TaskNotStarted) -> None:

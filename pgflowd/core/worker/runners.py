@@ -58,6 +58,12 @@ def tasks_ahead(pool: RunnerPool, options: WorkerOptions) -> int:
     return int(options.max_concurrency * SHORT_S / max(pool.pace_s, 1e-5))
 
 
+def next_end_s(pool: RunnerPool) -> float:
+    """In how many seconds a task is expected to end."""
+    running = pool.count_running()
+    return pool.pace_s / running if running else NEVER
+
+
 def forked(transition: WorkerTransition, event: events.Forked) -> None:
     pool = transition.state.runners
     if pool.forks_from:

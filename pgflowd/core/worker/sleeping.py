@@ -3,14 +3,16 @@ When a worker falls asleep: it has had no task for `sleep_after`, and no message
 within it. Asked by the supervisor, it sleeps at once unless there is work.
 
 Before it does, it asks the database when the next message is due. If nothing has happened by the
-answer, it claims nothing more, signs off and ends (docs/design/supervision.md, rule 54). Whatever
-comes after the answer is seen by the supervisor and the sweeper (rule 55).
+answer, it claims nothing more, signs off and ends (docs/design/supervision.md, rule 54). Its
+doorbell stays up, so whatever comes after the answer is seen by the supervisor and the sweeper
+(rule 55).
 """
 
 from __future__ import annotations
 
 from pgflowd.core.supervision.exits import EXIT_ASLEEP
 from pgflowd.core.worker import actions, events, second_connection, stopping
+from pgflowd.core.worker.doorbell import DoorbellRow
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
@@ -98,6 +100,7 @@ def _is_at_rest(state: WorkerState) -> bool:
     connections = state.connections
     return (
         not (_has_tasks(state) or state.schedule.is_due or state.outbox.paused_until)
+        and (state.doorbell.row is DoorbellRow.UP or state.options.is_polling)
         and state.turns is HEALTHY
         and connections.main.state is ConnectionState.FREE
         and connections.second.state not in (ConnectionState.BUSY, ConnectionState.CONNECTING)

@@ -1,10 +1,10 @@
 """
 State of a worker's engine: a value that `core.worker.decide` turns into the next one.
 
-It has six parts: the runners, the tasks that wait for one, the reports that wait for the
-database, the schedule of claims, the connections, and how the last turns went. Beside these
-stand the worker's mode and how it will exit. Nothing here reads a clock or a process: all facts
-come by events.
+It has seven parts: the runners, the tasks that wait for one, the reports that wait for the
+database, the schedule of claims, the doorbell, the connections, and how the last turns went.
+Beside these stand the worker's mode and how it will exit. Nothing here reads a clock or a process:
+all facts come by events.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Self
 
+from pgflowd.core.worker.doorbell import UNARMED, Doorbell
 from pgflowd.core.worker.part import NEVER, Part, Word
 from pgflowd.core.worker.runner_state import RunnerPool
 from pgflowd.core.worker.task import Task, TaskReport
@@ -33,6 +34,7 @@ class WakeReason(Word):
 
     NOTIFICATION = "notification"
     COMPLETION = "completion"  # a report took a claim along, which was given tasks
+    LOOK = "look"  # no notification is due, since it was busy a moment ago
     DUE = "due"
     FALLBACK = "fallback"
     POLL = "poll"
@@ -123,9 +125,10 @@ class ClaimSchedule(Part):
     When to claim; `core.worker.claiming` changes it. The policy:
 
     Claim at once after a wake, after a claim that brought all that it asked for, and after a
-    reconnect. Otherwise claim when the next hidden message becomes visible; the database is
-    asked for that moment after a claim, and answers it with each renewal of leases. Otherwise
-    claim after `notify_fallback`, or, where queues are polled, after a growing, jittered pause.
+    reconnect. Look soon while no doorbell is up (`core.worker.doorbell`). Otherwise claim when the
+    next hidden message becomes visible; the database is asked for that moment after a claim, and
+    answers it with each renewal of leases. Otherwise claim after `notify_fallback`, or, where
+    queues are polled, after a growing, jittered pause.
     """
 
     is_due: bool = True  # claim as soon as a place is free
@@ -249,6 +252,7 @@ class WorkerState(Part):
     unassigned: list[UnassignedTask] = field(default_factory=list)  # the oldest first
     outbox: Outbox = field(default_factory=Outbox)
     schedule: ClaimSchedule = field(default_factory=ClaimSchedule)
+    doorbell: Doorbell = UNARMED
     connections: WorkerConnections = field(default_factory=WorkerConnections)
     turns: Turns = HEALTHY
     worked_at: float = 0.0  # when it last had a task

@@ -118,10 +118,8 @@ class Inbox:
         for process in self._supervisor.children.alive.values():
             if type(message) not in process.kind.receives or process.served is None:
                 continue
-            if isinstance(message, msg.Follow):
+            if isinstance(message, msg.Follow) or message.slug in {None, process.served.queue}:
                 process.child.channel.send(message)
-            elif message.slug in {None, process.served.queue}:
-                process.child.channel.send(msg.Wake(process.served.slug))
 
     def _pass_on_standing(self, message: msg.WorkerStanding) -> None:
         for process in self._supervisor.children.alive.values():

@@ -25,9 +25,10 @@ from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import runs, tasks, workers
+from pgflowd.db import doorbells, runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
@@ -162,6 +163,8 @@ class DatabaseConnections:
             calls.append(tasks.report(action.reports))
         if action.changes_of:
             calls.append(tasks.run_changes(action.changes_of))
+        if bell := self._doorbell(action):
+            calls.append(bell)
         if action.claim:
             count, lease_s = action.claim, self._lease_s
             calls.append(tasks.claim(self._flow, self._worker_id, count, lease_s, self._with_run))
@@ -169,11 +172,27 @@ class DatabaseConnections:
         claimed = results.pop() if action.claim else ()
         if claimed:
             self.claimed_at = time.monotonic()
+        of_bell: Any = results.pop() if bell else None
         changes = results.pop() if action.changes_of else ()
         answers = results.pop() if action.reports else ()
         return events.ReportAndClaimDone(
-            tuple(answers), tuple(claimed), tuple(changes), random.random()
+            tuple(answers),
+            tuple(claimed),
+            tuple(changes),
+            random.random(),
+            is_armed_anew=of_bell is True,
+            writers=of_bell if action.doorbell is DoorbellCall.LIST_WRITERS else (),
         )
+
+    def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
+        """What this turn does with the doorbell, before its claim."""
+        if action.doorbell is DoorbellCall.ARM:
+            return doorbells.arm(self._queue, self._worker_id)
+        if action.doorbell is DoorbellCall.DISARM:
+            return doorbells.disarm(self._queue, self._worker_id)
+        if action.doorbell is DoorbellCall.LIST_WRITERS:
+            return doorbells.writers(self._queue, action.writers)
+        return None
 
     async def _read_next_due(self) -> events.NextDueRead:
         next_due = workers.next_due(self._queue)
@@ -236,5 +255,6 @@ class DatabaseConnections:
 
     async def _sign_off(self, action: actions.SignOff) -> events.SignedOff:
         conn = self._connections[action.connection]
-        await execute_async(conn, workers.mark_stopped(self._worker_id))
+        stop = workers.mark_stopped(self._worker_id, keeps_doorbell=action.keeps_doorbell)
+        await execute_async(conn, stop)
         return events.SignedOff(action.connection)

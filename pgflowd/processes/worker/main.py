@@ -315,7 +315,7 @@ class _Worker:
     def _on_message(self) -> None:
         for message in self._channel.receive():
             if isinstance(message, Wake):
-                self._mailbox.put(events.WokenUp())
+                self._mailbox.put(events.WokenUp(is_general=message.slug is None))
             elif isinstance(message, ConnectionGranted):
                 self._mailbox.put(events.SecondConnectionGranted())
             elif isinstance(message, WorkerStanding):

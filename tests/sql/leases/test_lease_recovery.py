@@ -46,6 +46,7 @@ def test_what_is_made_visible_is_made_known(any_core: LeaseDatabase) -> None:
     worker = db.worker(flow)
     listener = db.connect()
     listener.execute("listen pgflowd")
+    db.do("select pgflowd.arm(%s, gen_random_uuid())", flow)
 
     for give_back in (
         lambda task: db.release(task),

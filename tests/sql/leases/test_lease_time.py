@@ -153,6 +153,7 @@ def test_what_was_queued_in_the_future_is_hidden_until_then(db: LeaseDatabase, w
     listener = db.connect()
     listener.execute("listen pgflowd")
     (before,) = db.queue(flow).values()
+    db.do("select pgflowd.arm(%s, gen_random_uuid())", flow)
 
     claimed = [db.claim(flow, worker) for _ in range(3)]
 

@@ -28,7 +28,7 @@ begin
     perform pgmq.set_vt(released.queue, released.message_id,
                         ceil(extract(epoch from released.delay))::int);
     if released.delay <= interval '0' then
-      perform pgflowd._wake(released.queue);
+      perform pgflowd._ring(released.queue);
     end if;
     became[released.ord] := 'queued';
   end loop;

@@ -60,7 +60,7 @@ begin
       from unnest(requeued) as task where _requeue_stalled.show group by 1
   loop
     perform pgflowd._make_visible(queue.name, queue.msg_ids, clock_timestamp());
-    perform pgflowd._wake(queue.name);
+    perform pgflowd._ring(queue.name);
   end loop;
   return query select * from unnest(requeued);
 end $$;

@@ -45,6 +45,6 @@ begin
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
   perform pgflowd._make_visible(pgflowd._task_queue(task), array[task.message_id], clock_timestamp());
-  perform pgflowd._wake(pgflowd._task_queue(task));
+  perform pgflowd._ring(pgflowd._task_queue(task));
   return 'recovered';
 end $$;

@@ -1,7 +1,6 @@
--- _wake(queue_name): notifies the listeners of this queue.
--- For functions that make work visible without an insert, which no trigger sees.
--- Called by: _cancel_tasks, claim, _fail_reported, _requeue_released, _requeue_stalled,
--- _requeue_step, _sweep_unleased_task.
+-- _wake(queue_name): notifies the listeners of this queue, whether or not anybody sleeps on it.
+-- For what a busy worker has to learn too, since it concerns a task that it executes.
+-- Called by: _cancel_tasks, _requeue_step, _ring.
 -- Locks: nothing.
 create or replace function pgflowd._wake(queue_name text)
 returns void language sql set search_path = '' as $$

@@ -90,7 +90,7 @@ begin
       exit when got = cardinality(read.msg_ids);
     end loop;
     if cardinality(young) > 0 then
-      perform pgflowd._wake(queue.queue_name)
+      perform pgflowd._ring(queue.queue_name)
         where pgflowd._show_young(queue.queue_name, young);
     end if;
   end loop;

@@ -2,7 +2,8 @@
 -- stalled too often. Returns how many were queued again, and how many given up.
 -- A task with a lease is stalled when the lease has lapsed; one of upstream's, which has none,
 -- `stale_threshold` after its timeout. Tasks that upstream's own recovery gave up, which would
--- stay started for ever, are failed. Rows of followers that are gone are deleted.
+-- stay started for ever, are failed. Rows of followers that are gone are deleted, and doorbells that
+-- nobody needs any more.
 -- Called by: recover_stalled; the sweeper.
 -- Locks: tasks, skipping locked ones; attempts; queue rows, skipping; runs of tasks given up,
 -- unless locked.
@@ -20,4 +21,5 @@ begin
     from pgflowd._sweep_unleased(sweep.stale_threshold, sweep.max_tasks) as swept;
   recovered := recovered + unleased.recovered;
   given_up := given_up + unleased.given_up;
+  perform pgflowd._sweep_doorbells(null);
 end $$;

@@ -54,7 +54,7 @@ begin
     perform pgmq.set_vt(moved.queue, moved.message_id,
                         ceil(extract(epoch from moved.delay))::int);
     if moved.delay <= interval '0' then
-      perform pgflowd._wake(moved.queue);
+      perform pgflowd._ring(moved.queue);
     end if;
   end loop;
   return became;

@@ -46,6 +46,6 @@ begin
                         ceil(extract(epoch from element.delay))::int);
   end if;
   if coalesce(element.delay, make_interval(secs => base_delay)) <= interval '0' then
-    perform pgflowd._wake(pgflowd._task_queue(task));
+    perform pgflowd._ring(pgflowd._task_queue(task));
   end if;
 end $$;
