@@ -69,9 +69,9 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("block", ALL, ids=str)
 def test_a_block_is_of_a_kind_that_is_tested(block):
-    """Python runs in test_readme.py, console lines below."""
+    """Python runs in test_readme.py and test_scaling.py, console lines below."""
     if block.language == "python":
-        assert block.page.name == "README.md", "only the README's Python is run"
+        assert block.page.name in ("README.md", "scaling.md"), "the Python of no other page is run"
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())
     elif block.language == "toml":
@@ -97,6 +97,9 @@ def test_a_command_of_a_block_exists(block, tmp_path, monkeypatch):
             project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
             assert package == project["name"]
             assert extra in project["optional-dependencies"]
+        elif words[:2] == ["sudo", "systemctl"]:
+            units = [word for word in words if word.startswith("pgflowd@")]
+            assert units and (PROJECT / "systemd/pgflowd@.service").exists()
         elif words[0] != "cd":
             assert os.access(PROJECT / words[0], os.X_OK), words
 
