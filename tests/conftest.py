@@ -24,6 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "covers(*references): what of the design a test shows")
+    config.addinivalue_line("markers", "own_session: its worker cannot share sessions in a pooler")
     config.addinivalue_line("markers", "timing: measures time; `make timing` runs these alone")
 
 

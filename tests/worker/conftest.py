@@ -20,21 +20,55 @@ from typing import Any
 import pytest
 from support import oracle
 from support.invariants import broken
+from support.pgbouncer import PgBouncer
 from support.worker import PROFILE_T, RunningWorker, end_worker, fork_worker
 
 from pgflowd.core.messages import Ready
 from pgflowd.core.settings.sections import DaemonSettings, LoggingSettings, Settings
 from pgflowd.core.settings.values import Ref
 from pgflowd.core.supervision.served_flow import ServedFlow
-from pgflowd.testing.scratch import ScratchDatabase
+from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 from pgflowd.testing.until import until
 
 StartWorker = Callable[..., RunningWorker]
+OWN_WAYS = {"proxy", "empty_database", "humble"}  # fixtures of tests that choose how to connect
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """
+    Execute each test once with a direct connection, and once through pgbouncer, except those that
+    read or limit the worker's own sessions, or whose handlers hold all sessions of the pool.
+    """
+    is_free = not OWN_WAYS & set(metafunc.fixturenames)
+    if metafunc.definition.get_closest_marker("own_session"):
+        is_free = False
+    if "start_worker" in metafunc.fixturenames and is_free:
+        metafunc.parametrize("way", ["direct", "pgbouncer"], indirect=True)
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "direct")
+
+
+@pytest.fixture(scope="session")
+def bouncer(server: ScratchServer) -> Iterator[PgBouncer]:
+    with PgBouncer(server.dsn) as running:
+        yield running
+
+
+@pytest.fixture
+def way_in(request: pytest.FixtureRequest, database: ScratchDatabase, way: str) -> str:
+    """The DSN by which workers reach the test's database."""
+    if way == "direct":
+        return database.dsn
+    bouncer: PgBouncer = request.getfixturevalue("bouncer")
+    return bouncer.url(database.dsn)
 
 
 @pytest.fixture
 def start_worker(
-    database: ScratchDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: ScratchDatabase, way_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StartWorker]:
     """Start a worker for a module with flows; the first one unless `flow` names another."""
     started: list[RunningWorker] = []
@@ -58,7 +92,7 @@ def start_worker(
         chosen = replace(
             settings,
             pgflowd=DaemonSettings(python_path=(str(tmp_path),), definitions=definitions),
-            database=replace(settings.database, url=Ref(dsn or database.dsn)),
+            database=replace(settings.database, url=Ref(dsn or way_in)),
             worker=replace(settings.worker, **worker_keys),
             logging=LoggingSettings(level="debug", format="json"),
         )

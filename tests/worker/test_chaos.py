@@ -191,6 +191,7 @@ def killed_and_swept(worker) -> None:
     worker.conn.execute("select pgflowd.crashed(%s, 'killed')", (worker.worker_id,))
 
 
+@pytest.mark.own_session
 @covers("row 1")
 @pytest.mark.parametrize("commits", [True, False], ids=["it commits", "it is rolled back"])
 def test_a_worker_killed_inside_a_claim_loses_nothing(start_worker, commits):

@@ -67,6 +67,7 @@ def test_a_busy_worker_has_none_and_arms_when_its_work_is_done(start_worker):
     assert worker.value("select count(*) from pgmq.q_flow") == 0
 
 
+@pytest.mark.own_session
 @covers("G9")
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
 def test_a_transaction_from_before_the_arming_is_waited_for(start_worker, database, ends: str):

@@ -330,6 +330,7 @@ def test_a_sync_step_has_a_runner_of_its_own_beside_shared_tasks(start_sharing):
     assert worker.outcomes(run) == ["completed"] * 40
 
 
+@pytest.mark.own_session
 @covers("rule 58")
 def test_shared_tasks_ask_for_what_any_handler_may_have(start_sharing):
     body = """

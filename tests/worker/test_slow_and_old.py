@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from itertools import count
 
+import pytest
 from support.covers import covers
 from support.worker import PROFILE_T
 
@@ -58,6 +59,7 @@ ONCE_TOO_LONG = """
 """
 
 
+@pytest.mark.own_session
 @covers("row 77")
 def test_a_report_that_takes_longer_than_statement_timeout_is_sent_again(start_worker):
     hasty = replace(PROFILE_T, database=replace(PROFILE_T.database, statement_timeout_s=1.0))
@@ -71,6 +73,7 @@ def test_a_report_that_takes_longer_than_statement_timeout_is_sent_again(start_w
     assert any("statement timeout" in r["error"] for r in worker.records("worker.error"))
 
 
+@pytest.mark.own_session
 @covers("row 74")
 def test_locks_on_all_tables_are_waited_out_call_by_call(start_worker, database, tmp_path):
     long = replace(PROFILE_T, recovery=replace(PROFILE_T.recovery, lease_s=30.0))

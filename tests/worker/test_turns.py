@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support.covers import covers
 from support.worker import PROFILE_T
 
@@ -110,6 +111,7 @@ def test_outcomes_are_recorded_while_no_claim_succeeds(start_worker, tmp_path):
     until(lambda: last_numbers(worker)["line_failures"] == 0, 12)
 
 
+@pytest.mark.own_session
 @covers("database 3", "outside 2")
 def test_a_report_that_takes_too_long_fails_its_task_for_good_and_holds_up_no_other(start_worker):
     short = replace(PROFILE_T, database=replace(PROFILE_T.database, statement_timeout_s=1.0))
@@ -129,6 +131,7 @@ def test_a_report_that_takes_too_long_fails_its_task_for_good_and_holds_up_no_ot
     assert "an output of 2002 bytes" in text and "statement_timeout" in text
 
 
+@pytest.mark.own_session
 @covers("database 3")
 def test_a_run_that_is_locked_is_no_report_that_takes_too_long(start_worker, tmp_path):
     settings = replace(
