@@ -11,7 +11,7 @@ the rounds. All starts are counted again in the tables. CPU is that of PostgreSQ
     ours, rung          somebody sleeps on the queue, and never wakes: each start notifies
     ours, always        with the setting events = "always"
     ours, silent        without any notification: the trigger of the queue is dropped
-    ours, at work       as `ours`, while a daemon executes what is started
+    ours, at work       as `ours`, beside a daemon with a backlog, whose work costs the server too
     ours, at work, silent    the same without the trigger
     raw_pgmq            one message, no run
     procrastinate, pgqueuer    where .venv-peers has them
@@ -37,6 +37,7 @@ from pgflowd.embedded.binaries import wheel_binaries
 from pgflowd.testing.until import until
 
 CLIENTS = (1, 8, 48)
+BACKLOG = 4_000  # runs that wait, for each second: what a worker executes beside all clients
 SILENT = "drop trigger pgflowd_notify on pgmq.q_single_0"
 CASES = {
     "ours": "",
@@ -82,7 +83,11 @@ def measure(stage: Stage, script: Path, clients: int, seconds: int) -> tuple[flo
 
 
 def started_runs(stage: Stage) -> int:
-    return stage.rows("unfinished") + stage.rows("completed")
+    """In one statement, since a worker may complete them meanwhile."""
+    query = f"select ({stage.told['unfinished']}) + ({stage.told['completed']})"
+    row = stage.conn.execute(query.encode()).fetchone()
+    assert row
+    return int(row[0])
 
 
 def set_up(bench: Bench, stages: ExitStack, case: str) -> Stage:
@@ -111,7 +116,11 @@ def measured(bench: Bench, cases: list[str], rounds: int, seconds: int) -> Figur
         for _ in range(rounds):
             for clients in CLIENTS:
                 for case, (stage, script) in stages.items():
+                    if "at work" in case:
+                        stage.call("start_many", "single", [0] * BACKLOG * seconds)
                     one = measure(stage, script, clients, seconds)
+                    if "at work" in case:  # so that its worker takes nothing from the next case
+                        stage.wait_until_written()
                     figures.setdefault((case, clients), []).append(one)
     return figures
 
