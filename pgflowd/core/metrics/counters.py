@@ -13,7 +13,7 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     claimed_s                                         since a claim has brought a task, or null
     zygote                                            its pid
     completed_1m, failed_1m, p50_s, p95_s             over the last minute
-    wakes_1m       {reason: n}                        notification, completion, due, fallback
+    wakes_1m       {reason: n}                        notification, completion, look, due, fallback
     database       {state, server, place, pgmq, schema, rtt_s, clock_skew_s, at}
     problems       [{code, text, next}]               that `status` shows
     line_failures  n                                  calls in a row that failed or left a report
