@@ -90,11 +90,13 @@ def _first_error() -> Iterator[None]:
     outer = sys.exception()
     try:
         yield
-    except psycopg.Error as error:
+    except (psycopg.Error, IndexError) as error:  # IndexError: psycopg's, of a pipeline cut short
         first: BaseException = error
-        while isinstance(first, psycopg.Error) and first.sqlstate is None:
+        while getattr(first, "sqlstate", None) is None:
             if first.__context__ is None or first.__context__ is outer:
-                raise
+                if isinstance(error, psycopg.Error):
+                    raise
+                raise psycopg.OperationalError("the pipeline ended without an answer") from error
             first = first.__context__
         raise first from None
 

@@ -91,6 +91,8 @@ def test_starts_commit_one_after_another_whatever_their_flow(own_server, conn):
     """As sql/README.md says: who has notified holds a lock of the cluster until its log is safe."""
     conn.execute("select pgflow.create_flow('one'), pgflow.add_step('one', 'a')")
     conn.execute("select pgflow.create_flow('two'), pgflow.add_step('two', 'a')")
+    for queue in ("one", "two"):  # somebody sleeps on each, so that starts notify
+        conn.execute("select pgflowd.arm(%s, gen_random_uuid())", (queue,))
     conn.execute("alter system set synchronous_standby_names = 'nobody'")  # no log is ever safe
     conn.execute("select pg_reload_conf()")
     first, second = (psycopg.connect(own_server.dsn) for _ in range(2))

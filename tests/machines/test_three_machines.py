@@ -165,5 +165,5 @@ def test_a_line_to_another_machine_that_is_not_encrypted_is_warned_about(shop):
         text=True,
     )
 
-    assert "sslmode=verify-full" in told["error"]
+    assert "sslmode=verify-full" in told["next"]
     assert "W316" in [finding["code"] for finding in json.loads(doctor.stdout)["findings"]]

@@ -159,7 +159,8 @@ def test_large_outcomes_that_wait_for_a_lock_stay_in_their_runners(start_worker,
     """96 MiB; and none of their handlers is ended by its timeout meanwhile."""
     count, timeout_s = 8, 8
     ended = tmp_path / "ended"
-    worker = start_worker(LARGE.format(timeout=timeout_s), max_concurrency=count)
+    long = replace(PROFILE_T, recovery=replace(PROFILE_T.recovery, lease_s=20.0))
+    worker = start_worker(LARGE.format(timeout=timeout_s), settings=long, max_concurrency=count)
     worker.conn.execute(LOCKED_REPORTS)
     before = peak_mib(worker.pid)  # pytest has forked it
 
