@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import click
 import pytest
+from support.pages import BLOCK
 
 from pgflowd import Flow
 from pgflowd.cli.main import run
@@ -31,7 +32,6 @@ PAGES = [
     )
     for page in sorted(PROJECT.glob(pattern))
 ]  # fmt: skip
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(?:\$ |sudo )?(pgflowd [^`]+)`")
 PICTURES = ("supervisor ", "E201 ", "pgflowd/\n")  # each has a test of its own
 
