@@ -18,6 +18,8 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   │   └── NotRetryable     PF004: a run that did not fail, or was cancelled
     │   ├── UnknownFlow  E415    no such flow in the database
     │   ├── MapInput     E416    the input of a flow with a root map is not an array
+    │   ├── TooLarge     E424    PF021: a checkpoint too large, or too many of a task
+    │   ├── SignalTimeout E427   no signal came in time, and the wait has no default
     │   └── WaitTimeout          the wait is over, the run continues
     └── Bug              E9xx    a mistake in pgflowd
 
@@ -110,6 +112,12 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
+    "E424": "a checkpoint is too large",
+    "E425": "a checkpoint was saved by newer code",
+    "E426": "the handler caught its suspension",
+    "E427": "a signal did not come in time",
+    "E429": "the name of a checkpoint or signal cannot be used",
+    "E430": "the time of a wait cannot be used",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",
@@ -248,6 +256,14 @@ class UnknownFlow(RunError):
 
 class MapInput(RunError):
     default_code = "E416"
+
+
+class TooLarge(RunError):
+    default_code = "E424"
+
+
+class SignalTimeout(RunError, TimeoutError):
+    default_code = "E427"
 
 
 class WaitTimeout(RunError, TimeoutError):

@@ -1,0 +1,314 @@
+"""
+What `memo`, `save`, `load`, `drop`, `sleep` and `wait_signal` of a handler's `ctx` do.
+
+`WaitingContext` is the base of the `ctx` in a runner and of that in tests, which know where the
+checkpoints of a task are kept. A wait ends by a checkpoint: a handler that waits raises
+`Suspended`, begins again when the wait is over, finds the checkpoint, and passes that line.
+
+    sleep 1, sleep NAME       {"slept": true}
+    signal NAME 1             {"got": payload} or {"timeout": true}; counted for each name
+
+So a name of the user's own may not begin like one of these.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum
+from functools import cached_property
+from typing import Any, Final, ParamSpec, TypeVar
+
+from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.settings.values import parse_duration
+from pgflowd.errors import RunError, SignalTimeout
+
+MAX_NAME_CHARS = 200
+MAX_WAIT_S = 100 * 365 * 86400.0  # 100 years: far above any plan, and any database can add it
+NEWER_CODE_S = 30.0  # until a task is tried again whose checkpoints are of newer code
+RESERVED_PREFIXES = ("sleep ", "signal ", "runs ")  # of the names of checkpoints
+
+Time = float | str | timedelta  # seconds, "2h" or a timedelta
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Raise(Enum):
+    """The type of `RAISE`: a wait without a default raises when its time is over."""
+
+    RAISE = "raise"
+
+
+RAISE: Final = Raise.RAISE
+
+
+class WaitKind(StrEnum):
+    SLEEP = "sleep"
+    SIGNAL = "signal"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a task waits for, and until when: `in_s` from now, or `until`, or for ever."""
+
+    kind: WaitKind
+    name: str | None = None  # of the signal
+    checkpoint: str | None = None  # which keeps how the wait ended
+    in_s: float | None = None
+    until: datetime | None = None
+    why: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The wait as runners and workers send it; what is not set is left out."""
+        until = self.until.isoformat() if self.until else None
+        whole = {**vars(self), "kind": str(self.kind), "until": until}
+        return {key: value for key, value in whole.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A value that a task has kept, and the version of the code that kept it."""
+
+    name: str
+    version: int
+    data: Any
+
+
+class Suspended(BaseException):
+    """Ends a handler that waits. It begins again when the wait is over."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(f"waits for {wait.checkpoint or wait.why}")
+        self.wait = wait
+
+
+class WaitingContext(ABC):
+    """The calls of `ctx` by which a handler remembers and waits."""
+
+    step_slug: str
+    suspended: Suspended | None = None  # raised in this attempt; it must leave the handler
+
+    @property
+    @abstractmethod
+    def _version(self) -> int:
+        """The option `version` of the step."""
+
+    @abstractmethod
+    def _moment(self) -> datetime: ...
+    @abstractmethod
+    def _read_checkpoints(self) -> Iterable[Checkpoint]:
+        """All of the task's; asked once, at the first use."""
+
+    @abstractmethod
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        """Keep it for the attempts to come, or raise, and keep what was there."""
+
+    @abstractmethod
+    def _forget(self, name: str) -> None: ...
+
+    def memo(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check_name(name)
+        if _is_async(fn):
+            return self._memo_async(name, fn, *args, **kwargs)  # type: ignore[return-value]
+        if name in self._saved:
+            return self._value(name)  # type: ignore[no-any-return]
+        return self._save(name, fn(*args, **kwargs))  # type: ignore[no-any-return]
+
+    async def _memo_async(self, name: str, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in self._saved:
+            return self._value(name)
+        return self._save(name, await fn(*args, **kwargs))
+
+    def save(self, name: str, value: Any) -> None:
+        check_name(name)
+        self._save(name, value)
+
+    def load(self, name: str, default: Any = None) -> Any:
+        check_name(name)
+        return self._value(name) if name in self._saved else default
+
+    def drop(self, name: str) -> None:
+        check_name(name)
+        if name in self._saved:
+            self._forget(name)
+            del self._saved[name]
+
+    def sleep(
+        self,
+        duration: Time | None = None,
+        *,
+        until: datetime | None = None,
+        name: str | None = None,
+    ) -> None:
+        if name is None:
+            self._counts["sleep"] += 1
+        else:
+            _check_sleep_name(name)
+        checkpoint = f"sleep {self._counts['sleep'] if name is None else name}"
+        if until is not None and duration is None:
+            check_moment(until, self._moment())
+            wait = Wait(WaitKind.SLEEP, checkpoint=checkpoint, until=until)
+        elif duration is not None and until is None:
+            in_s = seconds_of(duration, "the duration of a sleep")
+            wait = Wait(WaitKind.SLEEP, checkpoint=checkpoint, in_s=in_s)
+        else:
+            raise _bad_time("a sleep has a duration or a moment, one of the two")
+        self._end_of(wait)
+
+    def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
+        check_signal_name(name)
+        in_s = None if timeout is None else seconds_of(timeout, f"the timeout of signal '{name}'")
+        self._counts[f"signal {name}"] += 1
+        checkpoint = f"signal {name} {self._counts[f'signal {name}']}"
+        end = self._end_of(Wait(WaitKind.SIGNAL, name, checkpoint, in_s))
+        if "got" in end:
+            return deep_copy(end["got"])
+        if default is RAISE:
+            raise SignalTimeout(f"step {self.step_slug}: signal '{name}' did not come in time")
+        return default
+
+    # -- inside --------------------------------------------------------------------------
+
+    @cached_property
+    def _saved(self) -> dict[str, Checkpoint]:
+        saved = {each.name: each for each in self._read_checkpoints()}
+        for each in saved.values():
+            if each.version > self._version:
+                self._suspend(wait_for_newer_code(each, self._version))
+        return saved
+
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        """How often this attempt has slept without a name, and waited for each signal."""
+        return Counter()
+
+    def _value(self, name: str) -> Any:
+        return deep_copy(self._saved[name].data)
+
+    def _save(self, name: str, value: Any) -> Any:
+        """Keep a value; return it as every later attempt will see it."""
+        checkpoint = Checkpoint(name, self._version, as_stored(value, what=f"checkpoint '{name}'"))
+        saved = self._saved
+        self._keep(checkpoint)
+        saved[name] = checkpoint
+        return self._value(name)
+
+    def _end_of(self, wait: Wait) -> Any:
+        """How the wait ended; suspends the task if it has not."""
+        if wait.checkpoint not in self._saved:
+            self._suspend(wait)
+        return self._saved[str(wait.checkpoint)].data
+
+    def _suspend(self, wait: Wait) -> None:
+        self.suspended = Suspended(wait)
+        raise self.suspended
+
+
+def check_name(name: object) -> None:
+    """Raise E429 unless a user may give a checkpoint this name."""
+    fault = _name_fault(name)
+    if not fault and isinstance(name, str) and name.startswith(RESERVED_PREFIXES):
+        fault = "begins like the name of a wait"
+    if fault:
+        raise _bad_name("a checkpoint", name, fault, "give it another name")
+
+
+def check_signal_name(name: object) -> None:
+    """Raise E429 unless a signal may have this name."""
+    if fault := _name_fault(name):
+        raise _bad_name("a signal", name, fault, "give it another name")
+
+
+def _check_sleep_name(name: object) -> None:
+    fault = _name_fault(name)
+    if not fault and str(name).isdecimal():
+        fault = "is a number, as sleeps without a name have one"
+    if fault:
+        raise _bad_name("a sleep", name, fault, "give it another name")
+
+
+def _name_fault(name: object) -> str | None:
+    if not isinstance(name, str):
+        return "is not a string"
+    if not name or len(name) > MAX_NAME_CHARS:
+        return f"must have 1 to {MAX_NAME_CHARS} characters"
+    if "\0" in name or any("\ud800" <= each <= "\udfff" for each in name):
+        return "has a character that PostgreSQL cannot store"
+    return None
+
+
+def _bad_name(of_what: str, name: object, fault: str, remedy: str) -> RunError:
+    shown = repr(name)
+    shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
+    return RunError(f"the name {shown} of {of_what} {fault}", code="E429", next=remedy)
+
+
+def seconds_of(time: object, what: str) -> float:
+    """The seconds of a duration, or E430."""
+    if isinstance(time, str):
+        try:
+            seconds = parse_duration(time)
+        except ValueError as error:
+            raise _bad_time(f"{what} is {time[:60]!r}: {error}") from None
+    elif isinstance(time, timedelta):
+        seconds = time.total_seconds()
+    elif isinstance(time, int | float) and not isinstance(time, bool):
+        seconds = float(max(min(time, 2 * MAX_WAIT_S), -1))  # an integer may be no float
+    else:
+        raise _bad_time(f"{what} is {repr(time)[:60]}")
+    if math.isnan(seconds) or seconds < 0:
+        raise _bad_time(f"{what} is not 0 or more")
+    if seconds > MAX_WAIT_S:
+        raise _bad_time(f"{what} is more than 100 years")
+    return seconds
+
+
+def check_moment(until: object, now: datetime) -> None:
+    """Raise E430 unless a task may sleep until then."""
+    if not isinstance(until, datetime):
+        raise _bad_time(f"until is {repr(until)[:60]}, which is not a datetime")
+    if until.utcoffset() is None:
+        raise _bad_time(f"until is {until.isoformat()}, which has no time zone")
+    if (until - now).total_seconds() > MAX_WAIT_S:
+        raise _bad_time(f"until is {until.isoformat()}, more than 100 years ahead")
+
+
+def _bad_time(text: str) -> RunError:
+    remedy = 'give seconds, a text such as "2h", a timedelta, or until= with a time zone'
+    return RunError(text, code="E430", next=remedy)
+
+
+def wait_for_newer_code(checkpoint: Checkpoint, version: int) -> Wait:
+    """The wait of a task whose checkpoints only newer code can read."""
+    why = (
+        f"E425 checkpoint '{checkpoint.name}' is of version {checkpoint.version},"
+        f" this code is of version {version}; newer code will go on"
+    )
+    return Wait(WaitKind.SLEEP, in_s=NEWER_CODE_S, why=why)
+
+
+def suspension_of(error: BaseException) -> Suspended | None:
+    """The suspension that left a handler, alone or in groups that hold nothing else."""
+    if isinstance(error, Suspended):
+        return error
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    inside = [suspension_of(each) for each in error.exceptions]
+    return inside[0] if all(inside) else None
+
+
+def swallowed(suspended: Suspended) -> RunError:
+    """The failure of a handler that returned although it was suspended."""
+    text = f"the handler caught what ends it while it {suspended}"
+    return RunError(text, code="E426", next="catch Exception, not BaseException")
+
+
+def _is_async(fn: Any) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(
+        getattr(fn, "__call__", None)  # noqa: B004  an object whose call is async
+    )
