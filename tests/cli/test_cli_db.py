@@ -41,6 +41,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0006_pgflowd_sleep",
         "applied 0007_pgflowd_followers",
         "applied 0008_pgflowd_doorbells",
+        "applied 0009_pgflowd_waits",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -87,6 +88,7 @@ def test_json_is_the_same_for_programs(db):
             "0006_pgflowd_sleep",
             "0007_pgflowd_followers",
             "0008_pgflowd_doorbells",
+            "0009_pgflowd_waits",
         ],
         "dry_run": False,
     }

@@ -117,6 +117,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0006_pgflowd_sleep",
         "0007_pgflowd_followers",
         "0008_pgflowd_doorbells",
+        "0009_pgflowd_waits",
     ]
 
     assert catalog(conn) == before

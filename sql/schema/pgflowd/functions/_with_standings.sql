@@ -13,10 +13,11 @@ begin
              case when found.standing = 'revoked' then 'released' else found.outcome end,
              found.error_message, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
-             found.standing = 'live' and found.is_moved, found.is_run_open)::pgflowd.element)
+             found.standing = 'live' and found.is_moved, found.is_run_open, found.wait)::pgflowd.element)
       from (select element.ord, element.run_id, element.step_slug, element.task_index,
                    element.token, element.outcome, element.error_message, element.error_type,
                    element.traceback, element.retry, element.delay, element.usage,
+                   element.wait,
                    run.status = 'started' as is_run_open,
                    task.status = 'queued' or attempt.started_at > now()
                      or task.started_at is distinct from attempt.started_at as is_moved,

@@ -29,7 +29,8 @@ create table if not exists pgflowd.attempts (
   constraint attempts_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
   constraint outcome_is_known check (outcome in (
-    'completed', 'failed', 'timed_out', 'crashed', 'released', 'stalled', 'late', 'lost')),
+    'completed', 'failed', 'timed_out', 'crashed', 'released', 'suspended', 'stalled', 'late',
+    'lost')),
   constraint ended_with_an_outcome check ((ended_at is null) = (outcome is null))
 ) with (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05,
         autovacuum_vacuum_insert_scale_factor = 0.1);

@@ -1,0 +1,26 @@
+-- waits: what a queued task waits for. It has no message meanwhile, so no claim meets it.
+-- `name`: of the signal. `checkpoint`: under which name the task will find how the wait ended; null
+-- where nothing is to be found. `due_at`: the end of a sleep, or of the patience with a signal.
+-- `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
+create table if not exists pgflowd.waits (
+  run_id uuid not null,
+  step_slug text not null,
+  task_index int not null,
+  flow_slug text not null,
+  kind text not null,
+  name text,
+  checkpoint text,
+  due_at timestamptz,
+  nr bigint generated always as identity,
+  since timestamptz not null default now(),
+  why text,
+  constraint waits_pkey primary key (run_id, step_slug, task_index),
+  constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
+    references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
+  constraint kind_is_known check (kind in ('sleep', 'signal')),
+  constraint only_a_signal_has_a_name check ((kind = 'signal') = (name is not null)),
+  constraint something_ends_it check (kind = 'signal' or due_at is not null)
+) with (autovacuum_vacuum_scale_factor = 0.02);
+create index if not exists waits_due_at on pgflowd.waits (due_at) where due_at is not null;
+create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) where kind = 'signal';
+create index if not exists waits_flow_slug on pgflowd.waits (flow_slug, nr);
