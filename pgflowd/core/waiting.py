@@ -29,6 +29,7 @@ from pgflowd.core.settings.values import parse_duration
 from pgflowd.errors import RunError, SignalTimeout
 
 MAX_NAME_CHARS = 200
+MAX_CHECKPOINT_CHARS = 220  # of one that ends a wait: `signal NAME 12345`
 MAX_WAIT_S = 100 * 365 * 86400.0  # 100 years: far above any plan, and any database can add it
 NEWER_CODE_S = 30.0  # until a task is tried again whose checkpoints are of newer code
 RESERVED_PREFIXES = ("sleep ", "signal ", "runs ")  # of the names of checkpoints
@@ -211,7 +212,7 @@ class WaitingContext(ABC):
 
 def check_name(name: object) -> None:
     """Raise E429 unless a user may give a checkpoint this name."""
-    fault = _name_fault(name)
+    fault = name_fault(name)
     if not fault and isinstance(name, str) and name.startswith(RESERVED_PREFIXES):
         fault = "begins like the name of a wait"
     if fault:
@@ -220,23 +221,24 @@ def check_name(name: object) -> None:
 
 def check_signal_name(name: object) -> None:
     """Raise E429 unless a signal may have this name."""
-    if fault := _name_fault(name):
+    if fault := name_fault(name):
         raise _bad_name("a signal", name, fault, "give it another name")
 
 
 def _check_sleep_name(name: object) -> None:
-    fault = _name_fault(name)
+    fault = name_fault(name)
     if not fault and str(name).isdecimal():
         fault = "is a number, as sleeps without a name have one"
     if fault:
         raise _bad_name("a sleep", name, fault, "give it another name")
 
 
-def _name_fault(name: object) -> str | None:
+def name_fault(name: object, most: int = MAX_NAME_CHARS) -> str | None:
+    """What is wrong with a name of a checkpoint or signal."""
     if not isinstance(name, str):
         return "is not a string"
-    if not name or len(name) > MAX_NAME_CHARS:
-        return f"must have 1 to {MAX_NAME_CHARS} characters"
+    if not name or len(name) > most:
+        return f"must have 1 to {most} characters"
     if "\0" in name or any("\ud800" <= each <= "\udfff" for each in name):
         return "has a character that PostgreSQL cannot store"
     return None
