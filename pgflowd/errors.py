@@ -112,7 +112,7 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
-    "E424": "a checkpoint is too large",
+    "E424": "a checkpoint or signal is too large",
     "E425": "a checkpoint was saved by newer code",
     "E426": "the handler caught its suspension",
     "E427": "a signal did not come in time",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pgflowd.testing.context import FakeContext, fake_context
+from pgflowd.testing.engine import EndedWait
 from pgflowd.testing.result import FlowRun, StepRun, TaskRun
 from pgflowd.testing.run_flow import run_flow
 
-__all__ = ["FakeContext", "FlowRun", "StepRun", "TaskRun", "fake_context", "run_flow"]
+__all__ = ["EndedWait", "FakeContext", "FlowRun", "StepRun", "TaskRun", "fake_context", "run_flow"]

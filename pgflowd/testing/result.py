@@ -15,9 +15,19 @@ from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan
 from pgflowd.core.graph import Graph, Node, draw
+from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.traceback_text import place_of
-from pgflowd.testing.engine import Engine, EngineRun, EngineStep, Key, TaskRow, json_null
+from pgflowd.core.waiting import RESERVED_PREFIXES
+from pgflowd.testing.engine import (
+    EndedWait,
+    Engine,
+    EngineRun,
+    EngineStep,
+    Key,
+    TaskRow,
+    json_null,
+)
 
 # more pictures than these would bury the failure that they explain
 runs_of_test: deque[FlowRun] = deque(maxlen=5)
@@ -33,6 +43,7 @@ class TaskRun:
     output: Any
     error: str | None  # of the last failed attempt
     traceback: str | None  # of the same
+    saved: Mapping[str, Any]  # what its handler has kept by `memo` and `save`
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,11 @@ class StepRun:
     skip_reason: str | None
     tasks: tuple[TaskRun, ...]
 
+    @property
+    def saved(self) -> Mapping[str, Any]:
+        """What the handler of a step has kept; each task of a map has its own."""
+        return self.tasks[0].saved if len(self.tasks) == 1 else {}
+
 
 @dataclass(frozen=True)
 class FlowRun:
@@ -58,6 +74,7 @@ class FlowRun:
     output: Any
     steps: dict[str, StepRun]
     took_s: float  # in virtual time
+    waits: tuple[EndedWait, ...]  # that have ended, in the order of their ends
     _plan: FlowPlan
 
     def picture(self) -> str:
@@ -106,6 +123,7 @@ def result_of(engine: Engine, run: EngineRun, tracebacks: Mapping[Key, str]) -> 
         output=json_null(run.output),
         steps={slug: _step(run, state, tracebacks) for slug, state in run.states.items()},
         took_s=engine.now,
+        waits=tuple(run.waits),
         _plan=engine.plan,
     )
 
@@ -128,5 +146,15 @@ def _step(run: EngineRun, state: EngineStep, tracebacks: Mapping[Key, str]) -> S
 
 def _task(task: TaskRow, traceback: str | None) -> TaskRun:
     return TaskRun(
-        task.index, str(task.status), task.claims, json_null(task.output), task.error, traceback
+        index=task.index,
+        status=str(task.status),
+        attempts=task.claims,
+        output=json_null(task.output),
+        error=task.error,
+        traceback=traceback,
+        saved={
+            each.name: deep_copy(each.data)
+            for each in task.saved.values()
+            if not each.name.startswith(RESERVED_PREFIXES)
+        },
     )

@@ -4,13 +4,17 @@
     run = run_flow(flow, {"url": "x"}, mock={"website": {}}, fail={"summary": [TimeoutError, None]})
     assert run.steps["summary"].attempts == 2
 
-The engine decides as the SQL does. Time is virtual, so a retry due in an hour happens at once, and
-no timeout is enforced. Tasks run one after the other. `mock` gives a step's output, or a function
-to call instead of its handler, with those of the handler's arguments that it names. `connection` is
-what `ctx.conn()` returns: it is never committed, and a failed attempt's work is rolled back unless
-it is in autocommit. `fail` gives the exceptions that a step's attempts raise: a list
-for the first attempts, with None for one that raises nothing, or one exception for all attempts.
-Each handler gets its own copies of all values, as from the database, so it changes no other's.
+The engine decides as the SQL does. Time is virtual, so a retry or the end of a sleep due in an hour
+happens at once, and no timeout of a step is enforced. Tasks run one after the other. Each handler
+gets its own copies of all values, as from the database, so it changes no other's.
+
+    mock        a step's output, or a function to call instead of its handler, with those of the
+                handler's arguments that it names
+    fail        the exceptions that a step's attempts raise: a list for the first attempts, with
+                None for one that raises nothing, or one exception for all attempts
+    signals     for each name a payload, a list of payloads, or `(seconds, payload)`
+    connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
+                failed or waits is rolled back unless it is in autocommit
 """
 
 from __future__ import annotations
@@ -29,18 +33,29 @@ from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
-from pgflowd.testing.context import FakeContext
-from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, json_null
+from pgflowd.testing.context import TestedContext
+from pgflowd.testing.engine import (
+    ClaimedRecord,
+    Engine,
+    EngineRun,
+    Key,
+    json_null,
+    waiting,
+)
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
+from pgflowd.testing.signals import sent_signals
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 Raised = BaseException | type[BaseException] | None
 
-MAX_ATTEMPTS = 100_000  # of one task: a test with more of them would never end
+# of one task: a test with more of them would never end
+MAX_ATTEMPTS = 100_000
+MAX_WAITS = 1000  # each begins the handler again, which passes all before it
 
 
 class TaskQueue(Protocol):
@@ -51,6 +66,7 @@ class TaskQueue(Protocol):
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> Any: ...
+    def suspend(self, key: Key, wait: Wait) -> Any: ...
     def advance_to_next(self) -> bool: ...
 
 
@@ -60,9 +76,14 @@ def run_flow(
     *,
     mock: Mapping[str, Any] | None = None,
     fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
+    signals: Mapping[str, Any] | None = None,
     connection: Connection[Any] | None = None,
 ) -> FlowRun:
-    """Execute a flow, or a job, to its end. A failed run is a value, not an exception."""
+    """
+    Execute a flow, or a job, to its end. A failed run is a value, not an exception.
+
+    RuntimeError if a task waits for a signal that nothing sends.
+    """
     of_job = getattr(flow, "flow", None)
     if isinstance(of_job, Flow):
         flow = of_job
@@ -70,11 +91,14 @@ def run_flow(
         raise TypeError(f"run_flow takes a Flow or a job, not {flow!r}")
     engine = Engine(flow.shape(), flow.slug)
     run = engine.start(as_stored(input, what="input"))
+    for signal in sent_signals({} if signals is None else signals):
+        engine.signal(run.run_id, signal)
     handlers = TestedHandlers(
         flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
     )
     execute_tasks(engine, handlers)
     runs_of_test.append(result := result_of(engine, run, handlers.tracebacks))
+    _refuse_unanswered(run)
     return result
 
 
@@ -86,16 +110,28 @@ def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
             try:
                 output = handlers.execute(record)
             except (Exception, SystemExit, asyncio.CancelledError) as error:
-                _refuse_endless(record)
-                handlers.tracebacks[record.key] = traceback_of(error)
-                failure = failure_of(error, is_last=record.attempt >= record.max_attempts)
-                queue.fail(
-                    record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s
-                )
+                _fail(queue, handlers, record, error)
+            except (Suspended, BaseExceptionGroup) as error:
+                if suspended := suspension_of(error):
+                    _refuse_endless_waits(handlers.run, record)
+                    queue.suspend(record.key, suspended.wait)
+                elif isinstance(error, BaseExceptionGroup) and error.subgroup(Suspended):
+                    _fail(queue, handlers, record, error)
+                else:
+                    raise
             else:
                 queue.complete(record.key, output)
         if not records and not queue.advance_to_next():
             return
+
+
+def _fail(
+    queue: TaskQueue, handlers: TestedHandlers, record: ClaimedRecord, error: BaseException
+) -> None:
+    _refuse_endless(record)
+    handlers.tracebacks[record.key] = traceback_of(error)
+    failure = failure_of(error, is_last=record.attempt >= record.max_attempts)
+    queue.fail(record.key, failure.message, retry=failure.retry, delay_s=failure.delay_s)
 
 
 class TestedHandlers:
@@ -136,7 +172,10 @@ class TestedHandlers:
         if raised is not None:
             raise raised
         with _undone_if_failed(self.connection):
-            return as_stored(copy_context().run(self._call, step, arguments))
+            output = copy_context().run(self._call, step, arguments)
+            if context.suspended:
+                raise swallowed(context.suspended)
+            return as_stored(output)
 
     def _call(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
         handler = self.mock.get(step.slug, step.handler)
@@ -147,8 +186,10 @@ class TestedHandlers:
         output = handler(**arguments)
         return _awaited(output) if inspect.iscoroutine(output) else output
 
-    def _context(self, record: ClaimedRecord) -> FakeContext:
-        return FakeContext(
+    def _context(self, record: ClaimedRecord) -> TestedContext:
+        return TestedContext(
+            run=self.run,
+            version=self.steps[record.step_slug].options.get("version", 1),
             run_id=record.run_id,
             flow_slug=self.flow.slug,
             step_slug=record.step_slug,
@@ -236,6 +277,26 @@ def _refuse_endless(record: ClaimedRecord) -> None:
             f"step {record.step_slug} has failed {record.attempt} attempts of"
             f" {record.max_attempts}; let one succeed, by mock= or a list in fail="
         )
+
+
+def _refuse_endless_waits(run: EngineRun, record: ClaimedRecord) -> None:
+    saved = run.states[record.step_slug].tasks[record.task_index].saved
+    if sum(name.startswith(RESERVED_PREFIXES) for name in saved) >= MAX_WAITS:
+        raise RuntimeError(
+            f"step {record.step_slug} has waited {MAX_WAITS} times; let it end, by mock= or by what"
+            " its handler reads"
+        )
+
+
+def _refuse_unanswered(run: EngineRun) -> None:
+    """Raise if the run goes no further, since a task waits for a signal that nothing sends."""
+    first = min(waiting(run), key=lambda each: each[1].nr, default=None)
+    if first:
+        task, wait = first
+        unused = {signal.name for signal in run.signals if signal.receiver is None}
+        remedy = did_you_mean(str(wait.name), unused) or f"give signals={{'{wait.name}': …}}"
+        text = f"step {task.step_slug} waits for signal '{wait.name}', which nothing sends"
+        raise RuntimeError(f"{text}; {remedy}")
 
 
 def _awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:

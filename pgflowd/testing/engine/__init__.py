@@ -12,7 +12,10 @@ cancelling.
     record = engine.start_tasks([task])[0]       as `start_tasks`, visible or not; or engine.claim()
     engine.complete(record.key, output)          as `complete_task`; SQL_NULL is SQL null
     engine.fail(record.key, "text")              as `fail_task`; retry=False, delay_s= as ours
-    engine.advance_to_next()                     to when the next message becomes visible
+    engine.suspend(record.key, wait)             as a report of `suspended`
+    engine.signal(run.run_id, SentSignal(…))     as `signal`, now or at a moment to come
+    engine.process_due()                         as the sweep: frees tasks whose waits are over
+    engine.advance_to_next()                     to when a message becomes visible or a wait ends
     engine.snapshot(run.run_id)                  statuses, counters, outputs, errors, tasks
     run.events                                   type, step and error of each event, in order
 
@@ -26,20 +29,26 @@ from pgflowd.core.json import SQL_NULL
 from pgflowd.testing.engine.engine import Engine
 from pgflowd.testing.engine.state import (
     ClaimedRecord,
+    EndedWait,
     EngineRun,
     EngineStep,
     Key,
+    SentSignal,
     TaskRow,
     json_null,
 )
+from pgflowd.testing.engine.waits import waiting
 
 __all__ = [
     "SQL_NULL",
     "ClaimedRecord",
+    "EndedWait",
     "Engine",
     "EngineRun",
     "EngineStep",
     "Key",
+    "SentSignal",
     "TaskRow",
     "json_null",
+    "waiting",
 ]

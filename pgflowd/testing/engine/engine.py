@@ -7,6 +7,7 @@ from typing import Any
 
 from pgflowd.core.definition.plan import FlowPlan, StepPlan, plan_of
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
+from pgflowd.core.waiting import Wait
 from pgflowd.errors import MapInput
 from pgflowd.testing.engine.progress import RunProgress, json_type
 from pgflowd.testing.engine.state import (
@@ -15,10 +16,12 @@ from pgflowd.testing.engine.state import (
     EngineStep,
     Event,
     Key,
+    SentSignal,
     TaskRow,
     record_of,
     snapshot_of,
 )
+from pgflowd.testing.engine.waits import free_due, next_due_at, suspend
 
 
 class Engine:
@@ -70,11 +73,32 @@ class Engine:
         self.now += seconds
 
     def advance_to_next(self) -> bool:
-        """Move `now` to `next_visible_at`; False if no message is hidden."""
-        due_at = self.next_visible_at()
-        if due_at is not None:
-            self.now = max(self.now, due_at)
-        return due_at is not None
+        """Move `now` to when a message becomes visible or a wait ends; False if none will."""
+        waits = (next_due_at(run) for run in self.runs.values())
+        moments = [at for at in (self.next_visible_at(), *waits) if at is not None]
+        if moments:
+            self.now = max(self.now, min(moments))
+            self.process_due()
+        return bool(moments)
+
+    # -- waiting -------------------------------------------------------------------------
+
+    def suspend(self, key: Key, wait: Wait) -> TaskRow | None:
+        """Report a task suspended: it is queued again, unspent, and waits."""
+        run, state, task = self._find(key)
+        is_open = run.status is RunStatus.STARTED and state.status is StepStatus.STARTED
+        if task is not None and is_open and task.status is TaskStatus.STARTED:
+            suspend(run, task, wait, self.now)
+        return task
+
+    def signal(self, run_id: str, signal: SentSignal) -> None:
+        """Send a signal now or later, after all others; a task that waits gets it when due."""
+        self.runs[run_id].signals.append(signal)
+
+    def process_due(self) -> None:
+        """Free the tasks whose waits are over by now."""
+        for run in self.runs.values():
+            free_due(run, self.now)
 
     # -- reporting -----------------------------------------------------------------------
 
@@ -97,7 +121,7 @@ class Engine:
 
     def snapshot(self, run_id: str) -> dict[str, Any]:
         """All that the tables would show of a run."""
-        return snapshot_of(self.runs[run_id])
+        return snapshot_of(self.runs[run_id], self.now)
 
     # -- inside --------------------------------------------------------------------------
 

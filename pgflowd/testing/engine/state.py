@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pgflowd.core.definition.plan import StepPlan
 from pgflowd.core.json import SQL_NULL, SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
+from pgflowd.core.waiting import Checkpoint, WaitKind
 from pgflowd.errors import Bug
 
 Status = TypeVar("Status", RunStatus, StepStatus, TaskStatus)
@@ -34,7 +35,7 @@ TASK_MOVES = {
     TaskStatus.STARTED: {
         TaskStatus.COMPLETED,
         TaskStatus.FAILED,
-        TaskStatus.QUEUED,  # a retry
+        TaskStatus.QUEUED,  # a retry, or it waits
         TaskStatus.SKIPPED,
     },
 }
@@ -56,6 +57,18 @@ class QueueMessage:
     is_archived: bool = False
 
 
+@dataclass(frozen=True)
+class TaskWait:
+    """A row of `waits`: what a queued task without a message waits for. Times are virtual."""
+
+    kind: WaitKind
+    name: str | None
+    checkpoint: str | None
+    due_at: float | None
+    nr: int
+    since: float
+
+
 @dataclass
 class TaskRow:
     run_id: str
@@ -64,9 +77,11 @@ class TaskRow:
     message: QueueMessage
     status: TaskStatus = TaskStatus.QUEUED
     attempts: int = 0  # as the database counts them: raised to the maximum by Fail
-    claims: int = 0
+    claims: int = 0  # without those that ended in a wait
     output: Any = SQL_NULL
     error: str | None = None
+    wait: TaskWait | None = None
+    saved: dict[str, Checkpoint] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -74,6 +89,26 @@ class TaskRow:
 
     def become(self, target: TaskStatus) -> None:
         self.status = move(TASK_MOVES, self.status, target)
+        self.wait = None
+
+
+@dataclass
+class SentSignal:
+    """A row of `signals`; one that is sent later than now is not there yet."""
+
+    name: str
+    payload: Any
+    sent_at: float
+    receiver: tuple[str, int] | None = None  # the slug and index of the task that got it
+
+
+class EndedWait(NamedTuple):
+    """What a task has waited for, and how long."""
+
+    step: str
+    kind: str  # sleep or signal
+    name: str | None  # of the signal, or of the sleep if it has one
+    seconds: float  # in virtual time
 
 
 @dataclass
@@ -99,6 +134,7 @@ class EngineStep:
         for task in self.tasks:
             if task.is_open:
                 task.message.is_archived = True
+                task.wait = None
 
 
 @dataclass
@@ -120,6 +156,9 @@ class EngineRun:
     status: RunStatus = RunStatus.STARTED
     output: Any = SQL_NULL
     events: list[Event] = field(default_factory=list)
+    signals: list[SentSignal] = field(default_factory=list)  # in the order of sending
+    waits: list[EndedWait] = field(default_factory=list)
+    suspensions: int = 0
 
     def become(self, target: RunStatus) -> None:
         self.status = move(RUN_MOVES, self.status, target)
@@ -140,18 +179,34 @@ def completed_outputs(run: EngineRun, slugs: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def snapshot_of(run: EngineRun) -> dict[str, Any]:
-    """All that the tables would show of a run; an output of SQL null is left out."""
+def snapshot_of(run: EngineRun, now: float) -> dict[str, Any]:
+    """All that the tables would show of a run; what is SQL null or unused is left out."""
+    signals = [
+        [each.name, each.payload, each.receiver and list(each.receiver)]
+        for each in run.signals
+        if each.sent_at <= now
+    ]
     return {
         "status": str(run.status),
         "remaining_steps": run.remaining_steps,
         **_output(run.output),
+        **({"signals": signals} if signals else {}),
         "steps": {slug: _step_snapshot(state) for slug, state in run.states.items()},
     }
 
 
 def _output(value: Any) -> dict[str, Any]:
     return {} if isinstance(value, SqlNull) else {"output": value}
+
+
+def _memory(task: TaskRow) -> dict[str, Any]:
+    """What the task waits for, and its checkpoints; nothing of a task that has neither."""
+    memory: dict[str, Any] = {}
+    if task.wait:
+        memory["wait"] = [str(task.wait.kind), task.wait.name, task.wait.checkpoint]
+    if task.saved:
+        memory["saved"] = {each.name: [each.version, each.data] for each in task.saved.values()}
+    return memory
 
 
 def _step_snapshot(state: EngineStep) -> dict[str, Any]:
@@ -170,6 +225,7 @@ def _step_snapshot(state: EngineStep) -> dict[str, Any]:
                 "error_message": task.error,
                 "archived": task.message.is_archived,
                 **_output(task.output),
+                **_memory(task),
             }
             for task in state.tasks
         ],
