@@ -31,6 +31,11 @@ class Notifier:
         for name in _VARIABLES:
             os.environ.pop(name, None)
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a service manager."""
+        return self._systemd.socket is not None
+
     def ready(self, status: str) -> None:
         self._send("READY=1", f"STATUS={status}")
 

@@ -41,6 +41,9 @@ class ChildFacts:
     late_s: float | None = None  # no task waits so long while a runner is free
 
 
+NO_FACTS = ChildFacts()  # of a child without a process
+
+
 @dataclass(frozen=True)
 class DaemonFacts:
     """The facts of the daemon."""
@@ -56,7 +59,7 @@ class DaemonFacts:
     warnings: Sequence[Mapping[str, Any]] = ()
 
     def of(self, child: ChildEntry | None) -> ChildFacts:
-        return self.children.get(child.id, ChildFacts()) if child else ChildFacts()
+        return self.children.get(child.id, NO_FACTS) if child else NO_FACTS
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ class Tree:
 
     @property
     def workers(self) -> list[ChildEntry]:
-        return self.at_position(GROUP)
+        return [child for child in self.children if child.spec.kind is WORKER]
 
     def put(self, changed: ChildEntry) -> Tree:
         """Return the tree with one child changed."""

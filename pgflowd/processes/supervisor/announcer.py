@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 EXTEND_INTERVAL_S = 5.0  # well within the extension
 EXTENSION_S = 20.0  # that each message asks of the service manager
 CHECK_S = 1.0  # while the daemon starts or stops; its status changes often
+REST_S = 5.0  # otherwise: with hundreds of flows it takes some milliseconds
 
 
 class Announcer:
@@ -63,8 +64,8 @@ class Announcer:
         if self._is_busy() and self._extend_at <= now:
             self._notifier.extend(EXTENSION_S)
             self._extend_at = now + EXTEND_INTERVAL_S
-        if self._summary_at <= now:
-            self._summary_at = now + CHECK_S
+        if self._notifier.is_heard and self._summary_at <= now:
+            self._summary_at = now + (CHECK_S if self._is_busy() else REST_S)
             self._send_summary()
 
     def _send_summary(self) -> None:

@@ -3,14 +3,18 @@
 -- index of what was read, so messages that wait cost nothing, with or without a delay. The first
 -- hundred messages are looked at in any case, because a task may have been started by hand. Tasks
 -- without a message have an index, together with those that recovery gave up, whose messages are
--- archived.
+-- archived. Most queues are empty, so that is asked first: it is planned in a tenth of the time.
 -- Called by: _recover_stalled, pgflowd._started_tasks.   Locks: nothing.
 create or replace function pgflow._started_tasks(flow_slug text)
 returns setof pgflow.step_tasks language plpgsql stable set search_path = '', pg_temp as $$
 declare
   queue constant text := 'q_' || pgflow._queue_name(_started_tasks.flow_slug);
+  has_messages boolean := false;
 begin
   if to_regclass(format('pgmq.%I', queue)) is not null then
+    execute format('select exists (select from pgmq.%I)', queue) into has_messages;
+  end if;
+  if has_messages then
     return query execute format($query$
       select task.*
         from (select one.msg_id from pgmq.%1$I as one where one.read_ct > 0
