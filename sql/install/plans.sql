@@ -27,9 +27,9 @@ declare
     pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.sweep,
     pgflowd.sweep_dead, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
-    pgflowd._close_attempts, pgflowd._close_older, pgflowd._handle_unstarted,
+    pgflowd._close_attempts, pgflowd._close_older, pgflowd._free, pgflowd._handle_unstarted,
     pgflowd._requeue_released, pgflowd._requeue_stalled, pgflowd._restore_tasks,
-    pgflowd._stalled_in_a_row, pgflowd._with_standings}';
+    pgflowd._stalled_in_a_row, pgflowd._suspend, pgflowd._with_standings}';
   together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted}';
   by_key constant text := 'set jit = off set plan_cache_mode = force_generic_plan'
     ' set enable_seqscan = off set cpu_tuple_cost = 1 set cpu_index_tuple_cost = 1';

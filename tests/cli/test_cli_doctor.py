@@ -393,7 +393,7 @@ def test_only_the_newest_runs_are_looked_at_and_their_number_is_told(examined, s
     [told] = examined()["invariants"]
 
     assert (told["state"], told["text"]) == (
-        "ok", "I2 to I10 hold in the newest 5 runs and all queues",
+        "ok", "the invariants hold in the newest 5 runs and all queues",
     )  # fmt: skip
 
 

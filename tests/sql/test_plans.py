@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from support.covers import covers
 from support.database import key
-from support.leases import LeaseDatabase, element
+from support.leases import LONG_SLEEP, LeaseDatabase, element
 from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
@@ -66,6 +66,12 @@ insert into pgflowd.attempts (run_id, step_slug, task_index, flow_slug, worker_i
          'completed'
     from pgflow.step_tasks where status = 'completed';
 insert into pgflowd.followers select run_id, false, now() + interval '1 h' from fresh;
+insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, token, data)
+  select run_id, 'a', 0, 'sleep 1', 0, '{{"slept": true}}' from fresh;
+insert into pgflowd.signals (run_id, name, is_new, step_slug, task_index, consumed_at)
+  select run_id, 'paid', false, 'b', 0, now() from fresh;
+insert into pgflowd.waits (run_id, step_slug, task_index, flow_slug, kind, name, due_at)
+  select run_id, 'c', 0, 'f', 'signal', 'paid', now() + n * interval '1 min' from fresh;
 reset session_replication_role;
 drop table fresh;
 """
@@ -93,7 +99,8 @@ class Grown(LeaseDatabase):
         """Analyse the tables as they are, and never again."""
         self.do("vacuum analyze")
         names = ("pgflow.runs", "pgflow.step_states", "pgflow.step_tasks", "pgflowd.attempts")
-        for table in (*names, "pgmq.q_f"):
+        of_waits = ("pgflowd.waits", "pgflowd.checkpoints", "pgflowd.signals")
+        for table in (*names, *of_waits, "pgmq.q_f"):
             self.do(f"alter table {table} set (autovacuum_enabled = off)")
         self.do(BELIEVED)
 
@@ -177,6 +184,10 @@ def a_report_that_fails_its_runs(db: Grown) -> Call:
 
 def a_report_of_releases(db: Grown) -> Call:
     return reported(*[element(task, "released") for task in claim(db)])
+
+
+def a_report_of_suspensions(db: Grown) -> Call:
+    return reported(*[element(task, "suspended", wait=LONG_SLEEP) for task in claim(db)])
 
 
 def a_report_after_heartbeats(db: Grown) -> Call:
@@ -350,6 +361,7 @@ CASES = [
     a_report_of_failures_with_a_delay,
     a_report_that_fails_its_runs,
     a_report_of_releases,
+    a_report_of_suspensions,
     a_report_after_heartbeats,
     a_report_with_one_bad_element,
     a_report_that_is_late,

@@ -92,6 +92,26 @@ OF_ALL = {
          where a.outcome = 'completed' group by run_id, step_slug, task_index, t.status
         having count(*) > 1 or t.status is distinct from 'completed'
     """,
+    "I15 only an open task waits": """
+        select w.* from pgflowd.waits w where not exists (
+          select from pgflow.step_tasks t join pgflow.step_states s using (run_id, step_slug)
+            join pgflow.runs r using (run_id)
+           where (t.run_id, t.step_slug, t.task_index) = (w.run_id, w.step_slug, w.task_index)
+             and (t.status, s.status, r.status) = ('queued', 'started', 'started'))
+    """,
+    "I20 a task has one checkpoint for each signal that it was given": """
+        with given as (
+          select run_id, step_slug, task_index, array_agg(payload order by payload) as those
+            from pgflowd.signals join pgflow.runs using (run_id)
+           where consumed_at is not null group by 1, 2, 3
+        ), kept as (
+          select run_id, step_slug, task_index,
+                 array_agg(data -> 'got' order by data -> 'got') as those
+            from pgflowd.checkpoints where name like 'signal %' and data ? 'got' group by 1, 2, 3)
+        select run_id, step_slug, task_index, given.those as given, kept.those as kept
+          from given full join kept using (run_id, step_slug, task_index)
+         where given.those is distinct from kept.those
+    """,
 }
 OF_LEASES = {
     "I8 a task that is given up ends its run": """
@@ -115,12 +135,19 @@ OF_LEASES = {
     """,
 }
 OF_EACH_FLOW = {
-    "I5 a task that may run has its message": """
+    "I5 a task that may run has its message, or waits": """
         select t.* from pgflow.step_tasks t join pgflow.runs r using (run_id)
           join pgflow.step_states s using (run_id, step_slug)
          where t.flow_slug = {flow} and r.status = 'started' and s.status = 'started'
            and t.status = 'queued'
            and not exists (select from {queue} m where m.msg_id = t.message_id)
+           and (run_id, step_slug, task_index)
+               not in (select run_id, step_slug, task_index from pgflowd.waits)
+    """,
+    "I15 a task that waits has no message": """
+        select m.msg_id from pgflowd.waits w join pgflow.step_tasks t
+                 using (flow_slug, run_id, step_slug, task_index)
+          join {queue} m on m.msg_id = t.message_id where t.flow_slug = {flow}
     """,
     "I6 a message has its task": """
         select m.msg_id from {queue} m where not exists (

@@ -1,6 +1,6 @@
 """
-Stress: workers with leases and without, which crash, freeze, return as zombies, fail, release
-and renew; beside them sweeps, cancels and retries, all on the same runs.
+Stress: workers with leases and without, which crash, freeze, return as zombies, fail, release,
+suspend and renew; beside them sweeps, cancels and retries, all on the same runs.
 
 Every actor is a thread with its own connection and its own random generator, drawn from one seed,
 which the test prints. An actor without work asks again at once. When time is up, nothing new
@@ -68,6 +68,7 @@ class Stress:
             *[self.fenced] * 4,
             *[self.unfenced] * 2,
             *[self.sweeper] * 2,
+            self.freer,
             self.starter,
             self.operator,
         ]
@@ -180,6 +181,8 @@ class Stress:
             return element(task, "failed", error_message="boom", delay="0 s")
         if what < 0.12:
             return element(task, "released")
+        if what < 0.20:
+            return element(task, "suspended", wait={"kind": "sleep", "in_s": chance.random() / 10})
         return element(task, output=_output(task, chance))
 
     def _cut(self, conn: Connection, chance: random.Random) -> Connection:
@@ -218,6 +221,15 @@ class Stress:
             self.db.recover("0 s", conn)
             if self.crashed_workers and chance.random() < 0.5:
                 self.db.crashed(self.crashed_workers.pop(), conn=conn)
+
+    def freer(self, conn: Connection, chance: random.Random) -> None:
+        """Ends the waits that are due."""
+        due = """
+            select run_id, step_slug, task_index from pgflowd.waits where due_at <= now() limit %s
+        """
+        while not self.is_over():
+            if waiting := self.db.rows(due, chance.randint(1, 20), conn=conn):
+                self.db.free(*waiting, conn=conn)
 
     def starter(self, conn: Connection, chance: random.Random) -> None:
         while self.in_full_swing and not self.errors:

@@ -24,6 +24,7 @@ from support.database import Connection, Database, Row, key
 from support.invariants import OF_ALL, broken_of
 
 OPEN = ("queued", "started")
+LONG_SLEEP: dict[str, Any] = {"kind": "sleep", "in_s": 3600, "checkpoint": "sleep 1"}
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,31 @@ class LeaseDatabase(Database):
         reports = [{k: v for k, v in element.items() if k != "output"} for element in elements]
         query = "select * from pgflowd.report(%s::jsonb, %s::text[])"
         return self.rows(query, json.dumps(reports), outputs, conn=conn)
+
+    def suspend(
+        self, task: Row, wait: dict[str, Any] = LONG_SLEEP, conn: Connection | None = None
+    ) -> Row:
+        """Report that a task waits; the answer."""
+        (answer,) = self.report(element(task, "suspended", wait=wait), conn=conn)
+        return answer
+
+    def free(self, *tasks: Row, conn: Connection | None = None) -> int:
+        """End the waits of these tasks, as a sweep does that holds their runs."""
+        conn = conn or self.conn
+        runs, steps, indexes = zip(*[key(task)[:3] for task in tasks], strict=True)
+        with conn.transaction():
+            held = "select from pgflow.runs where run_id = any (%s) order by run_id for update"
+            conn.execute(held, [list(runs)])
+            query = "select pgflowd._free(%s, %s::text[], %s::int[])"
+            given = [list(part) for part in (runs, steps, indexes)]
+            return int(self.value(query, *given, conn=conn))
+
+    def waits(self, run: uuid.UUID) -> list[tuple[str, int, str]]:
+        """Step, index and kind of each wait of a run, in the order in which they began."""
+        query = """
+            select step_slug, task_index, kind from pgflowd.waits where run_id = %s order by nr
+        """
+        return [tuple(row) for row in self.rows(query, run)]
 
     def heartbeat(
         self, worker: uuid.UUID, *tasks: Row, lease: str = "30 s", conn: Connection | None = None

@@ -1,7 +1,8 @@
 -- _close_tasks(run_id, skipped_steps): archives the messages of a run's open tasks, so that no
--- worker claims them. With `skipped_steps` only tasks of these steps, and these tasks become
+-- worker claims them, and ends their waits. With `skipped_steps` only tasks of these steps, and these tasks become
 -- skipped; without it the open tasks of a failed run keep their status.
--- Called by: _fail_step, _skip_steps.   Locks: the tasks by slug and index, then the messages.
+-- Called by: _fail_step, _skip_steps.   Locks: the tasks by slug and index, then the messages
+-- and waits.
 create or replace function pgflow._close_tasks(run_id uuid, skipped_steps text[] default null)
 returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
@@ -18,6 +19,9 @@ begin
   )
   select array_agg(open_task.flow_slug), array_agg(open_task.message_id)
     into flows, messages from open_task;
+  delete from pgflowd.waits as wait
+   where wait.run_id = _close_tasks.run_id
+     and (skipped_steps is null or wait.step_slug = any (skipped_steps));
   if messages is null then
     return;
   end if;

@@ -1,6 +1,6 @@
 -- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
 -- and returns what a worker needs to execute them; `due_at` is when the task could first be
--- claimed. It never waits: it skips tasks that are locked or started, and tasks of ended runs and
+-- claimed, or, after a wait, when that ended. It never waits: it skips tasks that are locked or started, and tasks of ended runs and
 -- steps.
 -- `hide_s` null hides each message for the task's timeout and 2 s; 0 leaves it alone, because the
 -- caller's read has hidden it.
@@ -47,12 +47,12 @@ begin
       select one.*, step.step_type, step.deps_count,
              coalesce(step.opt_max_attempts, flow.opt_max_attempts) as max_attempts,
              coalesce(step.opt_timeout, flow.opt_timeout) as timeout,
-             coalesce(step.opt_start_delay, 0) as delay_s
+             coalesce(step.opt_start_delay, 0) as delay_s, state.started_at as step_started_at
         from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
        cross join lateral (
          select run.status from pgflow.runs as run where run.run_id = one.run_id offset 0) as run
        cross join lateral (
-         select state.status from pgflow.step_states as state
+         select state.status, state.started_at from pgflow.step_states as state
           where state.run_id = one.run_id and state.step_slug = one.step_slug offset 0) as state
         join pgflow.flows as flow on flow.flow_slug = _start_tasks.flow_slug
         join pgflow.steps as step
@@ -67,7 +67,9 @@ begin
          and task.task_index = open_task.task_index
       returning open_task.*, task.message_id, task.attempts_count,
                 case when task.attempts_count = 1 then
-                  task.queued_at + make_interval(secs => open_task.delay_s) end as due_at
+                  task.queued_at + make_interval(secs => case
+                    when task.queued_at > open_task.step_started_at then 0 else open_task.delay_s end)
+                end as due_at
     )
     select begun.run_id, begun.step_slug,
            case when begun.deps_count = 0 then '{}'::jsonb

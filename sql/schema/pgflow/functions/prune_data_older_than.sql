@@ -33,6 +33,7 @@ begin
       using cutoff;
   end loop;
 
+  perform pgflowd._forget_runs(old_runs);
   delete from pgflow.step_tasks as task where task.run_id = any (old_runs);
   get diagnostics deleted_step_tasks = row_count;
   delete from pgflow.step_states as state where state.run_id = any (old_runs);

@@ -1,6 +1,6 @@
--- _cancel_tasks(run_id, error_message): ends a run's open tasks, archives their messages, and wakes
--- the workers of their queues.
--- Called by: cancel.   Locks: messages; the caller holds run, steps and tasks.
+-- _cancel_tasks(run_id, error_message): ends a run's open tasks and their waits, archives their
+-- messages, and wakes the workers of their queues.
+-- Called by: cancel.   Locks: messages, waits; the caller holds run, steps and tasks.
 create or replace function pgflowd._cancel_tasks(run_id uuid, error_message text)
 returns void language plpgsql set search_path = '' as $$
 declare
@@ -19,6 +19,7 @@ begin
     perform pgflowd._archive(queue.name, queue.msg_ids);
     perform pgflowd._wake(queue.name);
   end loop;
+  delete from pgflowd.waits as wait where wait.run_id = _cancel_tasks.run_id;
   update pgflow.step_tasks as task
      set status = case when knows_cancelled then 'cancelled' else 'failed' end,
          failed_at = case when not knows_cancelled

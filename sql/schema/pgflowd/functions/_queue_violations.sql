@@ -1,5 +1,5 @@
--- _queue_violations(flow_slug, queue_name, queue, max_rows): returns I5 to I7 of one queue of one
--- flow; `queue` is its table, null when that is missing. I7 reads the queue and not the archive,
+-- _queue_violations(flow_slug, queue_name, queue, max_rows): returns I5 to I7 and I15 of one queue of
+-- one flow; `queue` is its table, null when that is missing. I7 reads the queue and not the archive,
 -- which anybody may empty.
 -- Called by: queue_violations.   Locks: nothing.
 create or replace function pgflowd._queue_violations(
@@ -31,6 +31,16 @@ begin
       join pgflow.step_tasks as task
         on task.flow_slug = $1 and task.message_id = message.msg_id
      where task.status = 'completed' and pgflowd._task_queue(task) = $3
+     limit $2
+    $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
+  return query execute format($query$
+    select 'I15', task.flow_slug, task.run_id, task.step_slug, task.task_index,
+           'the task waits, and its message is in the queue'
+      from (select one.* from %1$s as one order by one.msg_id limit 10000) as message
+      join pgflow.step_tasks as task
+        on task.flow_slug = $1 and task.message_id = message.msg_id
+      join pgflowd.waits as wait using (run_id, step_slug, task_index)
+     where pgflowd._task_queue(task) = $3
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
 end $$;

@@ -2,7 +2,9 @@
 -- all its attempts back; returns their number. The step counts all its tasks again. A task with an
 -- open attempt is still executed somewhere: it stays started, its new message is hidden until the
 -- lease ends and counts as read, and its worker is woken to learn that the attempt is revoked.
--- Called by: retry.   Locks: messages; the caller holds run, step and tasks.
+-- Checkpoints stay, but those of waits that timed out, so that the task waits again; on a foreign core
+-- it may still wait, and then does no longer.
+-- Called by: retry.   Locks: messages, waits; the caller holds run, step and tasks.
 create or replace function pgflowd._requeue_step(run_id uuid, step_slug text)
 returns int language plpgsql set search_path = '' as $$
 declare
@@ -22,6 +24,12 @@ begin
   if task_indexes is null then
     return 0;
   end if;
+  delete from pgflowd.waits as wait
+   where wait.run_id = _requeue_step.run_id and wait.step_slug = _requeue_step.step_slug;
+  delete from pgflowd.checkpoints as checkpoint
+   where checkpoint.run_id = _requeue_step.run_id and checkpoint.step_slug = _requeue_step.step_slug
+     and checkpoint.task_index = any (task_indexes)
+     and checkpoint.name like 'signal %' and checkpoint.data = '{"timeout": true}';
   perform pgflowd._archive(queue, old_ids);
   new_ids := pgflowd._send_again(
     queue, flow, array_fill(_requeue_step.run_id, array[cardinality(task_indexes)]),

@@ -1,6 +1,6 @@
 -- _send_again(queue_name, flow_slug, run_ids, step_slugs, task_indexes): sends a new message for each of
 -- these tasks of one flow, visible at once; returns the ids, in the order of the tasks.
--- Called by: _requeue_step, requeue_task, resend.   Locks: the new rows; the caller holds the tasks.
+-- Called by: _free, _requeue_step, requeue_task, resend.   Locks: the new rows; the caller holds the tasks.
 create or replace function pgflowd._send_again(
   queue_name text, flow_slug text, run_ids uuid[], step_slugs text[], task_indexes int[])
 returns bigint[] language plpgsql set search_path = '' as $$

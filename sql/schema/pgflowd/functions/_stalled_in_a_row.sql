@@ -18,6 +18,7 @@ begin
            from pgflowd.attempts as other
           where other.run_id = attempt.run_id and other.step_slug = attempt.step_slug
             and other.task_index = attempt.task_index
-            and (other.outcome in ('completed', 'failed', 'timed_out', 'crashed', 'late')
+            and (other.outcome in ('completed', 'failed', 'timed_out', 'crashed', 'late',
+                                   'suspended')
                  or other.error_type = 'E408')), 0));
 end $$;

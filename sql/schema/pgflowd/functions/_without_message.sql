@@ -1,5 +1,6 @@
 -- _without_message(run_ids, width): returns the queued tasks of these runs whose message is gone from
--- the queue, as after pgmq.purge_queue: no worker ever meets them. With `width` only so many tasks of
+-- the queue, as after pgmq.purge_queue: no worker ever meets them. One that waits has none, and is
+-- not among them. With `width` only so many tasks of
 -- each step are looked at, from a random one on. Where a queue is missing there is nothing to send
 -- to, so its tasks are left out.
 -- Called by: run_violations, resend, stalled_tasks.   Locks: nothing.
@@ -37,7 +38,10 @@ begin
     return query execute format(
       'select task.* from unnest($1, $2, $3, $4) as known (run_id, step_slug, task_index, msg_id)
         cross join lateral (select known.run_id, known.step_slug, known.task_index) as task
-        where not exists (select from pgmq.%I as message where message.msg_id = known.msg_id)',
+        where not exists (select from pgmq.%I as message where message.msg_id = known.msg_id)
+          and not exists (select from pgflowd.waits as wait
+                           where wait.run_id = known.run_id and wait.step_slug = known.step_slug
+                             and wait.task_index = known.task_index)',
       pgmq.format_table_name(queue.name, 'q'))
       using queue.runs, queue.steps, queue.indexes, queue.msg_ids;
   end loop;

@@ -1,4 +1,4 @@
--- queue_violations(max_rows): returns I5, I6 and I7, as far as queues show them: of each queue the
+-- queue_violations(max_rows): returns I5, I6, I7 and I15, as far as queues show them: of each queue the
 -- oldest 10,000 messages are looked at.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.queue_violations(max_rows int default 20)

@@ -1,8 +1,9 @@
 -- report(reports, outputs): records up to 200 finished tasks of any runs in one call; returns
 -- token, verdict, sqlstate, message, run_status for each, in the order given.
 -- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
--- timed_out, crashed, released), and as the outcome needs: error_message, error_type, traceback,
--- retry, delay, usage, reason. Its output, a JSON text, stands at its place in `outputs`.
+-- timed_out, crashed, released, suspended), and as the outcome needs: error_message, error_type,
+-- traceback, retry, delay, usage, reason, and wait: {"kind": "sleep", "in_s" or "until"} or {"kind":
+-- "signal", "name", "checkpoint"}, all with "checkpoint", "why" and a moment where they have one. Its output, a JSON text, stands at its place in `outputs`.
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s, or within a quarter of a short
 -- `statement_timeout`, gives `error` 55P03.
@@ -13,7 +14,7 @@
 -- recorded by itself. 40001, 40P01 and 57014 are raised: send the report again.
 -- Called by: workers.
 -- Locks: runs in ascending order, all before anything else; then step states, tasks, attempts,
--- messages.
+-- messages, waits.
 create or replace function pgflowd.report(reports jsonb, outputs text[])
 returns table (token bigint, verdict text, sqlstate text, message text, run_status text)
 language plpgsql set search_path = '' set lock_timeout = '5s' as $$

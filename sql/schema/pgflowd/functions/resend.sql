@@ -2,8 +2,9 @@
 -- at the open runs in some pages of their table, those before `before_page`, or the last ones if that
 -- is null, and of each step at a thousand tasks, so that it costs the same in a large database.
 -- Returns how many messages it sent, and before which page to look next: null, from the end again.
--- A message that is there, read or not, is left alone: the look is repeated under the locks of run
--- and task, which each claim, report and retry takes before it moves, archives or sends one.
+-- A message that is there, read or not, is left alone, and so is a task that waits: the look is
+-- repeated under the locks of run and task, which each claim, report and retry takes before it moves,
+-- archives or sends a message, or lets a task wait.
 -- Called by: recover_stalled; the sweeper.
 -- Locks: runs, tasks, skipping locked ones; new messages.
 create or replace function pgflowd.resend(
@@ -49,6 +50,10 @@ begin
       join pgflow.step_tasks as task using (run_id, step_slug, task_index)
      where not exists (
        select from pgflowd._visible_at(pgflowd._task_queue(task), array[task.message_id]))
+       and not exists (
+       select from pgflowd.waits as wait
+        where wait.run_id = task.run_id and wait.step_slug = task.step_slug
+          and wait.task_index = task.task_index)
      group by 1, 2 order by 1, 2
   loop
     update pgflow.step_tasks as task set message_id = new.msg_id

@@ -1,4 +1,4 @@
--- run_violations(run_ids, max_rows): returns I2 to I5 and I8 to I10 of these runs; `violations` says
+-- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15 and I20 of these runs; `violations` says
 -- what the numbers mean.
 -- Older cores keep no output of steps, so there is no I4. Workers of other runtimes have no leases,
 -- and history may be off, so I9 and I10 say "at most". Each run is looked up by its key, whatever
@@ -107,5 +107,36 @@ begin
      where task.run_id = any (run_ids) and attempt.outcome = 'completed'
      group by task.flow_slug, task.run_id, task.step_slug, task.task_index, task.status
     having count(*) > 1 or task.status <> 'completed'
+     limit max_rows;
+  return query
+    select 'I15', wait.flow_slug, wait.run_id, wait.step_slug, wait.task_index,
+           format('the task waits; it is %s, its step %s, its run %s',
+                  task.status, state.status, run.status)
+      from pgflowd.waits as wait
+      join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+      join pgflow.step_states as state using (run_id, step_slug)
+      join pgflow.runs as run using (run_id)
+     where wait.run_id = any (run_ids)
+       and (task.status <> 'queued' or state.status <> 'started' or run.status <> 'started')
+     limit max_rows;
+  return query
+    select 'I20', run.flow_slug, given.run_id, given.step_slug, given.task_index,
+           format('the task was given %s signals %L, and %s of its checkpoints have one',
+                  given.signals, given.name, kept.signals)
+      from (select signal.run_id, signal.step_slug, signal.task_index, signal.name,
+                   count(*) as signals
+              from pgflowd.signals as signal
+             where signal.run_id = any (run_ids) and signal.consumed_at is not null
+             group by signal.run_id, signal.step_slug, signal.task_index, signal.name) as given
+      join pgflow.runs as run on run.run_id = given.run_id
+     cross join lateral (
+       select count(*) as signals
+         from pgflowd.checkpoints as checkpoint
+        where checkpoint.run_id = given.run_id and checkpoint.step_slug = given.step_slug
+          and checkpoint.task_index = given.task_index and checkpoint.data ? 'got'
+          and starts_with(checkpoint.name, format('signal %s ', given.name))
+          and substr(checkpoint.name, length(format('signal %s ', given.name)) + 1) ~ '^\d+$')
+           as kept
+     where given.signals <> kept.signals
      limit max_rows;
 end $$;

@@ -4,12 +4,14 @@
 --   I2  a completed run is complete
 --   I3  a completed step has exactly the tasks 0 to n-1, all completed
 --   I4  a map's output is the array of its tasks' outputs, in order
---   I5  a task that may be claimed has its message
+--   I5  a queued task has its message, or waits
 --   I6  a message has its open task
 --   I7  the message of a completed task is no longer in the queue
 --   I8  no task is given up silently, and none fails without a text
 --   I9  a task has at most one live lease
 --   I10 a task was completed once at most, and is completed then
+--   I15 a wait belongs to a queued task of an open step and run, whose message is not in the queue
+--   I20 a signal that was given to a task is kept in one of its checkpoints, and no two in the same
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

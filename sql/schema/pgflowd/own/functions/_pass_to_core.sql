@@ -17,12 +17,16 @@ begin
            = cardinality(outputs) as is_all,  -- then outputs, which may be large, are not copied
          bool_or(element.is_moved) as any_moved,
          bool_or(element.outcome in ('failed', 'timed_out', 'crashed')) as any_failed,
-         bool_or(element.outcome = 'released') as any_released
+         bool_or(element.outcome = 'released') as any_released,
+         bool_or(element.outcome = 'suspended') as any_suspended
     into done
     from unnest(elements) with ordinality as element
    where element.standing in ('live', 'late', 'revoked');
   if done.any_moved then
     perform pgflowd._restore_tasks(elements);
+  end if;
+  if done.any_suspended then  -- first: what ends a run or step below ends their waits
+    became := pgflowd._suspend(elements, became);
   end if;
   if done.ords is not null then
     select array_agg(reported.status order by reported.ord) into statuses

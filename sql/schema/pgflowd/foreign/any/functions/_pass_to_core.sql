@@ -14,7 +14,7 @@ begin
     if element.outcome = 'completed' then
       perform pgflow.complete_task(element.run_id, element.step_slug, element.task_index,
                                    outputs[element.ord]);
-    elsif element.outcome <> 'released' then
+    elsif element.outcome not in ('released', 'suspended') then
       perform pgflowd._fail_reported(element);
     end if;
     became[element.ord] := (
@@ -22,5 +22,5 @@ begin
        where task.run_id = element.run_id and task.step_slug = element.step_slug
          and task.task_index = element.task_index);
   end loop;
-  return pgflowd._requeue_released(elements, became);
+  return pgflowd._suspend(elements, pgflowd._requeue_released(elements, became));
 end $$;

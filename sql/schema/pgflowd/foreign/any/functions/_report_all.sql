@@ -1,8 +1,9 @@
 -- _report_all(elements, outputs): records elements of distinct tasks on a foreign core, one by
--- one, in order of run, step and index. It catches no error. Returns an answer for each.
+-- one, in order of run, step and index. It catches no error. Returns an answer for each. What waits
+-- in a run or step that has ended waits no longer; on our own core _close_tasks sees to that.
 -- Called by: _fail_unstarted, report, _report_alone, _report_singly.
 -- Locks: all runs ascending; then for each element its step state, its task, and as _pass_to_core
--- and _close_attempts.
+-- and _close_attempts; waits.
 create or replace function pgflowd._report_all(elements pgflowd.element[], outputs jsonb[])
 returns pgflowd.answer[] language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
@@ -27,5 +28,11 @@ begin
     answers := answers || pgflowd._close_attempts(
       judged, pgflowd._pass_to_core(judged, outputs), outputs);
   end loop;
+  delete from pgflowd.waits as wait
+   using pgflow.runs as run, pgflow.step_states as state
+   where wait.run_id in (select one.run_id from unnest(elements) as one)
+     and run.run_id = wait.run_id
+     and state.run_id = wait.run_id and state.step_slug = wait.step_slug
+     and (run.status <> 'started' or state.status <> 'started');
   return answers;
 end $$;

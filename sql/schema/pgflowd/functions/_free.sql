@@ -1,0 +1,48 @@
+-- _free(run_ids, step_slugs, task_indexes): these tasks wait no longer: their waits are deleted, and
+-- each gets a message, in the order in which they began to wait. Returns how many there were; one
+-- that does not wait is left alone. They count as queued from now on, so no wait is taken for a
+-- time in which no worker was free. On a foreign core a task may have ended and still wait: it gets
+-- no message.
+-- Called by: no current release.   Locks: waits, tasks, new messages; the caller holds the runs.
+create or replace function pgflowd._free(run_ids uuid[], step_slugs text[], task_indexes int[])
+returns int language plpgsql set search_path = '' as $$
+declare
+  queue record;
+  freed int := 0;
+begin
+  for queue in
+    with ended as (
+      delete from pgflowd.waits as wait
+       using unnest(_free.run_ids, _free.step_slugs, _free.task_indexes)
+             as given (run_id, step_slug, task_index)
+       where wait.run_id = given.run_id and wait.step_slug = given.step_slug
+         and wait.task_index = given.task_index
+      returning wait.run_id, wait.step_slug, wait.task_index, wait.nr
+    )
+    select task.queue as name, task.flow_slug, array_agg(ended.run_id order by ended.nr) as runs,
+           array_agg(ended.step_slug order by ended.nr) as steps,
+           array_agg(ended.task_index order by ended.nr) as indexes
+      from ended
+     cross join lateral (
+       select one.flow_slug, pgflowd._task_queue(one) as queue from pgflow.step_tasks as one
+        where one.run_id = ended.run_id and one.step_slug = ended.step_slug
+          and one.task_index = ended.task_index and one.status = 'queued' offset 0) as task
+     cross join lateral (
+       select from pgflow.runs as one
+        where one.run_id = ended.run_id and one.status = 'started' offset 0) as run
+     cross join lateral (
+       select from pgflow.step_states as one
+        where one.run_id = ended.run_id and one.step_slug = ended.step_slug
+          and one.status = 'started' offset 0) as state
+     group by 1, 2 order by 1, 2
+  loop
+    update pgflow.step_tasks as task set message_id = new.msg_id, queued_at = now()
+      from unnest(queue.runs, queue.steps, queue.indexes, pgflowd._send_again(
+             queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes))
+             as new (run_id, step_slug, task_index, msg_id)
+     where task.run_id = new.run_id and task.step_slug = new.step_slug
+       and task.task_index = new.task_index;
+    freed := freed + cardinality(queue.runs);
+  end loop;
+  return freed;
+end $$;

@@ -1,0 +1,53 @@
+-- _suspend(elements, became): lets the suspended tasks among them wait: each is queued as if it had
+-- not been claimed, its attempt unspent, its message deleted, and a row of `waits` says what it
+-- waits for. `message_id` stays, so the change writes no index. Returns `became`, what tasks became
+-- by their elements' places, with these added.
+-- The moment is that of the clock, not of the transaction, which may be old: no sleep ends early.
+-- Called by: _pass_to_core.   Locks: tasks, messages, waits; the caller holds runs and tasks.
+create or replace function pgflowd._suspend(elements pgflowd.element[], became text[])
+returns text[] language plpgsql set search_path = '' as $$
+declare
+  suspended record;
+  queue record;
+begin
+  with requeued as (
+    update pgflow.step_tasks as task
+       set status = 'queued', started_at = null, last_worker_id = null,
+           attempts_count = greatest(task.attempts_count - 1, 0)
+      from unnest(elements) as element
+     where element.outcome = 'suspended' and element.standing = 'live'
+       and task.run_id = element.run_id and task.step_slug = element.step_slug
+       and task.task_index = element.task_index
+    returning element.ord, element.wait, task.run_id, task.step_slug, task.task_index,
+              task.flow_slug, task.message_id, pgflowd._task_queue(task) as queue
+  ), inserted as (
+    insert into pgflowd.waits as kept (run_id, step_slug, task_index, flow_slug, kind, name,
+                                       checkpoint, due_at, why)
+    select requeued.run_id, requeued.step_slug, requeued.task_index, requeued.flow_slug,
+           requeued.wait ->> 'kind',
+           case requeued.wait ->> 'kind' when 'signal' then requeued.wait ->> 'name' end,
+           requeued.wait ->> 'checkpoint',
+           coalesce((requeued.wait ->> 'until')::timestamptz,
+                    clock_timestamp()
+                    + make_interval(secs => (requeued.wait ->> 'in_s')::float8)),
+           requeued.wait ->> 'why'
+      from requeued order by requeued.ord
+  )
+  select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,
+         array_agg(requeued.message_id) as messages
+    into suspended from requeued;
+  if suspended.ords is null then
+    return became;
+  end if;
+  for i in 1 .. cardinality(suspended.ords) loop
+    became[suspended.ords[i]] := 'queued';
+  end loop;
+  for queue in
+    select held.name, array_agg(held.message) as messages
+      from unnest(suspended.queues, suspended.messages) as held (name, message)
+     group by 1 order by 1
+  loop
+    perform pgmq.delete(queue.name, queue.messages);
+  end loop;
+  return became;
+end $$;
