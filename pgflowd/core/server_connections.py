@@ -23,8 +23,8 @@ SHORT_NEXT = (
     " clients connect"
 )
 FULL_NEXT = (
-    "raise max_connections of the server, or let fewer clients connect; [database] max_connections"
-    " limits this daemon"
+    "raise what is allowed (max_connections of the server, or the connection limit of the role or"
+    " database), or let fewer clients connect; [database] max_connections limits this daemon"
 )
 
 

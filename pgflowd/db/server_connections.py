@@ -40,7 +40,7 @@ def _read(rows: Rows) -> ServerConnections:
     return ServerConnections(allowed, left, holders)
 
 
-# -1 means no limit. Background processes of the server have no user, or connect to no database.
+# -1 means no limit; superusers have none. Background processes of the server have no user, or connect to no database.
 # Who is not in pg_read_all_stats sees user, database and application of all sessions, too.
 _READ = """
 with session as (
@@ -52,7 +52,8 @@ allowed as (
   select current_setting('max_connections')::int
            - current_setting('superuser_reserved_connections')::int
            - coalesce(current_setting('reserved_connections', true)::int, 0) as server,
-         nullif(role.rolconnlimit, -1) as role, nullif(own.datconnlimit, -1) as database,
+         case when not role.rolsuper then nullif(role.rolconnlimit, -1) end as role,
+         case when not role.rolsuper then nullif(own.datconnlimit, -1) end as database,
          role.oid as role_oid, own.oid as database_oid
     from pg_catalog.pg_roles as role, pg_catalog.pg_database as own
    where role.rolname = current_user and own.datname = current_database())
