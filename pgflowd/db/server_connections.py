@@ -40,8 +40,9 @@ def _read(rows: Rows) -> ServerConnections:
     return ServerConnections(allowed, left, holders)
 
 
-# -1 means no limit; superusers have none. Background processes of the server have no user, or connect to no database.
-# Who is not in pg_read_all_stats sees user, database and application of all sessions, too.
+# -1 means no limit; superusers have none. Background processes of the server have no user, or
+# connect to no database. Who is not in pg_read_all_stats sees user, database and application of
+# all sessions, too.
 _READ = """
 with session as (
   select datid, usesysid, usename::text, coalesce(application_name, '') as application
