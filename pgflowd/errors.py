@@ -91,6 +91,7 @@ TITLES: dict[str, str] = {
     "W316": "the connection to another machine is not encrypted",
     "W317": "transactions are not read committed by default",
     "E318": "a queued task waits too long",
+    "W318": "workers of another runtime serve a flow that waits",
     "E319": "the notification queue is not emptied",
     "W320": "the server allows too few connections",
     "E321": "a transaction or slot keeps dead rows",

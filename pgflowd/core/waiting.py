@@ -32,6 +32,7 @@ MAX_NAME_CHARS = 200
 MAX_CHECKPOINT_CHARS = 220  # of one that ends a wait: `signal NAME 12345`
 MAX_WAIT_S = 100 * 365 * 86400.0  # 100 years: far above any plan, and any database can add it
 NEWER_CODE_S = 30.0  # until a task is tried again whose checkpoints are of newer code
+WAITING_CALLS = frozenset({"memo", "save", "load", "drop", "sleep", "wait_signal"})
 RESERVED_PREFIXES = ("sleep ", "signal ", "runs ")  # of the names of checkpoints
 
 Time = float | str | timedelta  # seconds, "2h" or a timedelta

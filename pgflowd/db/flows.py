@@ -48,6 +48,11 @@ def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
     return Query("select pgflowd.flow_shape(%s)", (flow_slug,), lambda rows: decode(only(rows)))
 
 
+def living_workers() -> Query[list[tuple[str, str]]]:
+    """Return queue and name of each worker that is awake, of any runtime."""
+    return Query(_LIVING_WORKERS, (), lambda rows: [(queue, name) for queue, name in rows])
+
+
 def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
     """Return each flow with the number of its ready messages and the age of the oldest."""
     flows = conn.execute(
@@ -106,6 +111,10 @@ _LIST_FLOWS = """
 select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
        workers, last_run_at, created_at, is_asleep
   from pgflowd.list_flows()
+"""
+_LIVING_WORKERS = """
+select queue_name, function_name from pgflowd.worker_status
+ where not is_asleep and last_heartbeat_at > now() - interval '30 s' order by 1, 2
 """
 _QUEUED = """
 select (select count(*) from (select from {table} where vt <= now() limit {most}) as ready),

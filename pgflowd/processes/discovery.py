@@ -8,11 +8,13 @@ result is one JSON text, sent in parts. A discovery never connects to the databa
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
 import sys
 import threading
 from dataclasses import asdict
+from itertools import pairwise
 from types import CodeType
 from typing import Any
 
@@ -21,6 +23,7 @@ from pgflowd.core.json import Encoder
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Found
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
+from pgflowd.core.waiting import WAITING_CALLS
 from pgflowd.errors import FlowError, Problem
 from pgflowd.flow import Flow
 from pgflowd.host.channel import Channel
@@ -70,20 +73,38 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,
         "opens_connections": any(_opens_connection(step) for step in flow.written.steps),
+        "waits": any(_waits(step) for step in flow.written.steps),
         "problems": [asdict(problem) for problem in problems],
     }
 
 
 def _opens_connection(step: StepSpec) -> bool:
-    """Whether the code of a handler, with the functions inside of it, names `conn`."""
-    codes = [getattr(inspect.unwrap(step.handler), "__code__", None)]
-    for code in codes:  # grows while it is read
-        if code is None:  # not a function of Python
-            return step.takes(CTX)
-        if "conn" in code.co_names:
-            return step.takes(CTX)
-        codes += [const for const in code.co_consts if isinstance(const, CodeType)]
-    return False
+    """Whether the code of a handler names `conn`, or cannot be read."""
+    codes = _codes(step)
+    return step.takes(CTX) and (not codes or any("conn" in code.co_names for code in codes))
+
+
+def _waits(step: StepSpec) -> bool:
+    """Whether the code of a handler keeps checkpoints, sleeps or waits, by calls of `ctx`."""
+    return any(
+        call.argval in WAITING_CALLS and _loads_ctx(before.argval)
+        for code in _codes(step)
+        for before, call in pairwise(dis.get_instructions(code))
+    )
+
+
+def _loads_ctx(loaded: object) -> bool:
+    """Whether an instruction loads `ctx`, alone or, since Python 3.13, as the second of two."""
+    return loaded == CTX or (isinstance(loaded, tuple) and loaded[-1:] == (CTX,))
+
+
+def _codes(step: StepSpec) -> list[CodeType]:
+    """The code of a handler, and of the functions inside of it; none if it is not in Python."""
+    code = getattr(inspect.unwrap(step.handler), "__code__", None)
+    codes = [] if code is None else [code]
+    for each in codes:  # grows while it is read
+        codes += [const for const in each.co_consts if isinstance(const, CodeType)]
+    return codes
 
 
 def _left_open(entry: str, threads: set[threading.Thread], shared: set[int]) -> list[Problem]:

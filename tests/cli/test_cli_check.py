@@ -73,6 +73,47 @@ def test_too_few_connections_are_a_warning_with_the_arithmetic(here, project, sh
     assert "lower [database] max_connections" in warned.out
 
 
+WAITING = """
+from pgflowd import Flow
+flow = Flow("waiting")
+@flow.step
+def wait(run, ctx):
+    def approved():
+        return ctx.wait_signal("approve")
+    return approved()
+"""
+NOT_WAITING = """
+import time
+from pgflowd import Flow
+flow = Flow("not_waiting")
+@flow.step
+def work(run, ctx):
+    time.sleep(run["load"])
+"""
+OTHERS = """
+insert into pgflow.workers (worker_id, queue_name, function_name)
+select gen_random_uuid(), queue, name
+  from unnest(array['waiting', 'not_waiting']) as queue,
+       unnest(array['pgflowd:' || queue, 'by-hand', %s]) as name
+"""
+
+
+def test_a_worker_of_another_runtime_beside_a_flow_that_waits_is_a_warning(here, project, shop):
+    write(project, "waiting", WAITING)
+    write(project, "not_waiting", NOT_WAITING)
+    with (project / "pgflowd.toml").open("a") as file:
+        file.write('[flows.waiting]\nworker_name = "by-hand"\n')
+    shop.conn.execute(OTHERS, ("pgflowd:waiting",))
+    alone = here("check", "--strict")
+    shop.conn.execute(OTHERS, ("edge-worker",))
+
+    ended, told = here("check", "--json"), here("check")
+
+    assert (alone.code, ended.code, codes(ended)) == (0, 0, ["W318"])
+    assert "waiting: its handlers wait, but worker edge-worker of another runtime" in told.out
+    assert "stop that worker: it cannot wait, and knows no checkpoint" in told.out
+
+
 @covers("rule 56")
 def test_a_budget_that_the_server_has_not_left_is_a_warning(here, project, shop):
     shop.conn.execute(f"alter database {shop.conn.info.dbname} connection limit 6")

@@ -87,7 +87,7 @@ def _in_database(
 ) -> Iterator[Problem]:
     """Problems of the database; also fills in `flows` and `connections`."""
     from pgflowd.db import schema
-    from pgflowd.db.flows import list_flows
+    from pgflowd.db.flows import list_flows, living_workers
     from pgflowd.db.query import execute
     from pgflowd.db.server_connections import server_connections
 
@@ -107,6 +107,9 @@ def _in_database(
                     slug = row.flow_slug
                     text = f"{slug}: its queue has no notification trigger, so its worker polls"
                     yield Problem("W311", text, PLACE, f"run `pgflowd flows deploy {slug}`")
+            workers = execute(conn, living_workers())
+            for flow in discovered.flows:
+                yield from _of_other_runtimes(app, flow, workers)
     except PgflowdError as error:
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
 
@@ -147,6 +150,23 @@ def _compared(
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
     for text in compared.options:
         yield Problem("W310", f"{slug}: {text}", PLACE, OPTIONS_NEXT)
+
+
+def _of_other_runtimes(
+    app: App, flow: DiscoveredFlow, workers: Sequence[tuple[str, str]]
+) -> Iterator[Problem]:
+    """A warning if others beside pgflowd execute handlers that wait. Names show whose they are."""
+    slug, given = flow.slug, app.settings.worker_for(flow.slug).worker_name
+    others = [
+        name
+        for queue, name in workers
+        if flow.waits and queue == flow.served.queue and name != given
+        if not name.endswith(f":{slug}")
+    ]
+    if others:
+        text = f"{slug}: its handlers wait, but worker {others[0]} of another runtime serves it"
+        remedy = "stop that worker: it cannot wait, and knows no checkpoint"
+        yield Problem("W318", text, PLACE, remedy)
 
 
 def _print(

@@ -43,6 +43,7 @@ class DiscoveredFlow:
     shape: dict[str, Any] | None
     problems: tuple[Problem, ...] = ()
     opens_connections: bool = False  # its handlers use `ctx.conn()`
+    waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
 
     @property
     def slug(self) -> str:
@@ -225,8 +226,8 @@ class Discovery:
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     served = ServedFlow(str(found["slug"]), str(found["module"]), entry, str(found["fingerprint"]))
     problems = tuple(Problem(**each) for each in found["problems"])
-    place, opens_connections = str(found["place"]), bool(found["opens_connections"])
-    return DiscoveredFlow(served, place, found["shape"], problems, opens_connections)
+    uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
+    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems, **uses)
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:
