@@ -13,11 +13,13 @@ do $$
 declare
   core constant text := <core>;
   independent constant text[] := '{
-    pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.completed_by,
-    pgflowd.disarm, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat, pgflowd.list_runs,
-    pgflowd.look_at_queues, pgflowd.news, pgflowd.renew_workers, pgflowd.resend,
-    pgflowd.run_steps, pgflowd.run_troubles, pgflowd.stalled_tasks, pgflowd.wanted_output,
-    pgflowd.writers}';
+    pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
+    pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.disarm,
+    pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
+    pgflowd.list_runs, pgflowd.look_at_queues, pgflowd.news, pgflowd.process_due,
+    pgflowd.renew_workers, pgflowd.resend, pgflowd.run_steps, pgflowd.run_troubles,
+    pgflowd.signal, pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake,
+    pgflowd.wanted_output, pgflowd.writers}';
   dependent constant text[] := '{
     pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,
     pgflow.complete_task, pgflow.fail_task, pgflow.get_run_with_states, pgflow.maybe_complete_run,

@@ -42,6 +42,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0007_pgflowd_followers",
         "applied 0008_pgflowd_doorbells",
         "applied 0009_pgflowd_waits",
+        "applied 0010_pgflowd_sweepers",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -89,6 +90,7 @@ def test_json_is_the_same_for_programs(db):
             "0007_pgflowd_followers",
             "0008_pgflowd_doorbells",
             "0009_pgflowd_waits",
+            "0010_pgflowd_sweepers",
         ],
         "dry_run": False,
     }

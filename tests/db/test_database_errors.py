@@ -19,10 +19,12 @@ from pgflowd.errors import (
     LeaseLost,
     MapInput,
     NotFound,
+    NotOpen,
     NotRetryable,
     PgflowdError,
     RunEnded,
     RunExists,
+    TooLarge,
     UnknownFlow,
     Unreachable,
 )
@@ -37,6 +39,8 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF002", NotFound, "E409"),
         ("PF003", RunEnded, "E411"),
         ("PF004", NotRetryable, "E411"),
+        ("PF008", NotOpen, "E423"),
+        ("PF021", TooLarge, "E424"),
         ("PF020", PgflowdError, "E105"),
         ("PF030", DatabaseError, "E307"),
         ("PF031", DatabaseError, "E304"),
@@ -62,7 +66,7 @@ def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection)
 
 
 def test_every_state_of_ours_is_tested_above() -> None:
-    assert len(OURS) == 10
+    assert len(OURS) == 12
 
 
 def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_errors(conn: Connection) -> None:

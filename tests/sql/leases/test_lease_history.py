@@ -137,7 +137,8 @@ def test_settings_have_defaults_and_return_their_old_value(own: LeaseDatabase) -
 @pytest.mark.parametrize(
     ("name", "value"),
     [("history", "some"), ("history", None), ("history", 1), ("crash_limit", 0),
-     ("crash_limit", 1.5), ("crash_limit", "5"), ("max_map_elements", 999), ("colour", "blue")],
+     ("crash_limit", 1.5), ("crash_limit", "5"), ("max_map_elements", 999),
+     ("checkpoint_max", 1000), ("checkpoint_max", 20_000_000), ("colour", "blue")],
 )  # fmt: skip
 def test_a_bad_setting_is_refused(own: LeaseDatabase, name: str, value: object) -> None:
     with pytest.raises(psycopg.Error) as refused:

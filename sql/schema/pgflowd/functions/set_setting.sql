@@ -13,6 +13,9 @@ declare
     when 'max_map_elements' then jsonb_typeof(set_setting.value) = 'number'
                                  and set_setting.value::numeric between 1000 and 10000000
                                  and set_setting.value::numeric % 1 = 0
+    when 'checkpoint_max' then jsonb_typeof(set_setting.value) = 'number'
+                               and set_setting.value::numeric between 1024 and 16777216
+                               and set_setting.value::numeric % 1 = 0
     when 'events' then set_setting.value in ('"followed"', '"always"')
   end;
 begin
@@ -22,6 +25,7 @@ begin
       using errcode = 'PF020',
             hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000; '
                    || 'max_map_elements an integer from 1000 to 10000000; '
+                   || 'checkpoint_max an integer from 1024 to 16777216; '
                    || 'events "followed" or "always"';
   end if;
   insert into pgflowd.settings as kept (name, value, changed_by)

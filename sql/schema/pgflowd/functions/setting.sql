@@ -3,10 +3,12 @@
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
 --   max_map_elements  elements that a map may have
+--   checkpoint_max  bytes that a checkpoint, or the payload of a signal, may have
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
--- Called by: _delete_attempts, _requeue_stalled, set_setting, pgflow._check_map_length.
+-- Called by: checkpoint_save, _delete_attempts, _requeue_stalled, set_setting, signal,
+-- pgflow._check_map_length.
 -- Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
@@ -21,8 +23,9 @@ begin
     when 'history' then return '"all"';
     when 'crash_limit' then return '5';
     when 'max_map_elements' then return '200000';
+    when 'checkpoint_max' then return '1048576';
     when 'events' then return '"followed"';
     else raise exception 'there is no setting %', quote_literal(setting.name)
-      using errcode = 'PF020', hint = 'settings are history, crash_limit, max_map_elements and events';
+      using errcode = 'PF020', hint = 'settings are history, crash_limit, max_map_elements, checkpoint_max and events';
   end case;
 end $$;

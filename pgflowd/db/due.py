@@ -1,0 +1,56 @@
+"""
+Does what is due in the database: gives signals to who waits for them, frees who has waited enough.
+
+Each function returns a `Query` for the sweeper (docs/design/doorbells.md, section 4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from pgflowd.db.query import Query, only
+
+NOT_FREED = "PF013"  # the notice that a task could not be freed, and is tried again
+
+
+class DueLook(NamedTuple):
+    """How much was done, None while another sweeper is at it; in how many seconds more is due."""
+
+    done: int | None
+    next_s: float | None
+
+
+class NotFreed(NamedTuple):
+    """A task whose wait is over, and why it could not be freed."""
+
+    run_id: str
+    step: str
+    task_index: int
+    error: str
+
+
+def process_due(max_rows: int = 200) -> Query[DueLook]:
+    """Do what is due."""
+    query = "select done, next_s from pgflowd.process_due(%s)"
+    return Query(query, (max_rows,), lambda rows: DueLook(*rows[0]))
+
+
+def sweeper_sleeps(sweeper_id: UUID, for_s: float) -> Query[None]:
+    """Let whoever makes something due within this time notify."""
+    query = "select pgflowd.sweeper_sleeps(%s, %s)"
+    return Query(query, (sweeper_id, for_s), lambda rows: None)
+
+
+def due_writers(known: Sequence[str] | None) -> Query[tuple[str, ...]]:
+    """Return the open transactions that may have missed a sleeper's row; of `known`, if given."""
+    query = "select pgflowd.due_writers(%s::text[])"
+    return Query(query, (None if known is None else list(known),), lambda rows: tuple(only(rows)))
+
+
+def not_freed(detail: str) -> NotFreed:
+    """Read the detail of that notice."""
+    told = json.loads(detail)
+    return NotFreed(told["run"], told["step"], told["task_index"], told["error"])

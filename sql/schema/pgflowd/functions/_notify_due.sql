@@ -1,0 +1,15 @@
+-- _notify_due(at): tells sweepers that something is due at this moment, if one of them will sleep
+-- longer. The caller's transaction has written into waits or signals before it asks, so that a
+-- sweeper which lies down meanwhile sees it by its locks (due_writers). A transaction that reads by
+-- an old snapshot may not see that a sweeper sleeps, so it always notifies.
+-- It is volatile, since each question needs a snapshot of its own.
+-- Called by: signal.   Locks: nothing.
+create or replace function pgflowd._notify_due(at timestamptz)
+returns void language plpgsql volatile set search_path = '' as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed'
+     or exists (select from pgflowd.sweepers as sweeper
+                 where sweeper.sleeps_until > _notify_due.at) then
+    perform pg_notify('pgflowd_due', '');
+  end if;
+end $$;

@@ -1,0 +1,14 @@
+-- checkpoint_load(run_id, step_slug, task_index): returns the checkpoints of a task by name, those of its
+-- waits too. It needs no lease: an attempt reads what the one before it saved.
+-- Called by: no current release.   Locks: nothing.
+create or replace function pgflowd.checkpoint_load(run_id uuid, step_slug text, task_index int)
+returns table (name text, version int, saved_at timestamptz, data jsonb)
+language plpgsql stable set search_path = '' as $$
+begin
+  return query
+    select known.name, known.version, known.saved_at, known.data
+      from pgflowd.checkpoints as known
+     where known.run_id = checkpoint_load.run_id and known.step_slug = checkpoint_load.step_slug
+       and known.task_index = checkpoint_load.task_index
+     order by known.name;
+end $$;

@@ -1,0 +1,62 @@
+-- process_due(max_rows): gives new signals to the tasks that wait for them, and frees tasks whose wait
+-- is over, each at most so many. Returns how much it has done (null: another one is at it), and in how
+-- many seconds there may be more to do (null: nothing is known). While nothing is due it costs one
+-- statement with two looks into partial indexes.
+-- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
+-- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
+-- passed over, and met again: soon, then ever later, at most after a second.
+-- Due times are compared with now(): the clock is volatile, and no index would serve.
+-- Called by: the sweeper; operators.
+-- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits.
+create or replace function pgflowd.process_due(
+  max_rows int default 200, out done int, out next_s float8)
+language plpgsql set search_path = '' as $$
+declare
+  due_at timestamptz;
+  came record;
+  skipped_at timestamptz;
+begin
+  done := 0;
+  select least((select min(wait.due_at) from pgflowd.waits as wait where wait.due_at is not null),
+               (select least(signal.sent_at, now()) from pgflowd.signals as signal
+                 where signal.is_new order by signal.signal_id limit 1))
+    into due_at;
+  if due_at > now() or due_at is null then
+    next_s := extract(epoch from due_at - clock_timestamp());
+    return;
+  elsif not pg_try_advisory_xact_lock(4, 0) and due_at > now() - interval '1 second' then
+    done := null;
+    next_s := 0.05;
+    return;
+  end if;
+
+  select array_agg(signal.signal_id) as signal_ids, array_agg(signal.run_id) as run_ids,
+         array_agg(signal.name) as names, count(*)::int as number
+    into came from pgflowd._new_signals(process_due.max_rows) as signal;
+  if came.number > 0 then
+    update pgflowd.signals as signal set is_new = false
+     where signal.signal_id = any (came.signal_ids) and signal.is_new;
+    perform pgflowd._deliver_signals(came.run_ids, came.names);
+  end if;
+  done := came.number + pgflowd._end_due_waits(process_due.max_rows);
+  if done > 0 then
+    next_s := 0;
+    return;
+  end if;
+
+  delete from pgflowd.signals as signal   -- of runs that were deleted while the signal came
+   where signal.signal_id = any (array(
+     select one.signal_id from pgflowd.signals as one
+      where one.is_new
+        and not exists (select from pgflow.runs as run where run.run_id = one.run_id)
+      limit process_due.max_rows));
+  skipped_at := greatest(
+    (select max(wait.due_at) from pgflowd.waits as wait where wait.due_at <= now()),
+    (select least(signal.sent_at, now()) from pgflowd.signals as signal
+      where signal.is_new order by signal.signal_id desc limit 1));
+  next_s := extract(epoch from least(
+    (select min(wait.due_at) from pgflowd.waits as wait where wait.due_at > now())
+      - clock_timestamp(),
+    case when skipped_at is not null
+         then least(interval '1 second', greatest(interval '10 ms', now() - skipped_at)) end));
+end $$;

@@ -1,0 +1,32 @@
+-- task_wake(run_id, step_slug, task_index, actor, reason): ends the wait of a task now; returns `queued`. What
+-- it waited for counts as over: a sleep is slept, a signal did not come in time. Who woke it and why
+-- stands in the checkpoint that the task finds. PF002 for an unknown task, PF008 for one that does
+-- not wait.
+-- Called by: operators.   Locks: the run, the task; see _free.
+create or replace function pgflowd.task_wake(
+  run_id uuid, step_slug text, task_index int, actor text, reason text)
+returns text language plpgsql set search_path = '' as $$
+declare
+  task_name constant text := pgflowd._task_name(
+    task_wake.run_id, task_wake.step_slug, task_wake.task_index);
+  status text;
+begin
+  perform from pgflow.runs as run where run.run_id = task_wake.run_id for no key update;
+  select task.status into status from pgflow.step_tasks as task
+   where task.run_id = task_wake.run_id and task.step_slug = task_wake.step_slug
+     and task.task_index = task_wake.task_index for no key update;
+  if not found then
+    raise exception 'there is no %', task_name using errcode = 'PF002';
+  end if;
+  perform from pgflowd.waits as wait
+    where wait.run_id = task_wake.run_id and wait.step_slug = task_wake.step_slug
+      and wait.task_index = task_wake.task_index;
+  if not found then
+    raise exception '% does not wait: it is %', task_name, status using errcode = 'PF008',
+      hint = 'only a task that sleeps or waits for a signal can be woken';
+  end if;
+  perform pgflowd._end_waits(
+    array[task_wake.run_id], array[task_wake.step_slug], array[task_wake.task_index],
+    jsonb_strip_nulls(jsonb_build_object('by', task_wake.actor, 'reason', task_wake.reason)));
+  return 'queued';
+end $$;
