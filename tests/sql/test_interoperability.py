@@ -16,6 +16,8 @@ import pytest
 from psycopg import conninfo
 from support.contract import broken_invariants, while_open
 
+from pgflowd.testing.until import until
+
 NPM = Path(__file__).parents[1] / "npm"
 
 
@@ -213,3 +215,68 @@ def test_both_generations_share_one_flow(shared, peer):
         assert output["sum"] == 2 * n + 2 and output["text"].startswith(f"hello n{n}")
     assert shared.queue("orders") == [] and broken_invariants(shared) == []
     assert shared.column("select distinct attempts_count from pgflow.step_tasks") == [1]
+
+
+def suspend(shared, slug, step):
+    """Claim, as a worker of ours, and let the task of this step wait; give the others back."""
+    tasks = shared.rows("select * from pgflowd.claim(%s, %s, 10)", slug, worker(shared, slug))
+    reports = [
+        {name: task[name] for name in ("run_id", "step_slug", "task_index", "token")}
+        | {"outcome": "suspended" if task["step_slug"] == step else "released"}
+        | {"wait": {"kind": "signal", "name": "go", "checkpoint": "signal go 1"}}
+        for task in tasks
+    ]
+    text = json.dumps(reports, default=str)
+    nothing = [None] * len(reports)
+    answers = shared.rows("select * from pgflowd.report(%s, %s::text[])", text, nothing)
+    assert {answer["verdict"] for answer in answers} == {"queued"}
+
+
+def test_it_passes_over_a_task_that_waits_and_may_get_it_afterwards(shared, peer):
+    peer.ask("compile", "orders")
+    run = peer.ask("startFlow", "orders", {"name": "Ada", "prices": [1, 2]})["run_id"]
+    suspend(shared, "orders", "greet")
+
+    with ThreadPoolExecutor(1) as threads:
+        theirs = threads.submit(peer.ask, "work", "orders", worker(shared, "orders"), [run])
+        until(lambda: shared.statuses(run)["taxed"] == "completed", within_s=30)
+        assert (shared.statuses(run)["greet"], shared.queue("orders")) == ("started", [])
+        assert shared.column("select name from pgflowd.waits") == ["go"]
+        assert broken_invariants(shared) == []
+        shared.value("select pgflowd._free(array[%s]::uuid[], array['greet'], array[0])", run)
+        handled = theirs.result(timeout=60)
+
+    assert [task[1] for task in handled] == ["items", "taxed", "taxed", "greet", "total"]
+    assert shared.run(run)["output"] == {"total": {"text": "hello Ada, Ada", "sum": 6}}
+    assert shared.queue("orders") == [] and broken_invariants(shared) == []
+
+
+@pytest.mark.parametrize("form", ["peer", "3 arguments", "5 arguments"])
+def test_a_task_that_has_begun_to_wait_since_it_was_read_is_passed_over(shared, peer, form):
+    peer.ask("compile", "orders")
+    peer.ask("startFlow", "orders", {"name": "Ada", "prices": []})
+    ids = [one["msg_id"] for one in peer.ask("readMessages", "orders", 5, 10, 1, 50)]
+    shared.show("orders")
+    suspend(shared, "orders", "greet")
+
+    if form == "peer":
+        tasks = peer.ask("startTasks", "orders", ids, worker(shared, "orders"))
+    elif form == "3 arguments":
+        tasks = shared.start_tasks("orders", ids)
+    else:
+        query = "select * from pgflow.start_tasks('orders', %s::bigint[], %s, 'orders')"
+        tasks = shared.rows(query, ids, worker(shared, "orders"))
+
+    assert len(ids) == 2 and [task["step_slug"] for task in tasks] == ["items"]
+    assert broken_invariants(shared) == []
+
+
+def test_a_message_that_another_program_deleted_is_still_an_error(shared, peer):
+    peer.ask("compile", "orders")
+    peer.ask("startFlow", "orders", {"name": "Ada", "prices": []})
+    ids = shared.read("orders")
+    shared.value("select pgmq.delete('orders', %s::bigint)", ids[0])
+
+    with pytest.raises(PeerError, match="their messages are missing"):
+        peer.ask("startTasks", "orders", ids, worker(shared, "orders"))
+    assert shared.column("select distinct status from pgflow.step_tasks") == ["queued"]

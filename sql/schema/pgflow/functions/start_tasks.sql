@@ -1,6 +1,6 @@
 -- start_tasks(flow_slug, msg_ids, worker_id, …): the claim of workers of other runtimes, after
--- they have read the messages. A task that cannot be started fails (_start_apart). The second form
--- is that of 0.17. It names the queue, and the step where a flow has a queue per step, which ours
+-- they have read the messages. A task that cannot be started fails, and one that waits is passed over
+-- (_start_apart). The second form is that of 0.17. It names the queue, and the step where a flow has a queue per step, which ours
 -- never have.
 -- Called by: workers of other runtimes.
 -- Locks: tasks (skips locked), then messages; see pgflowd._fail_unstarted.
@@ -12,7 +12,8 @@ begin
            task.task_index, task.flow_input
       from pgflow._start_tasks(
              start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
-exception when data_exception or program_limit_exceeded or out_of_memory or internal_error then
+exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
+               or object_not_in_prerequisite_state then
   return query select * from pgflow._start_apart(
     start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
 end $$;
@@ -39,7 +40,8 @@ begin
              task.task_index, task.flow_input
         from pgflow._start_tasks(
                start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id) as task;
-  exception when data_exception or program_limit_exceeded or out_of_memory or internal_error then
+  exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
+                 or object_not_in_prerequisite_state then
     return query select * from pgflow._start_apart(
       start_tasks.flow_slug, start_tasks.msg_ids, start_tasks.worker_id);
   end;
