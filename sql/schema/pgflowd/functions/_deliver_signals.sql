@@ -4,7 +4,7 @@
 -- caller frees the tasks or notifies the sweepers.
 -- The caller holds the runs, and that is why no signal is lost: of a signal and a wait, who comes
 -- here second sees the first.
--- Called by: process_due.   Locks: nothing new.
+-- Called by: process_due, _suspend.   Locks: nothing new.
 create or replace function pgflowd._deliver_signals(run_ids uuid[], names text[])
 returns int language plpgsql set search_path = '' as $$
 declare

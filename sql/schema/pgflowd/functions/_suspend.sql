@@ -32,9 +32,13 @@ begin
                     + make_interval(secs => (requeued.wait ->> 'in_s')::float8)),
            requeued.wait ->> 'why'
       from requeued order by requeued.ord
+    returning kept.run_id, kept.name, kept.due_at
   )
   select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,
-         array_agg(requeued.message_id) as messages
+         array_agg(requeued.message_id) as messages,
+         (select min(inserted.due_at) from inserted) as due_at,
+         (select array_agg(inserted.run_id) from inserted where inserted.name is not null) as runs,
+         (select array_agg(inserted.name) from inserted where inserted.name is not null) as names
     into suspended from requeued;
   if suspended.ords is null then
     return became;
@@ -49,5 +53,10 @@ begin
   loop
     perform pgmq.delete(queue.name, queue.messages);
   end loop;
+  if suspended.names is not null
+     and pgflowd._deliver_signals(suspended.runs, suspended.names) > 0 then
+    suspended.due_at := now();
+  end if;
+  perform pgflowd._notify_due(suspended.due_at) where suspended.due_at is not null;
   return became;
 end $$;
