@@ -70,6 +70,7 @@ class _CommonOptions(FlowOptions, total=False):
     if_not: Mapping[str, Any] | None  # run only if the input does not contain this
     when_unmet: Mode | None  # after an unmet condition: "skip", "fail", "skip-cascade"
     when_exhausted: Mode | None  # after the last failed attempt: "fail", "skip", "skip-cascade"
+    version: int | None  # of what the handler saves; older code leaves what newer code has saved
 
 
 class StepOptions(_CommonOptions, total=False):
@@ -89,6 +90,7 @@ class JobOptions(FlowOptions, total=False):
     """Options of a flow with one step."""
 
     start_delay: int | None
+    version: int | None
 
 
 class Flow:

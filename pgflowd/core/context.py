@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.waiting import RAISE, P, T, Time
 from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
@@ -76,6 +77,33 @@ class Context(Protocol):
 
     def conn(self) -> Connection[Any]:
         """A psycopg connection of this runner alone, opened by the first call."""
+
+    def memo(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `fn` unless it has returned in an earlier attempt; return what it returned, as JSON.
+        What an async function returns is to be awaited, as usual."""
+
+    def save(self, name: str, value: Any) -> None:
+        """Keep a JSON value for the attempts to come of this task."""
+
+    def load(self, name: str, default: Any = None) -> Any:
+        """What `save` or `memo` has kept under this name."""
+
+    def drop(self, name: str) -> None:
+        """Forget what was kept under this name."""
+
+    def sleep(
+        self,
+        duration: Time | None = None,
+        *,
+        until: datetime | None = None,
+        name: str | None = None,
+    ) -> None:
+        """End this attempt, unspent; the handler begins again after that time, and passes here.
+        With a name if the order of sleeps may differ between attempts."""
+
+    def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
+        """Likewise, until the run gets a signal of this name; return what was sent with it. After
+        the timeout return the default, or raise SignalTimeout."""
 
 
 def refuse_unknown_step(slug: str, steps: Collection[str], flow_slug: str) -> None:

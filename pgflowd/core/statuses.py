@@ -98,6 +98,7 @@ class Outcome(Status):
     CRASHED = "crashed", Marks.FAILED
     STALLED = "stalled", Marks.WARNING
     RELEASED = "released", Marks.PASSED_OVER
+    SUSPENDED = "suspended", Marks.WAITING  # its handler waits, and begins again later
     LATE = "late", Marks.WARNING
     LOST = "lost", Marks.WARNING
 

@@ -17,12 +17,13 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from functools import cached_property
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.settings.values import parse_duration
@@ -81,6 +82,9 @@ class Checkpoint:
     data: Any
 
 
+Keep = Callable[[Checkpoint], None]
+
+
 class Suspended(BaseException):
     """Ends a handler that waits. It begins again when the wait is over."""
 
@@ -94,6 +98,7 @@ class WaitingContext(ABC):
 
     step_slug: str
     suspended: Suspended | None = None  # raised in this attempt; it must leave the handler
+    _known: dict[str, Checkpoint] | None = None  # by name; None: not read yet
 
     @property
     @abstractmethod
@@ -119,16 +124,18 @@ class WaitingContext(ABC):
             return self._memo_async(name, fn, *args, **kwargs)  # type: ignore[return-value]
         if name in self._saved:
             return self._value(name)  # type: ignore[no-any-return]
-        return self._save(name, fn(*args, **kwargs))  # type: ignore[no-any-return]
+        with self._work_of_memo() as keep:
+            return self._save(name, fn(*args, **kwargs), keep)  # type: ignore[no-any-return]
 
     async def _memo_async(self, name: str, fn: Any, *args: Any, **kwargs: Any) -> Any:
         if name in self._saved:
             return self._value(name)
-        return self._save(name, await fn(*args, **kwargs))
+        with self._work_of_memo() as keep:
+            return self._save(name, await fn(*args, **kwargs), keep)
 
     def save(self, name: str, value: Any) -> None:
         check_name(name)
-        self._save(name, value)
+        self._save(name, value, self._keep)
 
     def load(self, name: str, default: Any = None) -> Any:
         check_name(name)
@@ -176,13 +183,21 @@ class WaitingContext(ABC):
 
     # -- inside --------------------------------------------------------------------------
 
-    @cached_property
+    @contextmanager
+    def _work_of_memo(self) -> Iterator[Keep]:
+        """Around the function of a memo; gives what keeps its result."""
+        yield self._keep
+
+    @property
     def _saved(self) -> dict[str, Checkpoint]:
-        saved = {each.name: each for each in self._read_checkpoints()}
-        for each in saved.values():
-            if each.version > self._version:
-                self._suspend(wait_for_newer_code(each, self._version))
-        return saved
+        if self._known is None:
+            read = {each.name: each for each in self._read_checkpoints()}
+            for each in read.values():
+                if each.version > self._version:
+                    self._suspend(wait_for_newer_code(each, self._version))
+            if self._known is None:  # else another thread was faster, and may have saved since
+                self._known = read
+        return self._known
 
     @cached_property
     def _counts(self) -> Counter[str]:
@@ -192,11 +207,11 @@ class WaitingContext(ABC):
     def _value(self, name: str) -> Any:
         return deep_copy(self._saved[name].data)
 
-    def _save(self, name: str, value: Any) -> Any:
+    def _save(self, name: str, value: Any, keep: Keep) -> Any:
         """Keep a value; return it as every later attempt will see it."""
         checkpoint = Checkpoint(name, self._version, as_stored(value, what=f"checkpoint '{name}'"))
         saved = self._saved
-        self._keep(checkpoint)
+        keep(checkpoint)
         saved[name] = checkpoint
         return self._value(name)
 
@@ -206,8 +221,9 @@ class WaitingContext(ABC):
             self._suspend(wait)
         return self._saved[str(wait.checkpoint)].data
 
-    def _suspend(self, wait: Wait) -> None:
-        self.suspended = Suspended(wait)
+    def _suspend(self, wait: Wait) -> NoReturn:
+        """End the handler. One that goes on nevertheless waits for what it waited for first."""
+        self.suspended = self.suspended or Suspended(wait)
         raise self.suspended
 
 

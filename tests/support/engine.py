@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.waiting import Wait
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.deadlines import next_deadline
 from pgflowd.core.worker.decide import decide
@@ -225,6 +226,11 @@ class Play(Engine):
     def failed(self, token: int) -> list[actions.WorkerAction]:
         runner, given = self.runner_of(token)
         report = TaskReport(given, Outcome.FAILED, error_message="no such page")
+        return self.feed(events.Done(runner, report))
+
+    def suspended(self, token: int, wait: Wait) -> list[actions.WorkerAction]:
+        runner, given = self.runner_of(token)
+        report = TaskReport(given, Outcome.SUSPENDED, wait=wait)
         return self.feed(events.Done(runner, report))
 
     def wait(self) -> list[actions.WorkerAction]:

@@ -8,11 +8,13 @@ from support.engine import MAIN, OPTIONS, SECOND, Play
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.worker import actions, events
+from pgflowd.core.worker.connections import LOCKED_PAUSE_S
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
 HALF_S = OPTIONS.heartbeat_interval_s / 2
 INPUT = FetchRequest(1, 1, HandlerRequest.RUN_INPUT, "")
 OUTPUT = FetchRequest(1, 1, HandlerRequest.STEP_OUTPUT, "a")
+SAVE = FetchRequest(1, 1, HandlerRequest.SAVE, "", "page", 1, b"7")
 
 
 def at_rest(*tokens: int) -> Play:
@@ -202,3 +204,42 @@ def test_output_is_published_before_the_sign_off():
 
     assert actions.PublishOutput(MAIN) in play.feed(events.Fetched(MAIN))
     assert actions.SignOff(MAIN) in play.feed(events.OutputPublished(MAIN))
+
+
+def save_of(runner: int) -> events.HandlerAsked:
+    return events.HandlerAsked(SAVE._replace(runner_id=runner, token=runner))
+
+
+def test_what_meets_a_lock_is_tried_again_soon_and_nothing_waits_for_it():
+    play = with_second(1)
+    assert play.feed(events.HandlerAsked(SAVE)) == [actions.Fetch(SECOND, SAVE)]
+
+    assert play.feed(events.Fetched(SECOND, is_locked=True)) == []
+    assert play.feed(events.HandlerAsked(OUTPUT)) == [actions.Fetch(SECOND, OUTPUT)]
+    play.feed(events.Fetched(SECOND))
+    assert play.feed(events.Tick(), after_s=LOCKED_PAUSE_S / 2) == []
+
+    assert play.feed(events.Tick(), after_s=LOCKED_PAUSE_S / 2) == [actions.Fetch(SECOND, SAVE)]
+    assert play.feed(events.Fetched(SECOND)) == []
+    assert play.waits_s() > LOCKED_PAUSE_S
+
+
+def test_a_hundred_runners_that_save_delay_no_renewal_by_more_than_one_call():
+    play = with_second(*range(1, 5))
+    for runner in range(100):
+        play.feed(save_of(runner))
+    assert play.did(actions.SideAction) == []  # the first of them is under way
+
+    done = play.feed(events.Fetched(SECOND), after_s=OPTIONS.heartbeat_interval_s)
+
+    assert [type(each) for each in done] == [actions.RenewLeases]
+
+
+def test_runners_that_save_without_end_do_not_hold_up_output():
+    play = with_second(1)
+    for runner in range(10):
+        play.feed(save_of(runner))
+    play.feed(events.OutputWaiting())
+
+    assert play.feed(events.Fetched(SECOND)) == [actions.PublishOutput(SECOND)]
+    assert [type(each) for each in play.feed(events.OutputPublished(SECOND))] == [actions.Fetch]

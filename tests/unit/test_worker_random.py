@@ -19,6 +19,7 @@ from support.engine import MAIN, SECOND, Engine
 
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.waiting import Wait, WaitKind
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, LeftBehind, RowState, Standing, Verdict
 from pgflowd.core.worker.large_results import MAX_HELD_BYTES
@@ -172,7 +173,8 @@ class World:
         if isinstance(call, actions.Connect):
             return [events.Connected(name)]
         if isinstance(call, actions.Fetch):
-            return [events.Fetched(name)]
+            locked = events.Fetched(name, is_locked=True)
+            return [events.Fetched(name), *[locked] * (call.request.kind is HandlerRequest.SAVE)]
         if isinstance(call, actions.PublishOutput):
             return [events.OutputPublished(name)]
         if isinstance(call, actions.SignOff):
@@ -215,8 +217,11 @@ class World:
             return [*done, wrong]
         if len(output) > 1:
             done = [Finishing(runner, task.token, len(output))] * len(LEFT)
-        request = FetchRequest(runner, task.token, HandlerRequest.RUN_INPUT, "")
-        found = [*done, done[0], wrong, events.HandlerAsked(request), events.OutputWaiting()]
+        kind = (HandlerRequest.RUN_INPUT, HandlerRequest.SAVE)[task.token % 2]
+        asked = events.HandlerAsked(FetchRequest(runner, task.token, kind))
+        suspended = TaskReport(task, Outcome.SUSPENDED, wait=Wait(WaitKind.SLEEP, in_s=1.0))
+        waits = [events.Done(runner, suspended, left) for left in LEFT]
+        found = [*done, *waits, done[0], wrong, asked, events.OutputWaiting()]
         is_alone = len(self.tasks[runner]) == 1
         return found + [events.Undelivered(runner, task.token)] * is_alone
 
@@ -426,7 +431,9 @@ class Turning(Act):
         world.check_blame(report)
         if self.verdict == "completed":
             world.told[report.task.token] += 1
-            return events.ReportAnswer(Verdict.COMPLETED)
+            is_suspended = report.outcome is Outcome.SUSPENDED
+            assert is_suspended == (report.wait is not None)
+            return events.ReportAnswer(Verdict.QUEUED if is_suspended else Verdict.COMPLETED)
         if self.verdict == "lost":
             return events.ReportAnswer(Verdict.LOST, "PF001")
         return events.ReportAnswer(Verdict.ERROR, self.verdict, "no")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.engine import Play, task
 
-from pgflowd.core.metrics.definitions import RUNS
-from pgflowd.core.statuses import RunStatus, StepStatus
+from pgflowd.core.metrics.definitions import RUNS, TASKS
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.waiting import Checkpoint, Wait, WaitKind, wait_for_newer_code
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import LeaseVerdict, RunCancelled, RunChange, Verdict
 from pgflowd.core.worker.run_log import input_of, shown
@@ -212,3 +213,40 @@ def test_payloads_are_in_the_records_of_tasks_if_they_are_wanted(wanted: bool):
 
     assert ("input" in started.fields, "input" in completed.fields) == (wanted, wanted)
     assert completed.fields.get("output") == (1 if wanted else None)
+
+
+SLEEP = Wait(WaitKind.SLEEP, checkpoint="sleep 1", in_s=60.0)
+NEWER = wait_for_newer_code(Checkpoint("page", 2, 7), 1)
+
+
+@pytest.mark.parametrize(
+    ("is_debug", "wait", "said"),
+    [
+        (False, SLEEP, []),
+        (True, SLEEP, [("debug", "task.suspended", "sleep 1", None)]),
+        (False, NEWER, [("info", "task.suspended", None, NEWER.why)]),
+    ],
+)
+def test_a_suspension_is_for_debug_only_unless_newer_code_must_go_on(is_debug, wait, said):
+    play = Play(is_debug=is_debug)
+    play.busy(1)
+
+    play.suspended(1, wait)
+    play.answer(Verdict.QUEUED)
+
+    records = [each for each in play.did(actions.WriteLog) if each.event.startswith("task.")]
+    of_wait = [(each.fields["wait"], each.fields["error"]) for each in records]
+    told = [(each.level, each.event, *wait) for each, wait in zip(records, of_wait, strict=True)]
+    assert told == said
+
+
+def test_a_suspended_attempt_is_counted_and_is_neither_a_change_of_its_run_nor_a_time():
+    play = Play()
+    play.busy(1)
+
+    play.suspended(1, SLEEP)
+
+    assert not play.did(actions.Observe)
+    assert play.did(actions.ReportAndClaim)[0].changes_of == ()
+    play.answer(Verdict.QUEUED)
+    assert play.counted(TASKS) == [("a", Outcome.SUSPENDED, 1)]

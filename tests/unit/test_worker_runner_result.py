@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from support.engine import task
 
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.waiting import MAX_WAIT_S, Wait, WaitKind
 from pgflowd.core.worker.events import LeftBehind
-from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
+from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of, wait_of
 from pgflowd.core.worker.task import TaskReport
 
 TASK = task(1)
@@ -82,3 +85,56 @@ def test_children_and_other_leftovers_are_distinguished():
     left = {"children": ["sleep"], "reset": ["child processes", "threads"]}
 
     assert left_behind({"left": left}) == LeftBehind(("sleep",), ("child processes", "threads"))
+
+
+SLEEP = {"kind": "sleep", "checkpoint": "sleep 1", "in_s": 60}
+SIGNAL = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
+
+
+def test_a_suspension_says_what_the_task_waits_for():
+    at = datetime(2027, 1, 1, tzinfo=UTC)
+    until = {"kind": "sleep", "checkpoint": "sleep x", "until": at.isoformat()}
+
+    assert wait_of(SLEEP) == Wait(WaitKind.SLEEP, None, "sleep 1", 60.0)
+    assert wait_of(until) == Wait(WaitKind.SLEEP, None, "sleep x", until=at)
+    assert wait_of({**SIGNAL, "in_s": 0.5}) == Wait(WaitKind.SIGNAL, "paid", "signal paid 1", 0.5)
+    assert wait_of({"kind": "sleep", "in_s": 30.0, "why": "E425 newer"}) == Wait(
+        WaitKind.SLEEP, in_s=30.0, why="E425 newer"
+    )
+    report = report_of(TASK, {"outcome": "suspended", "wait": SIGNAL}, b"")
+    assert report == TaskReport(TASK, Outcome.SUSPENDED, wait=wait_of(SIGNAL))
+    assert fault_of({"outcome": "suspended", "wait": SIGNAL}, b"") is None
+
+
+@pytest.mark.parametrize("until", ["2027-01-01T00:00:00+00:00", "0001-01-01T00:00:00+00:00"])
+def test_every_wait_of_a_handler_is_sound(until: str):
+    for wait in (Wait(WaitKind.SLEEP, None, "sleep 1", MAX_WAIT_S),
+                 Wait(WaitKind.SLEEP, None, "sleep 1", until=datetime.fromisoformat(until)),
+                 Wait(WaitKind.SIGNAL, "x" * 200, "signal " + "x" * 200 + " 10000")):  # fmt: skip
+        assert wait_of(wait.as_json()) == wait
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        None, "sleep", [SLEEP], {}, {"kind": "sleep"}, {"kind": "nap", "in_s": 1},
+        {"kind": ["sleep"], "in_s": 1}, {**SLEEP, "in_s": -1}, {**SLEEP, "in_s": float("nan")},
+        {**SLEEP, "in_s": float("inf")}, {**SLEEP, "in_s": 1e11}, {**SLEEP, "in_s": True},
+        {**SLEEP, "in_s": "60"}, {**SLEEP, "until": "2027-01-01T00:00:00Z"},
+        {**SLEEP, "in_s": None, "until": "2027-01-01T00:00:00"},
+        {**SLEEP, "in_s": None, "until": 5}, {**SLEEP, "in_s": None, "until": "tomorrow"},
+        {**SLEEP, "name": "x"}, {**SLEEP, "checkpoint": ""}, {**SLEEP, "checkpoint": "x" * 221},
+        {**SLEEP, "why": 1}, {**SLEEP, "more": 1}, {**SIGNAL, "name": None},
+        {**SIGNAL, "name": "x" * 201}, {**SIGNAL, "name": "a\0b"}, {**SIGNAL, "checkpoint": None},
+    ],
+)  # fmt: skip
+def test_e903_a_wait_that_no_runner_sends_is_refused(wait: Any):
+    assert fault_of({"outcome": "suspended", "wait": wait}, b"")
+
+
+@given(st.dictionaries(st.sampled_from([*SIGNAL, "in_s", "until", "why"]), anything))
+def test_any_wait_is_refused_or_can_be_stored(wait: dict[str, Any]):
+    if (found := wait_of({**SLEEP, **wait})) is not None:
+        text = json.dumps(found.as_json(), allow_nan=False, ensure_ascii=False)
+        assert "\\u0000" not in text
+        assert text.encode("utf-8")

@@ -59,7 +59,7 @@ class Option:
     name: str  # in Python
     kind: OptionKind
     owners: frozenset[Owner]
-    json_name: str = ""  # in a shape; none for deps, which a shape has elsewhere
+    json_name: str = ""  # in a shape; none for what only runners read, or a shape has elsewhere
     default: Any = None  # in force where neither step nor flow sets the option
     least: int = 0
     column: Column | None = None
@@ -103,13 +103,14 @@ OPTIONS = (
         column=Column.IF, label="else ", needs_condition=True,
     ),
     Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
+    Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
     Option("after", _DEPS, frozenset({Owner.STEP})),
     Option("over", _DEPS, frozenset({Owner.MAP})),
 )  # fmt: skip
 
-NUMBERS = tuple(option for option in OPTIONS if option.is_number)
+NUMBERS = tuple(option for option in OPTIONS if option.is_number and option.json_name)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
 

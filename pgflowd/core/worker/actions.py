@@ -93,7 +93,7 @@ class RenewLeases(SideAction):
 
 @dataclass(slots=True)
 class Fetch(SideAction):
-    """Read what a handler asked for, and send it to its runner."""
+    """Read or write what a handler asked for, and send the answer to its runner."""
 
     request: FetchRequest
 

@@ -5,7 +5,8 @@ The main one reports and claims in one round trip; reports and claim are a *turn
 *side call*: renewals of leases, what handlers ask for, their output. Side calls go on the main
 connection between the turns. While a task has run, or a turn has taken, for half a
 `heartbeat_interval`, there is a second connection for them, so that a report which waits for a
-lock does not look like the death of the worker (docs/design/supervision.md, rule 57). A lost
+lock does not look like the death of the worker (docs/design/supervision.md, rule 57). No side call
+waits for a lock: what handlers save is tried again soon if another session has the task. A lost
 connection is opened again after growing, jittered delays; reports wait meanwhile, in order.
 """
 
@@ -44,6 +45,7 @@ from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import HEALTHY, Suspect
 
 SOON_S = 0.5  # renewals that wakes ask for are at least so far apart
+LOCKED_PAUSE_S = 0.02  # until a request whose task was locked is tried again
 FOREIGN_PAUSE_S = 60.0  # between two records about messages that belong to no open task
 
 
@@ -52,12 +54,14 @@ def deadline(connections: WorkerConnections) -> float:
     main, second = connections.main, connections.second
     is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
     renew_at = connections.renew_at if is_free else NEVER
-    return min(main.until, second.until, renew_at, connections.look_at)
+    again_at = connections.refused[0][0] if connections.refused else NEVER
+    return min(main.until, second.until, renew_at, connections.look_at, again_at)
 
 
 def keep_times(transition: WorkerTransition) -> None:
-    """Cut calls over their limit, and open lost connections again."""
+    """Cut calls over their limit, open lost connections again, repeat what met a lock."""
     state = transition.state
+    _repeat_refused(state.connections, transition.now)
     for name in ConnectionName:
         connection = state.connections.get(name)
         if transition.now < connection.until:
@@ -71,6 +75,13 @@ def keep_times(transition: WorkerTransition) -> None:
             transition.do(actions.CutConnection(name))
         state.connections.put(name, connection)
     second_connection.look(transition)
+
+
+def _repeat_refused(connections: WorkerConnections, now: float) -> None:
+    due = tuple(request for again_at, request in connections.refused if again_at <= now)
+    if due:
+        connections.requests = (*connections.requests, *due)
+        connections.refused = connections.refused[len(due) :]
 
 
 def use_free(transition: WorkerTransition) -> None:
@@ -135,11 +146,11 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
         if next(state.leases(), None):
             return SideCall.RENEWAL
         connections.renew_at = NEVER  # the sweeper renews the row
-    if connections.requests and not connections.is_under_way(SideCall.FETCH):
+    may_fetch = bool(connections.requests) and not connections.is_under_way(SideCall.FETCH)
+    may_publish = connections.has_output and not connections.is_under_way(SideCall.OUTPUT)
+    if may_fetch and not (may_publish and connections.is_output_next):
         return SideCall.FETCH
-    if connections.has_output and not connections.is_under_way(SideCall.OUTPUT):
-        return SideCall.OUTPUT
-    return None
+    return SideCall.OUTPUT if may_publish else None
 
 
 def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: SideCall) -> None:
@@ -155,10 +166,11 @@ def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: Si
     elif call is SideCall.FETCH:
         connections.fetching, *others = connections.requests
         connections.requests = tuple(others)
+        connections.is_output_next = True
         connections.second_used_at = now
         transition.do(actions.Fetch(name, connections.fetching))
     else:
-        connections.has_output = False
+        connections.has_output = connections.is_output_next = False
         connections.second_used_at = now
         transition.do(actions.PublishOutput(name))
     _make_busy(transition, name, call)
@@ -290,8 +302,12 @@ def handler_asked(transition: WorkerTransition, event: events.HandlerAsked) -> N
 
 
 def fetched(transition: WorkerTransition, event: events.Fetched) -> None:
-    transition.state.connections.put(event.connection, FREE)
-    transition.state.connections.fetching = None
+    connections = transition.state.connections
+    connections.put(event.connection, FREE)
+    if event.is_locked and connections.fetching:
+        again_at = transition.now + LOCKED_PAUSE_S
+        connections.refused = (*connections.refused, (again_at, connections.fetching))
+    connections.fetching = None
 
 
 def output_published(transition: WorkerTransition, event: events.OutputPublished) -> None:

@@ -201,8 +201,11 @@ class StandingRead(WorkerEvent):
     standing: Standing
 
 
+@dataclass(slots=True)
 class Fetched(SideCallDone):
-    """What a handler asked for was sent to its runner."""
+    """What a handler asked for was sent to its runner, unless another session has its task."""
+
+    is_locked: bool = False
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from collections import Counter
 
 from pgflowd.core.database_failure import RETRY_STATES
 from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
-from pgflowd.core.statuses import Outcome, RunStatus
+from pgflowd.core.statuses import RunStatus
 from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.part import NEVER
@@ -174,7 +174,7 @@ def _take_answers(
             run_log.lease_lost(transition, report.task, text)
             continue
         run_log.recorded(transition, report, answer.verdict)
-        if answer.verdict is Verdict.QUEUED and report.outcome is not Outcome.RELEASED:
+        if answer.verdict is Verdict.QUEUED and report.outcome.is_failure:
             claiming.retry_is_queued(transition.state)
         if error := run_log.error_of_completion(report, answer):
             failed[report.task.run_id] = error

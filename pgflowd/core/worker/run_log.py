@@ -34,6 +34,7 @@ _LEVELS = {
     "step.completed": "debug",
     "step.skipped": "info",
 }
+_CHANGE_NO_RUN = (Outcome.RELEASED, Outcome.SUSPENDED)
 _CODES = {Outcome.TIMED_OUT: "E401", Outcome.CRASHED: "E402"}
 
 
@@ -91,9 +92,12 @@ def error_of_completion(report: TaskReport, answer: ReportAnswer) -> str | None:
 def recorded(transition: WorkerTransition, report: TaskReport, verdict: Verdict) -> None:
     """The database has recorded a report."""
     outcome, options = report.outcome, transition.state.options
-    if outcome is Outcome.COMPLETED and verdict is not Verdict.FAILED and not options.is_debug:
+    wait = report.wait
+    is_good = outcome is Outcome.COMPLETED or (wait is not None and not wait.why)
+    is_good = is_good and verdict is not Verdict.FAILED
+    if is_good and not options.is_debug:
         return
-    error, code = report.error_message, _CODES.get(outcome)
+    error, code = report.error_message or (wait and wait.why), _CODES.get(outcome)
     if is_wrong_type(report, verdict):
         outcome, error, code = Outcome.FAILED, WRONG_TYPE, "E416"
     if outcome.is_failure:
@@ -101,11 +105,11 @@ def recorded(transition: WorkerTransition, report: TaskReport, verdict: Verdict)
         which = f"attempt {report.task.attempt} of {report.task.max_attempts}"
         error = f"{error} ({which}); {then}"
     fields = {"verdict": verdict.value, "code": code, "took_s": report.took_s, "error": error}
-    fields["traceback"] = report.traceback
+    fields |= {"traceback": report.traceback, "wait": wait and wait.checkpoint}
     if options.may_log_payloads:
         fields |= {"input": input_of(report.task), "output": shown(report.output)}
     level = "warning" if verdict is Verdict.FAILED else "info"
-    level = "debug" if outcome is Outcome.COMPLETED else level
+    level = "debug" if is_good else level
     transition.log(level, f"task.{outcome}", **naming(report.task), **fields)
 
 
@@ -139,7 +143,7 @@ def runs_of_interest(options: WorkerOptions, reports: Iterable[TaskReport]) -> t
     runs = [
         report.task.run_id
         for report in reports
-        if report.outcome is not Outcome.RELEASED
+        if report.outcome not in _CHANGE_NO_RUN
         and (wants_all or report.outcome is not Outcome.COMPLETED)
     ]
     return tuple(dict.fromkeys(runs)) if runs else ()

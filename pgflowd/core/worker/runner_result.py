@@ -9,21 +9,25 @@ no longer than a runner would send.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, MAX_WAIT_S, Wait, WaitKind, name_fault
 from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.task import Task, TaskReport
 
-_OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED)}
+_OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED, Outcome.SUSPENDED)}
+MAX_WHY_CHARS = 1000  # of E425, with the name of a checkpoint
 MAX_NAMES = 20  # of what a task left behind
 _TEXTS = {
     "error_type": MAX_TYPE_CHARS,
     "error_message": MAX_MESSAGE_CHARS,
     "traceback": MAX_TRACEBACK_CHARS,
 }
+_OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why"}
 _NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}
 
 
@@ -38,7 +42,42 @@ def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
     for name, most in _NUMBERS.items():
         if (value := _number(head.get(name), most)) is not None:
             fields[name] = int(value) if name == "peak_kb" else value
+    if outcome is Outcome.SUSPENDED:
+        fields["wait"] = wait_of(head["wait"])
     return TaskReport(task, outcome, output, retry=head.get("retry") is not False, **fields)
+
+
+def wait_of(given: Any) -> Wait | None:
+    """What a suspended task waits for; None unless all of it is what a runner would send."""
+    if not isinstance(given, dict) or not given.keys() <= _OF_WAIT:
+        return None
+    kind, in_s, until = given.get("kind"), given.get("in_s"), given.get("until")
+    name, checkpoint, why = given.get("name"), given.get("checkpoint"), given.get("why")
+    moment = None if until is None else _moment(until)
+    faults = [
+        in_s is not None and (until is not None or _number(in_s, MAX_WAIT_S) is None),
+        until is not None and moment is None,
+        checkpoint is not None and name_fault(checkpoint, MAX_CHECKPOINT_CHARS),
+        why is not None and not isinstance(why, str),
+    ]
+    if kind == WaitKind.SLEEP:
+        faults += [name is not None, in_s is None and until is None]
+    else:
+        faults += [kind != WaitKind.SIGNAL, name_fault(name), checkpoint is None]
+    if any(faults):
+        return None
+    in_s = None if in_s is None else float(in_s)
+    why = why and clean(why, MAX_WHY_CHARS)
+    return Wait(WaitKind(str(kind)), name, checkpoint, in_s, moment, why)
+
+
+def _moment(text: Any) -> datetime | None:
+    """The moment of an ISO text with a time zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.utcoffset() is not None else None
 
 
 def _number(value: Any, most: float) -> float | None:
@@ -71,4 +110,6 @@ def fault_of(head: Mapping[str, Any], body: bytes) -> str | None:
             return f"an output that is not UTF-8: {error}"
         if not text or "\0" in text:
             return "an output that is not JSON"
+    if outcome == Outcome.SUSPENDED and wait_of(head.get("wait")) is None:
+        return f"an unknown wait: {str(head.get('wait'))[:200]}"
     return None

@@ -146,8 +146,9 @@ def _measured(
     """Note how long the task took; return its report, with that if a log record shows it."""
     took_s = (assigned.finished_at or transition.now) - assigned.sent_at
     _measure_pace(transition.state.runners, took_s)
-    labels = (report.task.step,)
-    transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
+    if report.outcome is not Outcome.SUSPENDED:
+        labels = (report.task.step,)
+        transition.do(actions.Observe(TASK_SECONDS, labels, (took_s,), report.outcome))
     if report.outcome is not Outcome.COMPLETED or transition.state.options.is_debug:
         return replace(report, took_s=round(took_s, 6))
     return report

@@ -46,6 +46,9 @@ class HandlerRequest(Word):
     RUN_INPUT = "input"
     STEP_OUTPUT = "output"
     CONNECTION = "conn"  # where and as whom to connect
+    CHECKPOINTS = "saved"
+    SAVE = "save"
+    DROP = "drop"
 
 
 class ConnectionName(Word):
@@ -193,7 +196,10 @@ class FetchRequest(NamedTuple):
     runner_id: int
     token: int
     kind: HandlerRequest
-    step: str
+    step: str = ""
+    checkpoint: str = ""  # the name of the one to save or drop
+    version: int = 1
+    data: bytes = b""  # to save, as JSON
 
 
 @dataclass
@@ -211,6 +217,8 @@ class WorkerConnections(Part):
     queue_seen_at: float = -NEVER  # how many messages wait, by a renewal or by the sweeper
     requests: tuple[FetchRequest, ...] = ()
     fetching: FetchRequest | None = None
+    refused: tuple[tuple[float, FetchRequest], ...] = ()  # the task was locked: when to ask again
+    is_output_next: bool = False  # it has waited for a request of a handler
     has_output: bool = False  # output of handlers is to be published
     foreign_messages: int = 0  # archived, and not logged yet
     foreign_logged_at: float = -NEVER

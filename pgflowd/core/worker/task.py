@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pgflowd.core.statuses import Outcome
+from pgflowd.core.waiting import Wait
 
 
 class Task(NamedTuple):
@@ -40,6 +41,7 @@ class TaskReport:
     traceback: str | None = None
     retry: bool = True
     delay_s: float | None = None
+    wait: Wait | None = None  # of a suspended task: for what
     cpu_s: float | None = None
     peak_kb: int | None = None
     exit_code: int | None = None

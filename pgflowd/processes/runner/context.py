@@ -1,9 +1,11 @@
 """
 The `ctx` of a handler in a daemon; `core.context` describes its methods.
 
-It requests from the worker the run's input, a step's output and the address of the database.
-The connection of `conn()` belongs to the runner. It is committed when the handler has returned a
-value that can be stored, rolled back when it raises, and closed after the task.
+It requests from the worker the run's input, a step's output, checkpoints and the address of the
+database. The connection of `conn()` belongs to the runner. It is committed when the handler has
+returned a value that can be stored, rolled back when it raises or waits, and closed after the task.
+A memo is saved on it, and committed, if its function may have changed something there; all other
+checkpoints are saved by the worker.
 """
 
 from __future__ import annotations
@@ -12,22 +14,28 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
-from pgflowd.core.json import loads
-from pgflowd.errors import RunError, Unreachable
+from pgflowd.core.definition.spec import StepSpec
+from pgflowd.core.json import dumps, loads
+from pgflowd.core.text import size
+from pgflowd.core.waiting import Checkpoint, Keep, Wait, WaitingContext
+from pgflowd.errors import LeaseLost, RunError, TooLarge, Unreachable
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
+LOCKED_NAP_S = 0.02  # between two tries to save a memo while another session has the task
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
+_ERRORS: dict[str, type[RunError]] = {"E407": LeaseLost, "E424": TooLarge}  # by their code
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
@@ -52,16 +60,17 @@ class StopEvent:
         return True
 
 
-class RunnerContext:
+class RunnerContext(WaitingContext):
     """One attempt of one task."""
 
     def __init__(
         self,
         flow: str,
-        steps: Collection[str],
+        steps: Mapping[str, StepSpec],
         frame: Frame,
         worker_socket: WorkerSocket,
         connect: Callable[[str, str], Any],
+        max_bytes: int,
     ) -> None:
         head = frame.head
         self.run_id: str = head["run"]
@@ -77,7 +86,9 @@ class RunnerContext:
         self._steps = steps
         self._socket = worker_socket
         self._connect = connect
+        self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
+        self._lease_s = 0.0  # which a memo on that connection renews
 
     # few handlers use these, so they are made on demand
 
@@ -109,11 +120,12 @@ class RunnerContext:
 
     def step_output(self, slug: str) -> Any:
         refuse_unknown_step(slug, self._steps, self.flow_slug)
-        return self._ask("output", slug)
+        return self._ask("output", step=slug)
 
     def conn(self) -> Any:
         if self._conn is None or self._conn.closed:
             where = self._ask("conn")
+            self._lease_s = where["lease_s"]
             self._conn = self._connect_when_free(where["conninfo"], where["name"])
         return self._conn
 
@@ -146,18 +158,100 @@ class RunnerContext:
         finally:
             conn.close()
 
-    def _ask(self, what: str, step: str = "") -> Any:
+    # checkpoints and waits
+
+    @property
+    def _version(self) -> int:
+        return int(self._steps[self.step_slug].options.get("version", 1))
+
+    def _moment(self) -> datetime:
+        return datetime.now(UTC)
+
+    def _read_checkpoints(self) -> list[Checkpoint]:
+        return [Checkpoint(**each) for each in self._ask("saved")]
+
+    def _keep(self, checkpoint: Checkpoint) -> None:
+        data = self._encoded(checkpoint)
+        self._ask("save", data, name=checkpoint.name, version=checkpoint.version)
+
+    def _forget(self, name: str) -> None:
+        self._ask("drop", name=name)
+
+    def _suspend(self, wait: Wait) -> NoReturn:
+        self._refuse_copy()
+        super()._suspend(wait)
+
+    def _encoded(self, checkpoint: Checkpoint) -> bytes:
+        data = dumps(checkpoint.data).encode()
+        if len(data) > self._max_bytes:
+            text = f"checkpoint '{checkpoint.name}' has {size(len(data))}"
+            remedy = "save a reference to the data, or raise [worker] max_output"
+            raise TooLarge(f"{text}, and {size(self._max_bytes)} are allowed", next=remedy)
+        return data
+
+    @contextmanager
+    def _work_of_memo(self) -> Iterator[Keep]:
+        """Commit what the function did on the connection with its result, or undo both."""
+        before = self._open_transaction()
+        if before is not None:
+            before.execute("savepoint pgflowd_memo")
+        try:
+            yield self._keep_with_work
+        except BaseException:
+            if (conn := self._open_transaction()) is not None:
+                _undo(conn, to_savepoint=conn is before)
+            raise
+
+    def _keep_with_work(self, checkpoint: Checkpoint) -> None:
+        conn = self._open_transaction()
+        if conn is None:
+            self._keep(checkpoint)
+            return
+        from pgflowd.db import checkpoints
+        from pgflowd.db.query import execute
+
+        task = self.run_id, self.step_slug, self.task_index
+        data = self._encoded(checkpoint).decode()
+        of_value = (checkpoint.name, data, checkpoint.version, self._lease_s)
+        while not execute(conn, checkpoints.save(task, self.token, *of_value)):
+            time.sleep(LOCKED_NAP_S)
+        conn.commit()
+
+    def _open_transaction(self) -> Any:
+        """The connection of the handler, if a transaction is open there."""
+        conn = self._conn
+        if conn is None or conn.closed or self._socket.is_copy:
+            return None
+        return None if conn.info.transaction_status.name == "IDLE" else conn
+
+    # questions to the worker
+
+    def _ask(self, what: str, body: bytes = b"", **fields: Any) -> Any:
+        self._refuse_copy()
+        if self.is_over:
+            raise RunError("the task has ended, so its ctx answers nothing more", code="E411")
+        answer = self._socket.ask({"token": self.token, "what": what, **fields}, body)
+        if refusal := answer.head.get("refusal"):
+            error = _ERRORS.get(refusal["code"], RunError)
+            raise error(refusal["text"], code=refusal["code"], next=refusal["next"])
+        return loads(answer.body) if answer.body else None
+
+    def _refuse_copy(self) -> None:
         if self._socket.is_copy:
             raise RunError(
                 "only the runner itself can ask its worker, not a process that the handler forked",
                 code="E402",
             )
-        if self.is_over:
-            raise RunError("the task has ended, so its ctx answers nothing more", code="E411")
-        answer = self._socket.ask({"token": self.token, "what": what, "step": step})
-        if problem := answer.head.get("problem"):
-            raise RunError(problem, code="E409")
-        return loads(answer.body) if answer.body else None
+
+
+def _undo(conn: Any, *, to_savepoint: bool) -> None:
+    """Undo what the function of a memo did; all, if it has ended the transaction before it."""
+    with contextlib.suppress(conn.Error):  # it is lost: the server undoes it
+        if to_savepoint:
+            with contextlib.suppress(conn.Error):
+                conn.execute("rollback to savepoint pgflowd_memo")
+                return
+        conn.rollback()
 
 
 class LogForwarder(logging.Handler):

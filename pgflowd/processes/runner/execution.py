@@ -11,6 +11,7 @@ from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import SQL_NULL, decode
+from pgflowd.core.waiting import suspension_of, swallowed
 from pgflowd.host.frame import Frame, pack
 from pgflowd.processes.runner.context import RunnerContext
 from pgflowd.processes.runner.raised import shortened, traceback_of
@@ -33,9 +34,17 @@ def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, 
     return arguments_for(step, given, ctx.flow_input, ctx)
 
 
-def failure_head(error: BaseException, *, is_last: bool) -> dict[str, Any]:
-    """Return the head of `done` for an exception."""
-    failure = failure_of(error, is_last=is_last)
+def refuse_swallowed(ctx: RunnerContext) -> None:
+    """Raise E426 if a handler returns although it waits."""
+    if ctx.suspended is not None:
+        raise swallowed(ctx.suspended)
+
+
+def head_of_error(error: BaseException, ctx: RunnerContext) -> dict[str, Any]:
+    """Return the head of `done` for an exception, which may say that the handler waits."""
+    if suspended := suspension_of(error):
+        return {"outcome": "suspended", "wait": suspended.wait.as_json()}
+    failure = failure_of(error, is_last=ctx.attempt >= ctx.max_attempts)
     head: dict[str, Any] = {
         "outcome": "failed",
         "error_type": failure.error_type,

@@ -27,10 +27,11 @@ from pgflowd.host.frame import PIECE, Frame
 from pgflowd.processes.runner.context import LogForwarder, RunnerContext
 from pgflowd.processes.runner.execution import (
     arguments_of,
-    failure_head,
     flush_streams,
+    head_of_error,
     leave,
     packed_result,
+    refuse_swallowed,
 )
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
@@ -100,7 +101,8 @@ class RunnerProcess:
     def _context(self, steps: Mapping[str, StepSpec], frame: Frame) -> RunnerContext:
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
-        return RunnerContext(self._flow, steps, frame, self._socket, _connect)
+        max_bytes = self._max_output_bytes
+        return RunnerContext(self._flow, steps, frame, self._socket, _connect, max_bytes)
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""
@@ -117,7 +119,7 @@ class RunnerProcess:
         except BaseException as error:
             if self._socket.is_copy:
                 leave(error)
-            body, head = b"", failure_head(error, is_last=task["attempt"] >= task["max_attempts"])
+            body, head = b"", head_of_error(error, ctx)
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = peak_kb()
@@ -128,6 +130,7 @@ class RunnerProcess:
         succeeded = False
         try:
             value = self._caller.call(step.handler, arguments, ctx.cancelled)
+            refuse_swallowed(ctx)
             body = encode(value, max_bytes=self._max_output_bytes).encode()
             succeeded = True
         finally:

@@ -25,7 +25,13 @@ from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import encode
 from pgflowd.host.frame import PIECE, STEP, Frame
 from pgflowd.processes.runner.context import RunnerContext
-from pgflowd.processes.runner.execution import arguments_of, failure_head, leave, packed_result
+from pgflowd.processes.runner.execution import (
+    arguments_of,
+    head_of_error,
+    leave,
+    packed_result,
+    refuse_swallowed,
+)
 from pgflowd.processes.runner.handler import Caller, awaited_stack
 from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
 from pgflowd.processes.runner.task_stream import CURRENT
@@ -166,6 +172,7 @@ class SharedLoop:
             step = self._steps[frame.head["step"]]
             try:
                 value = await step.handler(**arguments_of(step, frame, ctx))
+                refuse_swallowed(ctx)
                 body = encode(value, max_bytes=self._max_output_bytes).encode()
             except BaseException:
                 ctx.settle(False)
@@ -178,8 +185,7 @@ class SharedLoop:
         except BaseException as error:
             if self._socket.is_copy:
                 leave(error)
-            is_last = ctx.attempt >= ctx.max_attempts
-            body, head = b"", failure_head(error, is_last=is_last)
+            body, head = b"", head_of_error(error, ctx)
         ctx.is_over = True
         unseen = ctx.output.finish()
         head |= {"say": "done", "token": ctx.token, "unseen": unseen, "peak_kb": peak_kb()}

@@ -120,12 +120,12 @@ class WorkerSocket:
             self._is_owed = False
             return self._task()
 
-    def ask(self, head: dict[str, Any]) -> Frame:
+    def ask(self, head: dict[str, Any], body: bytes = b"") -> Frame:
         """Send a question to the worker, and wait for the answer."""
         with self._reading:
             self._answer()  # to an earlier question that was interrupted
             with _signals_held():
-                self.send({"say": "ask", **head})
+                self.send({"say": "ask", **head}, body)
                 self._is_owed = True
             answer = self._answer()
             assert answer is not None

@@ -26,19 +26,21 @@ from pgflowd.core.messages import WorkerStanding
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
-from pgflowd.core.worker.state import ConnectionName, HandlerRequest
+from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import doorbells, runs, tasks, workers
+from pgflowd.db import checkpoints, doorbells, runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
+from pgflowd.errors import PgflowdError
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
+from pgflowd.processes.worker.runner_socket import Refusal
 
 FOREIGN_MESSAGES = "PF010"  # the notice that messages of others were archived
 NOT_STARTED = "PF012"  # the notice that a task could not be started, and has failed
 MAIN = ConnectionName.MAIN
-SendAnswer = Callable[[int, int, bytes | None, str | None], None]  # runner, token, body, problem
+SendAnswer = Callable[[int, int, bytes | None, Refusal | None], None]  # runner, token, body
 
 
 class DatabaseConnections:
@@ -219,24 +221,49 @@ class DatabaseConnections:
         self, action: actions.Fetch, task: Task | None, answer: SendAnswer
     ) -> events.Fetched:
         """Answer a handler, if only with what is wrong; raise what another try may mend."""
-        problem = body = None
+        body = refusal = None
         request, conn = action.request, self._connections[action.connection]
         try:
             if request.kind is HandlerRequest.CONNECTION:
-                url = read(self._settings.database.url)
-                body = json.dumps({"conninfo": url, "name": f"{self._name} handler"}).encode()
+                body = self._way_in()
             elif task is None:
-                problem = "the task has ended"
-            elif request.kind is HandlerRequest.RUN_INPUT:
-                body = await execute_async(conn, workers.run_input(task.run_id))
-            else:
-                body = await execute_async(conn, workers.step_output(task.run_id, request.step))
+                refusal = Refusal("the task has ended")
+            elif query := self._query(request, task):
+                body = await execute_async(conn, query)
+            elif not await execute_async(conn, self._change(request, task)):
+                return events.Fetched(action.connection, is_locked=True)
         except Exception as error:
-            failure, problem = failure_of(error)
+            failure, text = failure_of(error)
             if failure is DatabaseFailure.RETRY or conn.closed:
                 raise
-        answer(request.runner_id, request.token, body, problem)
+            refusal = Refusal(text)
+            if isinstance(error, PgflowdError):
+                refusal = Refusal(error.text, error.code, error.next)
+        answer(request.runner_id, request.token, body, refusal)
         return events.Fetched(action.connection)
+
+    def _way_in(self) -> bytes:
+        """What `ctx.conn()` needs."""
+        url, name = read(self._settings.database.url), f"{self._name} handler"
+        return json.dumps({"conninfo": url, "name": name, "lease_s": self._lease_s}).encode()
+
+    def _query(self, request: FetchRequest, task: Task) -> Query[Any] | None:
+        """What a handler reads; None if it changes something."""
+        if request.kind is HandlerRequest.RUN_INPUT:
+            return workers.run_input(task.run_id)
+        if request.kind is HandlerRequest.STEP_OUTPUT:
+            return workers.step_output(task.run_id, request.step)
+        if request.kind is HandlerRequest.CHECKPOINTS:
+            return checkpoints.load(task.key)
+        return None
+
+    def _change(self, request: FetchRequest, task: Task) -> Query[bool]:
+        """Save or drop a checkpoint; it returns whether the task was free."""
+        name, token = request.checkpoint, task.token
+        if request.kind is HandlerRequest.DROP:
+            return checkpoints.drop(task.key, token, name)
+        data, version = request.data.decode(), request.version
+        return checkpoints.save(task.key, token, name, data, version, self._lease_s)
 
     async def _publish(
         self, connection: ConnectionName, output: OutputStream

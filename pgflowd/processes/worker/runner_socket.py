@@ -13,22 +13,29 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgflowd.core.failure import clean
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
+from pgflowd.core.worker.runner_request import is_token, request_of
 from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
-from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
 from pgflowd.processes.worker.runner_records import Log, RunnerRecords
 
 _LEVELS = ("debug", "info", "warning", "error")
-_REQUESTS = {each.value: each for each in HandlerRequest}
 CLOSED_LIMIT_S = 0.5  # from the end of its socket to that of the runner
+
+
+class Refusal(NamedTuple):
+    """Why a handler does not get what it asked for."""
+
+    text: str
+    code: str = "E409"
+    next: str | None = None
 
 
 class RunnerSocket:
@@ -142,11 +149,11 @@ class RunnerSocket:
         """Let it send the large result that it has announced."""
         self._order({"do": "take", "token": token})
 
-    def answer(self, token: int, body: bytes, problem: str | None = None) -> None:
+    def answer(self, token: int, body: bytes, refusal: Refusal | None = None) -> None:
         """Send what a handler asked for, if it still waits for that."""
         if self._request == token:
             self._request = 0
-            self._order({"do": "answer", "problem": problem}, body)
+            self._order({"do": "answer", "refusal": refusal and refusal._asdict()}, body)
 
     def _order(self, head: dict[str, Any], body: bytes = b"") -> None:
         self._is_task_last = False
@@ -258,17 +265,15 @@ class RunnerSocket:
     def _on_frame(self, frame: Frame) -> None:
         head = frame.head
         kind, token = head.get("say"), head.get("token")
+        token = token if is_token(token) else None  # anything may stand there
         if kind == "done" and token in self.tasks:
             self._done(head, frame.body)
         elif kind == "note" and head.get("level") in _LEVELS:
             self._records.note(head)
         elif kind == "ready" and not self.tasks:
             self._emit(events.RunnerReady(self.id))
-        elif kind == "ask" and self._may_ask(head):
-            self._request = head["token"]
-            request = _REQUESTS[head["what"]]
-            step = str(head.get("step", ""))
-            self._emit(events.HandlerAsked(FetchRequest(self.id, head["token"], request, step)))
+        elif kind == "ask" and self._may_ask(token):
+            self._asked(frame)
         elif kind == "finished" and token in self.tasks and _is_size(head.get("size")):
             self._announced.add(head["token"])
             self._emit(events.ResultAnnounced(self.id, head["token"], head["size"]))
@@ -279,10 +284,16 @@ class RunnerSocket:
         elif not (self._is_shared and kind == "stack"):  # of a task that has ended meanwhile
             self._report_bad_frame("E903", f"an unexpected frame: {str(head)[:200]}")
 
-    def _may_ask(self, head: dict[str, Any]) -> bool:
-        if self._request or str(head.get("what")) not in _REQUESTS:
-            return False
-        return self._is_shared or head.get("token") in self.tasks
+    def _may_ask(self, token: int | None) -> bool:
+        return not self._request and (self._is_shared or token in self.tasks)
+
+    def _asked(self, frame: Frame) -> None:
+        request = request_of(self.id, frame.head, frame.body)
+        if request is None:
+            self._report_bad_frame("E903", f"an unknown question: {str(frame.head)[:200]}")
+            return
+        self._request = request.token
+        self._emit(events.HandlerAsked(request))
 
     def _done(self, head: dict[str, Any], body: bytes) -> None:
         fault = fault_of(head, body)

@@ -21,7 +21,7 @@ from pgflowd.core.worker.failure_text import exit_of, signal_name
 from pgflowd.core.worker.task import Task
 from pgflowd.host.process_tree import children, kill_adopted, kill_tree, reap
 from pgflowd.processes.worker.runner_records import Log
-from pgflowd.processes.worker.runner_socket import RunnerSocket
+from pgflowd.processes.worker.runner_socket import Refusal, RunnerSocket
 from pgflowd.processes.zygote.socket import Zygote
 
 NAP_S = 0.005  # between two checks for adopted processes that are being killed
@@ -65,9 +65,9 @@ class RunnerProcesses:
     def send(self, id: int, task: Task, is_shared: bool) -> None:
         self._sockets[id].send(task, is_shared)
 
-    def answer(self, id: int, token: int, body: bytes | None, problem: str | None) -> None:
+    def answer(self, id: int, token: int, body: bytes | None, refusal: Refusal | None) -> None:
         if id in self._sockets:
-            self._sockets[id].answer(token, body or b"", problem)
+            self._sockets[id].answer(token, body or b"", refusal)
 
     def task_of(self, id: int, token: int) -> Task | None:
         return self._sockets[id].tasks.get(token) if id in self._sockets else None

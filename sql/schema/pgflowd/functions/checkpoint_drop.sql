@@ -2,7 +2,7 @@
 -- there is one of this name. `ok`; or `busy`, and nothing is done, if another transaction has the task
 -- locked. PF001 when the token holds no live lease, PF002 for an unknown task, 22023 for the name of
 -- what a wait received.
--- Called by: no current release.   Locks: the task, without waiting; its checkpoint.
+-- Called by: workers.   Locks: the task, without waiting; its checkpoint.
 create or replace function pgflowd.checkpoint_drop(
   run_id uuid, step_slug text, task_index int, token bigint, name text)
 returns text language plpgsql set search_path = '' as $$

@@ -1,6 +1,6 @@
 -- checkpoint_load(run_id, step_slug, task_index): returns the checkpoints of a task by name, those of its
 -- waits too. It needs no lease: an attempt reads what the one before it saved.
--- Called by: no current release.   Locks: nothing.
+-- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.checkpoint_load(run_id uuid, step_slug text, task_index int)
 returns table (name text, version int, saved_at timestamptz, data jsonb)
 language plpgsql stable set search_path = '' as $$

@@ -6,7 +6,7 @@
 -- PF001 when the token holds no live lease, PF002 for an unknown task, PF021 for more than
 -- `checkpoint_max` bytes or the 10,001st name, 22023 for a bad name or version, PostgreSQL's for bad
 -- JSON. A call that raises has changed nothing.
--- Called by: no current release.
+-- Called by: workers.
 -- Locks: the task, without waiting; its checkpoint; to renew the lease see heartbeat.
 create or replace function pgflowd.checkpoint_save(
   run_id uuid, step_slug text, task_index int, token bigint, name text, data text,

@@ -1,0 +1,49 @@
+"""
+What a handler asks its worker for, made safe to pass on.
+
+As with results (`core.worker.runner_result`), whatever a handler writes into the socket may arrive
+here. A request counts only if each of its fields is as a runner would send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from pgflowd.core.definition.options import MAX_INT
+from pgflowd.core.waiting import RESERVED_PREFIXES, name_fault
+from pgflowd.core.worker.state import FetchRequest, HandlerRequest
+
+_KINDS = {each.value: each for each in HandlerRequest}
+_OF_CHECKPOINTS = (HandlerRequest.SAVE, HandlerRequest.DROP)
+
+
+def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchRequest | None:
+    """The request, or None if no runner would send it."""
+    what, token, step = head.get("what"), head.get("token"), head.get("step", "")
+    kind = _KINDS.get(what) if isinstance(what, str) else None
+    if kind is None or not is_token(token):
+        return None
+    if kind not in _OF_CHECKPOINTS:
+        is_sound = not body and (step == "" or not name_fault(step))
+        return FetchRequest(runner_id, token, kind, step) if is_sound else None
+    name, version = head.get("name"), head.get("version", 1)
+    if not isinstance(name, str) or name_fault(name) or name.startswith(RESERVED_PREFIXES):
+        return None
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= MAX_INT:
+        return None
+    if not (_is_text(body) if kind is HandlerRequest.SAVE else not body):
+        return None
+    return FetchRequest(runner_id, token, kind, "", name, version, body)
+
+
+def is_token(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether it can be JSON; the database parses it."""
+    try:
+        return bool(body) and "\0" not in body.decode()
+    except UnicodeDecodeError:
+        return False
