@@ -1,6 +1,6 @@
 """
 Stress: workers with leases and without, which crash, freeze, return as zombies, fail, release,
-suspend and renew; beside them sweeps, cancels and retries, all on the same runs.
+suspend and renew; beside them sweeps, signals, cancels and retries, all on the same runs.
 
 Every actor is a thread with its own connection and its own random generator, drawn from one seed,
 which the test prints. An actor without work asks again at once. When time is up, nothing new
@@ -18,6 +18,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -68,7 +69,8 @@ class Stress:
             *[self.fenced] * 4,
             *[self.unfenced] * 2,
             *[self.sweeper] * 2,
-            self.freer,
+            *[self.ender] * 2,
+            self.sender,
             self.starter,
             self.operator,
         ]
@@ -182,7 +184,11 @@ class Stress:
         if what < 0.12:
             return element(task, "released")
         if what < 0.20:
-            return element(task, "suspended", wait={"kind": "sleep", "in_s": chance.random() / 10})
+            wait = {"kind": "sleep", "in_s": chance.random() / 10}
+            if chance.random() < 0.5:
+                signal = {"name": "x", "checkpoint": f"signal x {task.token}"}
+                wait |= {"kind": "signal", **signal}
+            return element(task, "suspended", wait=wait)
         return element(task, output=_output(task, chance))
 
     def _cut(self, conn: Connection, chance: random.Random) -> Connection:
@@ -222,14 +228,31 @@ class Stress:
             if self.crashed_workers and chance.random() < 0.5:
                 self.db.crashed(self.crashed_workers.pop(), conn=conn)
 
-    def freer(self, conn: Connection, chance: random.Random) -> None:
-        """Ends the waits that are due."""
-        due = """
-            select run_id, step_slug, task_index from pgflowd.waits where due_at <= now() limit %s
-        """
+    def ender(self, conn: Connection, chance: random.Random) -> None:
+        """Ends waits that are due, as a sweeper does; now and then it dies before its commit."""
         while not self.is_over():
-            if waiting := self.db.rows(due, chance.randint(1, 20), conn=conn):
-                self.db.free(*waiting, conn=conn)
+            if chance.random() < 0.02:
+                conn.execute("begin")
+            conn.execute("select pgflowd.process_due(%s)", (chance.randint(1, 40),))
+            if conn.info.transaction_status:
+                conn.close()
+                conn = self.db.connect()
+
+    def sender(self, conn: Connection, chance: random.Random) -> None:
+        """Sends signals, some of them in transactions that others overtake."""
+        while self.in_full_swing and not self.errors:
+            for run in self.db.open_runs(conn):
+                if chance.random() < 0.1:
+                    value, lingers = chance.random(), chance.random() < 0.2
+                    send = partial(self._send, conn, run.run_id, value, lingers=lingers)
+                    self._unless("PF003", send)
+
+    def _send(self, conn: Connection, run: uuid.UUID, value: float, *, lingers: bool) -> None:
+        with conn.transaction():
+            query = "select pgflowd.signal(%s, 'x', to_jsonb(%s::float8))"
+            self.db.rows(query, run, value, conn=conn)
+            if lingers:
+                self.db.open_runs(conn)
 
     def starter(self, conn: Connection, chance: random.Random) -> None:
         while self.in_full_swing and not self.errors:

@@ -41,7 +41,7 @@ def test_many_actors_at_once_lose_nothing_and_count_right(db: LeaseDatabase) -> 
     print(_summary(stress))  # noqa: T201
     assert not db.open_runs(), "every run ends"
     assert stress.seen["completed"] > 100
-    assert not db.rows("select from pgflowd.waits"), "every wait ends"
+    assert not db.rows("select * from pgflowd.waits"), "every wait ends"
     assert max(stress.completed.values()) == 1, "nothing is completed twice"
     assert not stress.overlaps(), "no task begins anew while it is executed under a lease"
     for name, query in LOSSES.items():

@@ -4,11 +4,15 @@ Tasks that wait: a report suspends them, and they are freed; meanwhile they have
 
 from __future__ import annotations
 
+import random
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from support.covers import covers
-from support.database import Row, key
+from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase, element
 
 SIGNAL = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
@@ -302,7 +306,8 @@ def test_a_retry_begins_without_waits_and_keeps_checkpoints_but_for_timeouts(
     run, worker = db.start(flow), db.worker(flow)
     tasks = {task.step_slug: task for task in db.claim(flow, worker)}
     got = {"sleep 1": '{"slept": true}', "signal paid 1": '{"got": {"timeout": true}}'}
-    own = {"signal paid 2": '{"timeout": true}', "mine": '{"timeout": true}', "page": "7"}
+    own = {"mine": '{"timeout": true}', "page": "7"}
+    own |= {"signal paid 2": '{"timeout": true}', "signal x 1": '{"timeout": true, "by": "me"}'}
     for name, data in (got | own).items():
         db.do(KEPT, run, name, data)
     db.do(CONSUMED.replace("'12'", """'{"timeout": true}'"""), run)
@@ -407,6 +412,68 @@ def test_a_suspension_and_what_ends_it_come_one_after_the_other(
     waits = [("a", 0, "sleep")] if act == "free" and first == "act" else []
     assert db.waits(run) == waits
     assert violated(db) == set()
+
+
+def test_each_wait_ends_by_one_signal_or_by_its_timeout_whoever_comes_first(
+    any_core: LeaseDatabase,
+) -> None:
+    """Tasks suspend, signals come and timers end, all at once; a sweeper dies again and again."""
+    db, seed = any_core, random.SystemRandom().getrandbits(32)
+    print(f"seed {seed}")  # noqa: T201
+    flow = db.flow("m*")
+    runs = [db.start(flow, list(range(4))) for _ in range(25)]
+    tasks = db.claim(flow, db.worker(flow), max_tasks=200)
+    assert len(tasks) == 100
+    begun: list[Future[None]] = []
+
+    def suspend(conn: Connection, chance: random.Random) -> None:
+        chance.shuffle(tasks)
+        while tasks:
+            some = [tasks.pop() for _ in range(min(3, len(tasks)))]
+            waits = [chance.choice([SIGNAL, SIGNAL | {"in_s": chance.random() / 50}]) for _ in some]
+            given = zip(some, waits, strict=True)
+            with conn.transaction():
+                sent = [element(task, "suspended", wait=wait) for task, wait in given]
+                answers = db.report(*sent, conn=conn)
+                db.open_runs(conn)
+            assert {answer.verdict for answer in answers} == {"queued"}
+
+    def send(conn: Connection, chance: random.Random) -> None:
+        for run in chance.sample(runs * 4, len(runs) * 4):  # as many as there are waits
+            with conn.transaction():
+                query = "select pgflowd.signal(%s, 'paid', to_jsonb(%s::text))"
+                db.rows(query, run, uuid.uuid4().hex, conn=conn)
+                db.open_runs(conn)
+
+    def sweep(conn: Connection, chance: random.Random) -> None:
+        query, ends_at = "select 1 from pgflowd.waits limit 1", time.monotonic() + 30
+        while not all(one.done() for one in begun[:2]) or db.rows(query, conn=conn):
+            assert time.monotonic() < ends_at, db.rows("select * from pgflowd.waits", conn=conn)
+            if chance.random() < 0.2:
+                conn.execute("begin")
+            conn.execute("select pgflowd.process_due(%s)", (chance.randint(1, 9),))
+            if conn.info.transaction_status:
+                conn.close()
+                conn = db.connect()
+
+    with ThreadPoolExecutor() as pool:
+        for nr, act in enumerate([suspend, send, sweep, sweep]):
+            begun.append(pool.submit(act, db.connect(), random.Random(f"{seed}/{nr}")))
+    for one in begun:
+        one.result()
+
+    ends = db.column("select data from pgflowd.checkpoints where name = 'signal paid 1'")
+    got = [data["got"] for data in ends if "got" in data]
+    assert len(ends) == 100 and got
+    assert [data for data in ends if "got" not in data] == [{"timeout": True}] * (100 - len(got))
+    used = db.column("select payload from pgflowd.signals where consumed_at is not null")
+    assert sorted(got) == sorted(used)
+    assert violated(db) == set()
+    for task in db.claim(flow, db.worker(flow), max_tasks=200):
+        db.complete(task)
+    assert {db.status(run) for run in runs} == {"completed"}
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    assert db.value(deadlocks) == 0
 
 
 def test_signals_go_with_their_runs(own: LeaseDatabase) -> None:

@@ -1,9 +1,10 @@
 -- _suspend(elements, became): lets the suspended tasks among them wait: each is queued as if it had
 -- not been claimed, its attempt unspent, its message deleted, and a row of `waits` says what it
--- waits for. `message_id` stays, so the change writes no index. Returns `became`, what tasks became
--- by their elements' places, with these added.
+-- waits for. `message_id` stays, so the change writes no index. A wait for a signal that came before
+-- gets it here. Returns `became`, what tasks became by their elements' places, with these added.
 -- The moment is that of the clock, not of the transaction, which may be old: no sleep ends early.
--- Called by: _pass_to_core.   Locks: tasks, messages, waits; the caller holds runs and tasks.
+-- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals;
+-- the caller holds runs and tasks.
 create or replace function pgflowd._suspend(elements pgflowd.element[], became text[])
 returns text[] language plpgsql set search_path = '' as $$
 declare
