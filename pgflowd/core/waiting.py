@@ -157,7 +157,7 @@ class WaitingContext(ABC):
         if name is None:
             self._counts["sleep"] += 1
         else:
-            _check_sleep_name(name)
+            self._check_sleep_name(name)
         checkpoint = f"sleep {self._counts['sleep'] if name is None else name}"
         if until is not None and duration is None:
             check_moment(until, self._moment())
@@ -201,11 +201,26 @@ class WaitingContext(ABC):
 
     @cached_property
     def _counts(self) -> Counter[str]:
-        """How often this attempt has slept without a name, and waited for each signal."""
+        """How often this attempt has slept, by names, too, and waited for each signal."""
         return Counter()
 
+    def _check_sleep_name(self, name: object) -> None:
+        """Raise E429 unless a sleep may have this name: one that is over would not last again."""
+        fault = name_fault(name)
+        if not fault and str(name).isdecimal():
+            fault = "is a number, as sleeps without a name have one"
+        elif not fault and self._counts[f"sleep {name}"]:
+            fault = "was slept before in this attempt"
+        if fault:
+            raise _bad_name("a sleep", name, fault, "give it another name, or none")
+        self._counts[f"sleep {name}"] += 1
+
     def _value(self, name: str) -> Any:
-        return deep_copy(self._saved[name].data)
+        return deep_copy(self._data(name))
+
+    def _data(self, name: str) -> Any:
+        """What a checkpoint holds."""
+        return self._saved[name].data
 
     def _save(self, name: str, value: Any, keep: Keep) -> Any:
         """Keep a value; return it as every later attempt will see it."""
@@ -219,7 +234,7 @@ class WaitingContext(ABC):
         """How the wait ended; suspends the task if it has not."""
         if wait.checkpoint not in self._saved:
             self._suspend(wait)
-        return self._saved[str(wait.checkpoint)].data
+        return self._data(str(wait.checkpoint))
 
     def _suspend(self, wait: Wait) -> NoReturn:
         """End the handler. One that goes on nevertheless waits for what it waited for first."""
@@ -240,14 +255,6 @@ def check_signal_name(name: object) -> None:
     """Raise E429 unless a signal may have this name."""
     if fault := name_fault(name):
         raise _bad_name("a signal", name, fault, "give it another name")
-
-
-def _check_sleep_name(name: object) -> None:
-    fault = name_fault(name)
-    if not fault and str(name).isdecimal():
-        fault = "is a number, as sleeps without a name have one"
-    if fault:
-        raise _bad_name("a sleep", name, fault, "give it another name")
 
 
 def name_fault(name: object, most: int = MAX_NAME_CHARS) -> str | None:

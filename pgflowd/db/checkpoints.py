@@ -10,6 +10,7 @@ from __future__ import annotations
 from pgflowd.core.json import dumps
 from pgflowd.db.query import Query, Rows, only
 
+MAX_LOADED_BYTES = 16 * 1024 * 1024  # as they are stored, compressed perhaps
 Key = tuple[str, str, int]  # run, step, index
 
 
@@ -26,8 +27,16 @@ def drop(task: Key, token: int, name: str) -> Query[bool]:
 
 
 def load(task: Key) -> Query[bytes]:
-    """Return all checkpoints of a task, as a JSON list of name, version and data."""
-    return Query(_LOAD, task, _as_json)
+    """Return the checkpoints of a task, as a JSON list of name, version and data.
+
+    They may be many: the data of those beyond 16 MiB is left out, and read one by one.
+    """
+    return Query(_LOAD, (MAX_LOADED_BYTES, *task), _as_json)
+
+
+def load_one(task: Key, name: str) -> Query[bytes]:
+    """Return this checkpoint alone, if there is one, as such a list."""
+    return Query(_LOAD_ONE, (*task, name), _as_json)
 
 
 def _is_done(rows: Rows) -> bool:
@@ -36,13 +45,24 @@ def _is_done(rows: Rows) -> bool:
 
 def _as_json(rows: Rows) -> bytes:
     return b"[%b]" % b",".join(
-        b'{"name":%b,"version":%d,"data":%b}' % (dumps(name).encode(), version, data)
+        b'{"name":%b,"version":%d%b}' % (dumps(name).encode(), version, _field(data))
         for name, version, data in rows
     )
+
+
+def _field(data: bytes | None) -> bytes:
+    return b"" if data is None else b',"data":' + data
 
 
 _SAVE = """
 select pgflowd.checkpoint_save(%s, %s, %s, %s, %s, %s, %s, make_interval(secs => %s))
 """
 _DROP = "select pgflowd.checkpoint_drop(%s, %s, %s, %s, %s)"
-_LOAD = "select name, version, data from pgflowd.checkpoint_load(%s, %s, %s)"
+_LOAD = """
+select name, version,
+       case when sum(pg_column_size(data)) over (order by name) <= %s then data end
+  from pgflowd.checkpoint_load(%s, %s, %s)
+"""
+_LOAD_ONE = """
+select name, version, data from pgflowd.checkpoint_load(%s, %s, %s) where name = %s
+"""

@@ -187,6 +187,16 @@ def test_sleeps_are_counted_and_named_ones_are_not():
     assert ctx.suspended is not None and ctx.suspended.wait is wait
 
 
+def test_a_name_is_slept_once_in_an_attempt():
+    ctx = Ctx(ended("sleep noon", slept=True))
+    ctx.sleep(1, name="noon")
+
+    with pytest.raises(RunError, match="slept before") as raised:
+        ctx.sleep(1, name="noon")
+
+    assert raised.value.code == "E429" and ctx.suspended is None
+
+
 def test_waits_for_a_signal_are_counted_by_its_name():
     ctx = Ctx(ended("signal a 1", got={"n": 1}), ended("signal b 1", got=None))
 

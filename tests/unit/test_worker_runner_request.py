@@ -35,6 +35,16 @@ def test_questions_that_runners_ask_are_sound():
     )
 
 
+def test_a_checkpoint_is_read_alone_by_any_name_that_it_can_have():
+    saved = {"token": 7, "what": "saved"}
+
+    for name in ("", "page", "signal " + "x" * 200 + " 1"):
+        request = FetchRequest(1, 7, HandlerRequest.CHECKPOINTS, "", name)
+        assert request_of(1, {**saved, "name": name}, b"") == request
+    for name in (None, "x" * 221, "a\0", ["page"]):
+        assert request_of(1, {**saved, "name": name}, b"") is None
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from pgflowd.core.definition.options import MAX_INT
-from pgflowd.core.waiting import RESERVED_PREFIXES, name_fault
+from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, RESERVED_PREFIXES, name_fault
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
 _KINDS = {each.value: each for each in HandlerRequest}
-_OF_CHECKPOINTS = (HandlerRequest.SAVE, HandlerRequest.DROP)
+_OF_CHECKPOINTS = (HandlerRequest.CHECKPOINTS, HandlerRequest.SAVE, HandlerRequest.DROP)
 
 
 def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchRequest | None:
@@ -27,10 +27,11 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
     if kind not in _OF_CHECKPOINTS:
         is_sound = not body and (step == "" or not name_fault(step))
         return FetchRequest(runner_id, token, kind, step) if is_sound else None
-    name, version = head.get("name"), head.get("version", 1)
-    if not isinstance(name, str) or name_fault(name) or name.startswith(RESERVED_PREFIXES):
-        return None
-    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= MAX_INT:
+    name, version = head.get("name", ""), head.get("version", 1)
+    if kind is HandlerRequest.CHECKPOINTS:
+        is_sound = not body and (name == "" or not name_fault(name, MAX_CHECKPOINT_CHARS))
+        return FetchRequest(runner_id, token, kind, "", name) if is_sound else None
+    if name_fault(name) or name.startswith(RESERVED_PREFIXES) or not _is_version(version):
         return None
     if not (_is_text(body) if kind is HandlerRequest.SAVE else not body):
         return None
@@ -39,6 +40,10 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
 
 def is_token(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_version(value: Any) -> bool:
+    return is_token(value) and 1 <= value <= MAX_INT
 
 
 def _is_text(body: bytes) -> bool:

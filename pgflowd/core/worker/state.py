@@ -197,7 +197,7 @@ class FetchRequest(NamedTuple):
     token: int
     kind: HandlerRequest
     step: str = ""
-    checkpoint: str = ""  # the name of the one to save or drop
+    checkpoint: str = ""  # the name of the one to save or drop, or to read alone
     version: int = 1
     data: bytes = b""  # to save, as JSON
 

@@ -34,6 +34,7 @@ from pgflowd.processes.runner.worker_socket import WorkerSocket
 
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LOCKED_NAP_S = 0.02  # between two tries to save a memo while another session has the task
+LARGE = object()  # in place of data that is read when it is asked for
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
 _ERRORS: dict[str, type[RunError]] = {"E407": LeaseLost, "E424": TooLarge}  # by their code
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
@@ -168,7 +169,14 @@ class RunnerContext(WaitingContext):
         return datetime.now(UTC)
 
     def _read_checkpoints(self) -> list[Checkpoint]:
-        return [Checkpoint(**each) for each in self._ask("saved")]
+        return [
+            Checkpoint(each["name"], each["version"], each.get("data", LARGE))
+            for each in self._ask("saved")
+        ]
+
+    def _data(self, name: str) -> Any:
+        data = super()._data(name)
+        return self._ask("saved", name=name)[0]["data"] if data is LARGE else data
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         data = self._encoded(checkpoint)

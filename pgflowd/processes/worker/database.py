@@ -254,7 +254,8 @@ class DatabaseConnections:
         if request.kind is HandlerRequest.STEP_OUTPUT:
             return workers.step_output(task.run_id, request.step)
         if request.kind is HandlerRequest.CHECKPOINTS:
-            return checkpoints.load(task.key)
+            one = request.checkpoint
+            return checkpoints.load_one(task.key, one) if one else checkpoints.load(task.key)
         return None
 
     def _change(self, request: FetchRequest, task: Task) -> Query[bool]:
