@@ -304,6 +304,7 @@ def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Look at the newest runs, some at a time, until time is up."""
     rows = conn.execute(_QUEUE_VIOLATIONS, (MAX_ROWS,)).fetchall()
+    rows += conn.execute(_DUE_VIOLATIONS, (MAX_ROWS,)).fetchall()
     run_ids = [run_id for (run_id,) in conn.execute(_NEWEST_RUNS, (MAX_RUNS,)).fetchall()]
     looked_at, is_late = 0, False
     while looked_at < len(run_ids) and not is_late:
@@ -349,7 +350,10 @@ EXAMINATIONS = {
     "history": _history,
     "invariants": _invariants,
 }
-_REMEDIES = {"I5": "wait for the sweeper, or `pgflowd stalled requeue --all`"}
+_REMEDIES = {
+    "I5": "wait for the sweeper, or `pgflowd stalled requeue --all`",
+    "I16": "see the problems of the sweeper in `pgflowd status`, and who has the run locked",
+}
 _UNUSABLE = {"E302", "E303", "E304", "E307", "E309"}
 _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 
@@ -395,4 +399,8 @@ select invariant, flow_slug, run_id, step_slug, task_index, detail
 _QUEUE_VIOLATIONS = """
 select invariant, flow_slug, run_id, step_slug, task_index, detail
   from pgflowd.queue_violations(%s)
+"""
+_DUE_VIOLATIONS = """
+select invariant, flow_slug, run_id, step_slug, task_index, detail
+  from pgflowd.due_violations(%s)
 """

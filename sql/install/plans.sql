@@ -29,7 +29,8 @@ declare
     pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.sweep,
     pgflowd.sweep_dead, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
-    pgflowd._close_attempts, pgflowd._close_older, pgflowd._free, pgflowd._handle_unstarted,
+    pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,
+    pgflowd._handle_unstarted,
     pgflowd._requeue_released, pgflowd._requeue_stalled, pgflowd._restore_tasks,
     pgflowd._stalled_in_a_row, pgflowd._suspend, pgflowd._with_standings}';
   together constant text[] := '{pgflowd.claim, pgflowd._handle_unstarted}';

@@ -291,6 +291,20 @@ def test_two_live_leases_of_a_task_are_an_error(examined, shop):
     assert examined()["invariants"][0]["text"].startswith("I9 send_email ")
 
 
+def test_what_is_due_for_long_while_there_is_a_sweeper_is_an_error(examined, shop):
+    run = shop.start("send_email")
+    shop.conn.execute(
+        "insert into pgflowd.signals (run_id, name, sent_at)"
+        " values (%s, 'x', now() - interval '2 minutes')",
+        [run],
+    )
+    fine = examined()
+    shop.conn.execute("select pgflowd.sweeper_sleeps(gen_random_uuid(), 15)")
+
+    assert code_of(fine, "invariants") == ("ok", None)
+    assert examined()["invariants"][0]["text"].startswith("I16 send_email ")
+
+
 def test_a_task_given_up_while_its_run_waits_for_ever_is_an_error(examined, shop):
     shop.start("send_email")
     shop.claim_all("send_email")
@@ -482,6 +496,6 @@ def test_it_says_how_much_is_kept_and_that_nothing_is_deleted(examined, shop):
 
     [told] = examined()["history"]
 
-    assert " runs" not in unknown["text"] and " kB since " in unknown["text"]
+    assert " runs" not in unknown["text"] and "B since " in unknown["text"]
     assert " in about 1 run since " in told["text"]
     assert told["text"].endswith("; nothing is deleted by itself")

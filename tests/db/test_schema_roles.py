@@ -58,6 +58,10 @@ FORBIDDEN_TO_STARTERS = [
     "select pgflow.start_flow('Shop', '{}')",
     "select pgflow.requeue_stalled_tasks()",
     "select pgflowd.retry(gen_random_uuid(), '')",
+    "select pgflowd.process_due()",
+    "select pgflowd.task_wake(gen_random_uuid(), 'items', 0, '', '')",
+    "select * from pgflowd.signals",
+    "insert into pgflowd.signals (run_id, name) values (gen_random_uuid(), 'x')",
     "select * from pgflowd.runs",
     "select pgflowd.output_channel(gen_random_uuid())",
     "insert into pgflow.workers values (gen_random_uuid(), 'shop', 'x')",
@@ -68,6 +72,8 @@ FORBIDDEN_TO_VIEWERS = [
     "select * from pgmq.read('shop', 1, 1)",
     "select pgflow.requeue_stalled_tasks()",
     "select pgflowd.cancel(gen_random_uuid(), '', '')",
+    "select pgflowd.signal(gen_random_uuid(), 'x')",
+    "select pgflowd.process_due()",
     "update pgflow.runs set status = 'failed'",
     "delete from pgmq.q_shop",
     "insert into pgflow.workers values (gen_random_uuid(), 'shop', 'x')",
@@ -118,6 +124,30 @@ def test_a_worker_fails_releases_and_recovers(as_role: As, shop: UUID) -> None:
     conn.execute("select pgflowd.retry(%s, 'me')", (shop,))
     conn.execute("select pgflowd.cancel(%s, 'enough', 'me')", (shop,))
     assert _status(conn, shop) == "failed"
+
+
+def test_a_worker_lets_tasks_wait_for_what_a_starter_signals(as_role: As, shop: UUID) -> None:
+    conn = as_role("pgflow_worker")
+    worker = _register(conn)
+    ((run_id, step, index, token),) = _claim(conn, worker)
+    conn.execute(
+        "select pgflowd.checkpoint_save(%s, %s, %s, %s, 'page', '7')", (run_id, step, index, token)
+    )
+    wait = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
+    report = {"run_id": str(run_id), "step_slug": step, "task_index": index, "token": token}
+    report |= {"outcome": "suspended", "wait": wait}
+    conn.execute("select pgflowd.report(%s, %s)", (json.dumps([report]), [None]))
+    conn.execute("select pgflowd.sweeper_sleeps(%s, 10), pgflowd.due_writers()", (worker,))
+    as_role("pgflow_starter").execute("select pgflowd.signal(%s, 'paid', '12')", (shop,))
+
+    assert conn.execute("select done from pgflowd.process_due()").fetchone() == (2,)
+
+    assert len(_claim(conn, worker)) == 1
+    query = "select name, data from pgflowd.checkpoint_load(%s, %s, %s)"
+    assert as_role("pgflow_viewer").execute(query, (run_id, step, index)).fetchall() == [
+        ("page", 7),
+        ("signal paid 1", {"got": 12}),
+    ]
 
 
 def test_a_worker_reports_in_batches(as_role: As, shop: UUID) -> None:
@@ -253,6 +283,8 @@ def test_without_the_roles_nobody_but_the_owner_may_cancel(conn: Connection) -> 
     try:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             conn.execute("select pgflowd.cancel(gen_random_uuid(), '', '')")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            conn.execute("select pgflowd.signal(gen_random_uuid(), 'x')")
     finally:
         conn.execute("reset role; drop owned by passer; drop role passer")
 

@@ -22,13 +22,14 @@ from support.leases import LONG_SLEEP, LeaseDatabase, element
 from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
-from pgflowd.db import runs, tasks, workers
+from pgflowd.db import due, runs, tasks, workers
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
 
 Call = tuple[Any, ...]  # a statement and its parameters
 MANY = 2_000  # finished runs, of four tasks each
+PAID = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
 MORE = 500  # rows that a statement may read more than before, of open work
 COMPILES = {
     "shared_preload_libraries": "pg_stat_statements",
@@ -188,6 +189,55 @@ def a_report_of_releases(db: Grown) -> Call:
 
 def a_report_of_suspensions(db: Grown) -> Call:
     return reported(*[element(task, "suspended", wait=LONG_SLEEP) for task in claim(db)])
+
+
+def a_report_whose_signal_has_come(db: Grown) -> Call:
+    found = claim(db)
+    db.do("select pgflowd.signal(%s, 'paid')", found[0].run_id)
+    return reported(*[element(task, "suspended", wait=PAID) for task in found])
+
+
+def a_checkpoint(db: Grown) -> Call:
+    return ("select pgflowd.checkpoint_save(%s, %s, %s, %s, 'x', '1')", *key(claim(db)[0]))
+
+
+def a_checkpoint_dropped(db: Grown) -> Call:
+    return ("select pgflowd.checkpoint_drop(%s, %s, %s, %s, 'x')", *key(claim(db)[0]))
+
+
+def all_checkpoints(db: Grown) -> Call:
+    return ("select * from pgflowd.checkpoint_load(%s, %s, %s)", *key(claim(db)[0])[:3])
+
+
+def a_signal(db: Grown) -> Call:
+    return ("select pgflowd.signal(%s, 'paid', '1', 'me', 'once')", claim(db)[0].run_id)
+
+
+def a_look_at_nothing_due(db: Grown) -> Call:
+    return query_of(due.process_due())
+
+
+def a_look_at_timers(db: Grown) -> Call:
+    db.report(*[element(task, "suspended", wait=LONG_SLEEP | {"in_s": 0}) for task in claim(db)])
+    return query_of(due.process_due())
+
+
+def a_look_at_signals(db: Grown) -> Call:
+    found = claim(db)
+    db.report(*[element(task, "suspended", wait=PAID) for task in found])
+    for task in found:
+        db.do("select pgflowd.signal(%s, 'paid')", task.run_id)
+    return query_of(due.process_due())
+
+
+def a_task_woken(db: Grown) -> Call:
+    task = claim(db)[0]
+    db.suspend(task)
+    return ("select pgflowd.task_wake(%s, %s, %s, 'me', 'now')", *key(task)[:3])
+
+
+def a_sweeper_that_lies_down(db: Grown) -> Call:
+    return query_of(due.sweeper_sleeps(db.one, 15))
 
 
 def a_report_after_heartbeats(db: Grown) -> Call:
@@ -362,6 +412,16 @@ CASES = [
     a_report_that_fails_its_runs,
     a_report_of_releases,
     a_report_of_suspensions,
+    a_report_whose_signal_has_come,
+    a_checkpoint,
+    a_checkpoint_dropped,
+    all_checkpoints,
+    a_signal,
+    a_look_at_nothing_due,
+    a_look_at_timers,
+    a_look_at_signals,
+    a_task_woken,
+    a_sweeper_that_lies_down,
     a_report_after_heartbeats,
     a_report_with_one_bad_element,
     a_report_that_is_late,

@@ -377,6 +377,22 @@ def test_a_wait_whose_signal_is_there_already_notifies(own: LeaseDatabase) -> No
     assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
 
 
+def test_what_is_due_for_long_while_there_is_a_sweeper_is_a_violation(own: LeaseDatabase) -> None:
+    task, query = waiting(own), "select invariant, run_id from pgflowd.violations()"
+    signal(own, own.start(own.flow()))
+    own.do("update pgflowd.waits set due_at = now() - interval '61 s'")
+    own.do("update pgflowd.signals set sent_at = now() - interval '61 s'")
+    assert own.rows(query) == []
+
+    own.do("select pgflowd.sweeper_sleeps(%s, 10)", uuid4())
+
+    assert [row.invariant for row in own.rows(query)] == ["I16", "I16"]
+    assert own.rows(query)[0].run_id == task.run_id
+    while process(own)[0]:
+        pass
+    assert own.rows(query) == []
+
+
 def test_rows_of_sweepers_that_are_gone_are_deleted(own: LeaseDatabase) -> None:
     gone, here = uuid4(), uuid4()
     own.do("insert into pgflowd.sweepers values (%s, now() - interval '6 minutes')", gone)

@@ -1,5 +1,5 @@
 -- violations(since, max_rows): returns each violation of an invariant, in runs that began within
--- `since`, and in the queues. A row is a bug, or a change of tables by hand. Numbered as in the
+-- `since`, in the queues, and in what is due. A row is a bug, or a change of tables by hand. Numbered as in the
 -- design:
 --   I2  a completed run is complete
 --   I3  a completed step has exactly the tasks 0 to n-1, all completed
@@ -11,6 +11,7 @@
 --   I9  a task has at most one live lease
 --   I10 a task was completed once at most, and is completed then
 --   I15 a wait belongs to a queued task of an open step and run, whose message is not in the queue
+--   I16 nothing is due for more than a minute while there is a sweeper
 --   I20 a signal that was given to a task is kept in one of its checkpoints, and no two in the same
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
@@ -28,4 +29,5 @@ begin
       from pgflowd.run_violations(runs[first : first + 999], max_rows) as violation;
   end loop;
   return query select violation.* from pgflowd.queue_violations(max_rows) as violation;
+  return query select violation.* from pgflowd.due_violations(max_rows) as violation;
 end $$;

@@ -1,0 +1,28 @@
+-- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
+-- has shown life within five: the oldest waits that are over, and the oldest new signals.
+-- Called by: violations; `pgflowd doctor`.   Locks: nothing.
+create or replace function pgflowd.due_violations(max_rows int default 20)
+returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
+               detail text)
+language plpgsql stable set search_path = '' set jit = off set enable_sort = off
+  set enable_bitmapscan = off as $$
+#variable_conflict use_column
+begin
+  if not exists (select from pgflowd.sweepers as sweeper
+                  where sweeper.sleeps_until > now() - interval '5 minutes') then
+    return;
+  end if;
+  return query
+    select 'I16', wait.flow_slug, wait.run_id, wait.step_slug, wait.task_index,
+           format('its wait was over %s s ago', floor(extract(epoch from now() - wait.due_at)))
+      from pgflowd.waits as wait
+     where wait.due_at < now() - interval '1 minute' order by wait.due_at limit max_rows;
+  return query
+    select 'I16', run.flow_slug, signal.run_id, null::text, null::int,
+           format('nobody has looked at signal %L for %s s', signal.name,
+                  floor(extract(epoch from now() - signal.sent_at)))
+      from (select one.* from pgflowd.signals as one
+             where one.is_new order by one.signal_id limit max_rows) as signal
+      join pgflow.runs as run on run.run_id = signal.run_id
+     where signal.sent_at < now() - interval '1 minute';
+end $$;
