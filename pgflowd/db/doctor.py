@@ -303,8 +303,7 @@ def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     """Look at the newest runs, some at a time, until time is up."""
-    rows = conn.execute(_QUEUE_VIOLATIONS, (MAX_ROWS,)).fetchall()
-    rows += conn.execute(_DUE_VIOLATIONS, (MAX_ROWS,)).fetchall()
+    rows = conn.execute(_OTHER_VIOLATIONS, (MAX_ROWS, MAX_ROWS)).fetchall()
     run_ids = [run_id for (run_id,) in conn.execute(_NEWEST_RUNS, (MAX_RUNS,)).fetchall()]
     looked_at, is_late = 0, False
     while looked_at < len(run_ids) and not is_late:
@@ -392,15 +391,7 @@ select count(*) from pgflow.workers as worker
    and worker.last_heartbeat_at < now() - interval '5 minutes'
 """
 _NEWEST_RUNS = "select run_id from pgflow.runs order by started_at desc limit %s"
-_RUN_VIOLATIONS = """
-select invariant, flow_slug, run_id, step_slug, task_index, detail
-  from pgflowd.run_violations(%s, %s)
-"""
-_QUEUE_VIOLATIONS = """
-select invariant, flow_slug, run_id, step_slug, task_index, detail
-  from pgflowd.queue_violations(%s)
-"""
-_DUE_VIOLATIONS = """
-select invariant, flow_slug, run_id, step_slug, task_index, detail
-  from pgflowd.due_violations(%s)
+_RUN_VIOLATIONS = "select * from pgflowd.run_violations(%s, %s)"
+_OTHER_VIOLATIONS = """
+select * from pgflowd.queue_violations(%s) union all select * from pgflowd.due_violations(%s)
 """
