@@ -121,6 +121,7 @@ TITLES: dict[str, str] = {
     "E427": "a signal did not come in time",
     "E429": "the name of a checkpoint or signal cannot be used",
     "E430": "the time of a wait cannot be used",
+    "E431": "what a handler wrote cannot be committed",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",

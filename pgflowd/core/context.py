@@ -76,7 +76,8 @@ class Context(Protocol):
         """The output of a dep, fetched by this call; None if it was skipped. E201: no such step."""
 
     def conn(self) -> Connection[Any]:
-        """A psycopg connection of this runner alone, opened by the first call."""
+        """A psycopg connection of this runner alone, opened by the first call. What is written over
+        it is committed with the completion of the task, or not at all."""
 
     def memo(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `fn` unless it has returned in an earlier attempt; return what it returned, as JSON.

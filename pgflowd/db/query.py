@@ -117,6 +117,17 @@ def database_time() -> Query[datetime]:
     return Query("select clock_timestamp()", (), only)
 
 
+def database_identity() -> Query[str]:
+    """What tells databases apart: two names may mean one, and one name two."""
+    return Query(_IDENTITY, (), only)
+
+
+_IDENTITY = """
+select (select system_identifier from pg_control_system()) || '/' || database.oid
+  from pg_database as database where database.datname = current_database()
+"""
+
+
 class Texts(tuple[bytes | None, ...]):
     """Values of a text[], in UTF-8. As text, NULL would depend on the setting array_nulls."""
 

@@ -14,8 +14,14 @@ from support.engine import task
 
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import MAX_WAIT_S, Wait, WaitKind
-from pgflowd.core.worker.events import LeftBehind
-from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of, wait_of
+from pgflowd.core.worker.events import LeftBehind, RunChange, Verdict
+from pgflowd.core.worker.runner_result import (
+    fault_of,
+    left_behind,
+    recorded_of,
+    report_of,
+    wait_of,
+)
 from pgflowd.core.worker.task import TaskReport
 
 TASK = task(1)
@@ -59,12 +65,16 @@ def test_the_facts_of_a_runners_result_are_kept():
 @pytest.mark.parametrize(
     ("head", "body"),
     [
-        ({"outcome": "released"}, b""),
+        ({"outcome": "crashed"}, b""),
         ({}, b"1"),
         ({"outcome": "completed"}, b"\xff\xfe"),
         ({"outcome": "completed"}, b'"a\0b"'),
         ({"outcome": "completed"}, b""),
         ({"outcome": ["completed"]}, b"1"),
+        ({"outcome": "completed", "recorded": True}, b"1"),
+        ({"outcome": "completed", "recorded": True, "verdict": ["completed"]}, b"1"),
+        ({"outcome": "completed", "recorded": 1, "verdict": "late"}, b"1"),
+        ({"outcome": "failed", "recorded": True, "verdict": "completed"}, b""),
     ],
 )
 def test_e903_a_done_that_no_runner_sends_is_refused(head, body):
@@ -138,3 +148,32 @@ def test_any_wait_is_refused_or_can_be_stored(wait: dict[str, Any]):
         text = json.dumps(found.as_json(), allow_nan=False, ensure_ascii=False)
         assert "\\u0000" not in text
         assert text.encode("utf-8")
+
+
+@given(
+    st.fixed_dictionaries(
+        {"recorded": st.just(True), "verdict": st.just("completed")},
+        optional={"run_status": anything, "changes": anything},
+    )
+)
+def test_whatever_is_told_of_a_recorded_result_can_be_logged(head):
+    recorded = recorded_of(TASK, head)
+
+    assert recorded is not None
+    assert recorded.answer.run_status in (None, "completed", "failed")
+    for change in recorded.changes:
+        json.dumps([change.step, change.status, change.took_s, change.error], allow_nan=False)
+
+
+def test_what_the_database_made_of_a_recorded_result_is_kept():
+    rows = [["work", "completed", 0.5, None], [None, "failed", 1.5, "no"], ["x", "gone", 1, None]]
+    head = {"recorded": True, "verdict": "repeated", "run_status": "failed", "changes": rows}
+
+    recorded = recorded_of(TASK, head)
+
+    assert recorded is not None
+    assert (recorded.answer.verdict, recorded.answer.run_status) == (Verdict.REPEATED, "failed")
+    assert recorded.changes == (
+        RunChange(TASK.run_id, "work", "completed", 0.5),
+        RunChange(TASK.run_id, None, "failed", 1.5, "no"),
+    )

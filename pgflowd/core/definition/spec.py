@@ -67,10 +67,13 @@ class StepSpec:
         return bool(self.deps) and (self.takes(RUN) or self.takes(INPUT))
 
     @property
+    def has_condition(self) -> bool:
+        return "if_" in self.options or "if_not" in self.options
+
+    @property
     def may_be_skipped(self) -> bool:
         """Whether its dependents may run without its output."""
-        has_condition = "if_" in self.options or "if_not" in self.options
-        unmet_skips = has_condition and self.options.get("when_unmet", "skip") == "skip"
+        unmet_skips = self.has_condition and self.options.get("when_unmet", "skip") == "skip"
         return unmet_skips or self.options.get("when_exhausted") == "skip"
 
 

@@ -121,7 +121,7 @@ def _take_turn(transition: WorkerTransition) -> bool:
     if has_due or room:
         reporting.begin(state, transition.now, room)
         if room:
-            claiming.claim_begins(schedule, bool(outbox.sending))
+            claiming.claim_begins(schedule, outbox.follows_reports)
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
         bell = state.doorbell
         transition.do(

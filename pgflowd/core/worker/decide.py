@@ -66,6 +66,12 @@ def settle(transition: WorkerTransition) -> None:
     connections.use_free(transition)
 
 
+def _done(transition: WorkerTransition, event: events.Done) -> None:
+    report = runners.done(transition, event)
+    if report is not None and event.recorded is not None:
+        reporting.recorded_by_runner(transition, report, event.recorded)
+
+
 def _next_due_read(transition: WorkerTransition, event: events.NextDueRead) -> None:
     connections.next_due_read(transition, event)
     sleeping.next_due_read(transition, event)
@@ -87,7 +93,8 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.Forked: runners.forked,
     events.ForkRefused: runners.refused,
     events.RunnerReady: runners.ready,
-    events.Done: runners.done,
+    events.Done: _done,
+    events.Committing: runners.committing,
     events.ResultAnnounced: large_results.announced,
     events.NoResultYet: runner_ends.no_result_yet,
     events.Ponged: sharing.ponged,

@@ -256,13 +256,24 @@ class LeftBehind(NamedTuple):
 NOTHING_LEFT = LeftBehind()
 
 
+class Recorded(NamedTuple):
+    """What the database made of a task that its runner has completed by itself."""
+
+    answer: ReportAnswer
+    changes: tuple[RunChange, ...] = ()
+
+
 @dataclass(slots=True)
 class Done(RunnerEvent):
-    """A runner has sent the whole result of a task; `stack`: where that was when asked to end."""
+    """
+    A runner has sent the whole result of a task; `stack`: where that was when asked to end.
+    `recorded`: the database has the result, too.
+    """
 
     report: TaskReport
     left: LeftBehind = NOTHING_LEFT
     stack: str = ""
+    recorded: Recorded | None = None
 
 
 @dataclass(slots=True)
@@ -271,6 +282,13 @@ class ResultAnnounced(RunnerEvent):
 
     token: int
     size: int
+
+
+@dataclass(slots=True)
+class Committing(RunnerEvent):
+    """A runner commits the completion of a task; its result will tell whether that succeeded."""
+
+    token: int
 
 
 @dataclass(slots=True)

@@ -63,8 +63,10 @@ def begin(state: WorkerState, now: float, room: int) -> None:
     count = _batch(outbox.reports, state.turns.most_reports)
     outbox.sending, outbox.claiming = tuple(outbox.reports[:count]), room
     del outbox.reports[:count]
+    outbox.follows_reports = bool(count) or outbox.has_recorded
+    outbox.has_recorded = outbox.has_recorded and not room
     if not state.options.is_polling:
-        needs_wake = not count and runners.next_end_s(state.runners) > SOON_S
+        needs_wake = not outbox.follows_reports and runners.next_end_s(state.runners) > SOON_S
         state.doorbell = state.doorbell.begin(now, has_claim=bool(room), needs_wake=needs_wake)
 
 
@@ -84,6 +86,7 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
     """The database has the reports; take what was claimed."""
     state, now = transition.state, transition.now
     outbox, sent, wanted = state.outbox, state.outbox.sending, state.outbox.claiming
+    had_reports = outbox.follows_reports
     outbox.sending, outbox.claiming = (), 0
     state.connections.main = FREE
     is_all_done = True
@@ -96,14 +99,14 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         _turn_succeeded(state, bool(sent), wanted, is_all_done)
     run_log.changes(transition, event.changes)
     if event.tasks:
-        if sent:
+        if had_reports:
             transition.count(WAKES, WakeReason.COMPLETION)
         run_log.runs_started(transition, event.tasks)
         claiming.take(transition, event.tasks)
         renew_by = now + state.options.heartbeat_interval_s
         state.connections.renew_at = min(state.connections.renew_at, renew_by)
         second_connection.look_later(state, now)
-    _plan_next_claim(transition, event, wanted, bool(sent))
+    _plan_next_claim(transition, event, wanted, had_reports)
 
 
 def _plan_next_claim(
@@ -150,6 +153,19 @@ def _turn_succeeded(state: WorkerState, had_reports: bool, claimed: int, is_all_
     state.turns = HEALTHY if turns == HEALTHY else turns
 
 
+def recorded_by_runner(
+    transition: WorkerTransition, report: TaskReport, recorded: events.Recorded
+) -> None:
+    """A runner has completed its task over its handler's connection: as if that were reported."""
+    state = transition.state
+    answered = events.ReportAndClaimDone((recorded.answer,), (), recorded.changes)
+    _take_answers(transition, (report,), answered)
+    run_log.changes(transition, recorded.changes)
+    state.worked_at = transition.now
+    state.outbox.has_recorded = True
+    claiming.claim_now(state.schedule)
+
+
 def _take_answers(
     transition: WorkerTransition, sent: tuple[TaskReport, ...], event: events.ReportAndClaimDone
 ) -> bool:
@@ -171,7 +187,7 @@ def _take_answers(
         recorded[report.task.step, report.outcome] += 1
         if answer.verdict is Verdict.LOST:
             text = "another worker has the task now; the outcome is dropped"
-            run_log.lease_lost(transition, report.task, text)
+            run_log.dropped(transition, report, text)
             continue
         run_log.recorded(transition, report, answer.verdict)
         if answer.verdict is Verdict.QUEUED and report.outcome.is_failure:

@@ -63,6 +63,15 @@ def lease_lost(transition: WorkerTransition, task: Task, text: str) -> None:
     transition.log_problem("warning", text, code="E407", **naming(task))
 
 
+def dropped(transition: WorkerTransition, report: TaskReport, text: str) -> None:
+    """Its lease has ended. If its runner may have completed the task, that is no warning."""
+    if report.may_be_recorded:
+        fields = {"verdict": Verdict.LOST.value, "error": report.error_message}
+        transition.log("debug", f"task.{report.outcome}", **naming(report.task), **fields)
+    else:
+        lease_lost(transition, report.task, text)
+
+
 def left_behind(transition: WorkerTransition, task: Task, left: LeftBehind) -> None:
     """A task, or several that shared a runner, left something behind."""
     what = f"child processes ({', '.join(left.children)[:100]})" if left.children else ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events, failure_text, run_log, sharing
 from pgflowd.core.worker.part import NEVER
 from pgflowd.core.worker.runner_moves import move, move_task, put_tasks, take_back, without
@@ -232,7 +231,7 @@ def _report_end(transition: WorkerTransition, runner: RunnerState, end: events.R
         sharing.log_end(transition, runner, guilty[0].task if guilty else None)
     for each in runner.tasks.values():
         if each not in guilty:
-            sharing.give_back(transition, each.task)
+            sharing.give_back(transition, each)
         elif report := report_of_end(transition, runner, each, end):
             sharing.forget(transition.state.runners, each.task)
             transition.report(report)
@@ -246,10 +245,10 @@ def report_of_end(
     if runner.is_shared:  # CPU is that of all its tasks
         end = replace(end, cpu_s=None, stack=end.stacks.get(task.token, end.stack))
     if cause is EndCause.STOP:
-        return TaskReport(task, Outcome.RELEASED, error_message="the worker stops", delay_s=0.0)
+        return assigned.given_back("the worker stops")
     if cause is EndCause.LOST:
         text = "another worker has the task now; its runner was killed"
-        run_log.lease_lost(transition, task, text)
+        run_log.dropped(transition, assigned.given_back(text), text)
         return None
     if cause is EndCause.TIMEOUT:
         report = failure_text.timed_out(task, end)
@@ -264,7 +263,8 @@ def report_of_end(
         zygote_end = transition.state.runners.zygote_end
         because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
         report = failure_text.crashed(task, end, because)
-    return replace(report, took_s=round(transition.now - assigned.sent_at, 6))
+    took_s = round(transition.now - assigned.sent_at, 6)
+    return replace(report, took_s=took_s, may_be_recorded=assigned.is_committing)
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

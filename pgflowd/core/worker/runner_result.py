@@ -12,15 +12,27 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pgflowd.core.completion import MAX_CHANGES, MAX_ERROR_CHARS
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
-from pgflowd.core.statuses import Outcome
+from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, MAX_WAIT_S, Wait, WaitKind, name_fault
-from pgflowd.core.worker.events import NOTHING_LEFT, LeftBehind
+from pgflowd.core.worker.events import (
+    NOTHING_LEFT,
+    LeftBehind,
+    Recorded,
+    ReportAnswer,
+    RunChange,
+    Verdict,
+)
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.task import Task, TaskReport
 
-_OUTCOMES = {each.value: each for each in (Outcome.COMPLETED, Outcome.FAILED, Outcome.SUSPENDED)}
+_OUTCOMES = {
+    each.value: each
+    for each in (Outcome.COMPLETED, Outcome.FAILED, Outcome.SUSPENDED, Outcome.RELEASED)
+}
 MAX_WHY_CHARS = 1000  # of E425, with the name of a checkpoint
+MAX_SLUG_CHARS = 128
 MAX_NAMES = 20  # of what a task left behind
 _TEXTS = {
     "error_type": MAX_TYPE_CHARS,
@@ -28,6 +40,10 @@ _TEXTS = {
     "traceback": MAX_TRACEBACK_CHARS,
 }
 _OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why"}
+_RECORDED = {each.value: each for each in (Verdict.COMPLETED, Verdict.REPEATED)}
+_RECORDED_AS = [(Outcome.COMPLETED, verdict) for verdict in _RECORDED]
+_RUN_ENDS = {each.value: each for each in (RunStatus.COMPLETED, RunStatus.FAILED)}
+_CHANGES = {each.value for kind in (RunStatus, StepStatus) for each in kind}
 _NUMBERS = {"delay_s": 1e9, "cpu_s": 1e9, "peak_kb": 1e15}
 
 
@@ -80,6 +96,37 @@ def _moment(text: Any) -> datetime | None:
     return moment if moment.utcoffset() is not None else None
 
 
+def recorded_of(task: Task, head: Mapping[str, Any]) -> Recorded | None:
+    """What the database made of a sound result, if its runner has recorded it by itself."""
+    if not head.get("recorded"):
+        return None
+    status, given = head.get("run_status"), head.get("changes")
+    run_status = _RUN_ENDS.get(status) if isinstance(status, str) else None
+    answer = ReportAnswer(_RECORDED[head["verdict"]], run_status=run_status)
+    rows = given[:MAX_CHANGES] if isinstance(given, list) else []
+    changes = [_change(task.run_id, *row) for row in rows if _is_change(row)]
+    return Recorded(answer, tuple(changes))
+
+
+def _is_change(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 4:
+        return False
+    step, status, _, error = row
+    return (
+        (step is None or isinstance(step, str))
+        and isinstance(status, str)
+        and status in _CHANGES
+        and (error is None or isinstance(error, str))
+    )
+
+
+def _change(run_id: str, step: str | None, status: str, took_s: Any, error: Any) -> RunChange:
+    kind = RunStatus if step is None else StepStatus
+    step = step and clean(step, MAX_SLUG_CHARS)
+    error = error and clean(error, MAX_ERROR_CHARS)
+    return RunChange(run_id, step, kind(status), _number(took_s, 1e9), error)
+
+
 def _number(value: Any, most: float) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -103,6 +150,8 @@ def fault_of(head: Mapping[str, Any], body: bytes) -> str | None:
     outcome = head.get("outcome")
     if not isinstance(outcome, str) or outcome not in _OUTCOMES:
         return f"an unknown outcome: {str(outcome)[:60]}"
+    if head.get("recorded") and (outcome, head.get("verdict")) not in _RECORDED_AS:
+        return f"a recorded outcome {outcome} with verdict {str(head.get('verdict'))[:60]}"
     if outcome == Outcome.COMPLETED:
         try:
             text = body.decode()

@@ -13,6 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker.part import NEVER, Part
 from pgflowd.core.worker.task import Task, TaskReport
 
@@ -95,6 +96,13 @@ class AssignedTask(NamedTuple):
     cause: EndCause | None = None  # why it must end
     finished_at: float = 0.0  # when its large result was announced
     result_bytes: int = 0  # of that
+    is_committing: bool = False  # its runner completes it by itself, and perhaps has
+
+    def given_back(self, reason: str) -> TaskReport:
+        """The report of a task whose attempt is not spent."""
+        report = TaskReport(self.task, Outcome.RELEASED, error_message=reason, delay_s=0.0)
+        report.may_be_recorded = self.is_committing
+        return report
 
 
 NO_TASKS: Mapping[int, AssignedTask] = MappingProxyType({})

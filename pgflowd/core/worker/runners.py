@@ -108,36 +108,64 @@ def ready(transition: WorkerTransition, event: events.RunnerReady) -> None:
         runner_ends.put_first(transition, assigned.task)
 
 
-def done(transition: WorkerTransition, event: events.Done) -> None:
-    """A whole result: it counts, unless the task was settled before."""
+def committing(transition: WorkerTransition, event: events.Committing) -> None:
+    """Until its result arrives nobody knows whether the database has it."""
+    pool = transition.state.runners
+    runner = pool.by_id.get(event.id)
+    assigned = runner.tasks.get(event.token) if runner else None
+    if runner and assigned:
+        tasks = {**runner.tasks, event.token: assigned._replace(is_committing=True)}
+        pool.by_id[runner.id] = runner._replace(tasks=tasks)
+
+
+def done(transition: WorkerTransition, event: events.Done) -> TaskReport | None:
+    """
+    A whole result: it counts, unless the task was settled before. Return its report if the
+    database has recorded it: then it counts in any case.
+    """
     pool, report = transition.state.runners, event.report
     runner = pool.by_id.get(event.id)
     assigned = runner.tasks.get(report.task.token) if runner else None
     if runner is None or assigned is None or runner.phase is not RunnerPhase.BUSY:
-        return
-    settled: TaskReport | None
-    if assigned.phase is not TaskPhase.ENDING:
-        settled = _measured(transition, assigned, report)
-    elif runner.is_shared:  # it has ended as it was asked to
-        end = events.Reaped(runner.id, None, None, report.peak_kb or 0, event.stack)
-        settled = runner_ends.report_of_end(transition, runner, assigned, end)
-    else:
+        return None
+    has_got_sigterm = assigned.phase is TaskPhase.ENDING and not runner.is_shared
+    if has_got_sigterm and not event.recorded:
         runner_ends.kill(transition, runner, assigned.cause or EndCause.TIMEOUT)
-        return
+        return None
+    settled = _settled(transition, runner, assigned, event)
+    unreported = None if event.recorded else settled
     if pool.disturbed:
         sharing.forget(pool, report.task)
     if tasks := without(runner, report.task.token):
         left = 0 if event.left.reset or event.left.children else runner.tasks_left
         put_tasks(pool, runner, tasks, tasks_left=left)
-    elif event.left.children:
-        run_log.left_behind(transition, report.task, event.left)
-        cause = EndCause.LEFT_CHILDREN
-        runner_ends.kill(transition, runner, cause, tasks=NO_TASKS, result=settled)
-        return
+    elif event.left.children or has_got_sigterm:
+        if event.left.children:
+            run_log.left_behind(transition, report.task, event.left)
+        cause = assigned.cause if has_got_sigterm else EndCause.LEFT_CHILDREN
+        runner_ends.kill(
+            transition, runner, cause or EndCause.TIMEOUT, tasks=NO_TASKS, result=unreported
+        )
+        unreported = None
     else:
         _be_free(transition, runner, event)
-    if settled is not None:
-        transition.report(settled)
+    if unreported is not None:
+        transition.report(unreported)
+    return settled if event.recorded else None
+
+
+def _settled(
+    transition: WorkerTransition, runner: RunnerState, assigned: AssignedTask, event: events.Done
+) -> TaskReport | None:
+    """The report of a task with a result; None if its lease is lost."""
+    report = event.report
+    if assigned.phase is not TaskPhase.ENDING or event.recorded:
+        if assigned.is_committing:
+            report = replace(report, may_be_recorded=True)
+        return _measured(transition, assigned, report)
+    # it shares its runner, and has ended as it was asked to
+    end = events.Reaped(runner.id, None, None, report.peak_kb or 0, event.stack)
+    return runner_ends.report_of_end(transition, runner, assigned, end)
 
 
 def _measured(

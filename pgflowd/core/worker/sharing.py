@@ -164,15 +164,16 @@ def cause_of_end(runner: RunnerState, assigned: AssignedTask) -> EndCause | None
     return assigned.cause or EndCause.BLOCKED  # it kept another one from ending
 
 
-def give_back(transition: WorkerTransition, task: Task) -> None:
+def give_back(transition: WorkerTransition, assigned: AssignedTask) -> None:
     """Give a task back whose runner has ended because of another."""
-    pool = transition.state.runners
+    pool, task = transition.state.runners, assigned.task
     count = pool.disturbed.get(task.key, 0) + 1
     kept = {key: times for key, times in pool.disturbed.items() if key != task.key}
     while len(kept) >= MAX_REMEMBERED:
         del kept[next(iter(kept))]
     pool.disturbed = {**kept, task.key: count}
-    transition.release(task, "its runner has ended because of another task that shared it")
+    text = "its runner has ended because of another task that shared it"
+    transition.report(assigned.given_back(text))
 
 
 def forget(pool: RunnerPool, task: Task) -> None:

@@ -102,6 +102,8 @@ class Outbox(Part):
     waiting_since: float = 0.0
     sending: tuple[TaskReport, ...] = ()
     claiming: int = 0  # how many tasks the call under way claims
+    follows_reports: bool = False  # it takes reports along, or follows those of runners
+    has_recorded: bool = False  # a runner has completed its task by itself since the last claim
     paused_until: float = 0.0  # the server refuses reports; 0: it does not
     is_refused: bool = False  # by a fault of the installation: claim nothing, reports would heap up
 

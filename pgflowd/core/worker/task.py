@@ -47,4 +47,5 @@ class TaskReport:
     exit_code: int | None = None
     exit_signal: int | None = None
     is_final: bool = False  # replaces a report that the server refused; not replaced again
+    may_be_recorded: bool = False  # its runner may have completed the task by itself
     took_s: float | None = None  # from the sending of the task, where a log record shows it

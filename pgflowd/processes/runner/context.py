@@ -2,10 +2,10 @@
 The `ctx` of a handler in a daemon; `core.context` describes its methods.
 
 It requests from the worker the run's input, a step's output, checkpoints and the address of the
-database. The connection of `conn()` belongs to the runner. It is committed when the handler has
-returned a value that can be stored, rolled back when it raises or waits, and closed after the task.
-A memo is saved on it, and committed, if its function may have changed something there; all other
-checkpoints are saved by the worker.
+database. The connection of `conn()` belongs to the runner. When the handler has returned a value
+that can be stored, the task is completed and committed there (`runner.completion`); it is rolled
+back when the handler raises or waits. A memo is saved on it, and committed, if its function may
+have changed something there; all other checkpoints are saved by the worker.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class RunnerContext(WaitingContext):
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
         self._lease_s = 0.0  # which a memo on that connection renews
+        self.is_home = False  # whether it leads to the worker's database
 
     # few handlers use these, so they are made on demand
 
@@ -128,6 +129,7 @@ class RunnerContext(WaitingContext):
             where = self._ask("conn")
             self._lease_s = where["lease_s"]
             self._conn = self._connect_when_free(where["conninfo"], where["name"])
+            self.is_home = _database_of(self._conn) == where["database"]
         return self._conn
 
     def _connect_when_free(self, conninfo: str, name: str) -> Any:
@@ -148,16 +150,19 @@ class RunnerContext(WaitingContext):
         """The URL of the daemon's database, for a `Client()` of the handler."""
         return str(self._ask("conn")["conninfo"])
 
-    def settle(self, succeeded: bool) -> None:
-        """End the connection that the handler used: commit, or roll back."""
+    def take_conn(self) -> Any:
+        """The connection that the handler used, if any: it is to be ended now."""
         conn, self._conn = self._conn, None
-        if conn is None or conn.closed:
-            return
-        try:
-            if succeeded:
-                conn.commit()
-        finally:
+        return None if self._socket.is_copy else conn
+
+    def roll_back(self) -> None:
+        """Undo what the handler did over its connection, and did not commit."""
+        if conn := self.take_conn():
             conn.close()
+
+    def tell_commit(self) -> None:
+        """Tell the worker that the completion of the task is being committed here."""
+        self._socket.send({"say": "committing", "token": self.token})
 
     # checkpoints and waits
 
@@ -260,6 +265,17 @@ def _undo(conn: Any, *, to_savepoint: bool) -> None:
                 conn.execute("rollback to savepoint pgflowd_memo")
                 return
         conn.rollback()
+
+
+def _database_of(conn: Any) -> str:
+    """Which database a new connection leads to; it begins no transaction."""
+    from pgflowd.db.query import database_identity, execute
+
+    conn.autocommit = True
+    try:
+        return execute(conn, database_identity())
+    finally:
+        conn.autocommit = False
 
 
 class LogForwarder(logging.Handler):

@@ -16,13 +16,16 @@ import os
 import resource
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from pgflowd.host.process_tree import children
+from pgflowd.host.process_tree import children, kill_adopted
 from pgflowd.processes.runner.multiprocessing_helpers import end_helpers
 
 MAX_GROWTH_KB = 256 * 1024  # more than after the first task
+KILL_LIMIT_S = 5.0  # a child that is not gone then cannot be killed; the worker will tell
+NAP_S = 0.002
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _SIGNALS = sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
 
@@ -79,6 +82,13 @@ class Leftovers:
         if peak_kb < limit_kb:
             return False  # it never had so much: no need to read a file
         return _anonymous_kb() > limit_kb
+
+
+def end_children() -> None:
+    """Kill the children that a task left, before its end is recorded."""
+    limit = time.monotonic() + KILL_LIMIT_S
+    while kill_adopted(()) and time.monotonic() < limit:
+        time.sleep(NAP_S)
 
 
 def peak_kb() -> int:

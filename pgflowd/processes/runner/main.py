@@ -21,6 +21,7 @@ from typing import Any
 import setproctitle
 
 from pgflowd.core import context
+from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import encode
 from pgflowd.host.frame import PIECE, Frame
@@ -34,7 +35,7 @@ from pgflowd.processes.runner.execution import (
     refuse_swallowed,
 )
 from pgflowd.processes.runner.handler import Caller
-from pgflowd.processes.runner.leftovers import Leftovers, peak_kb
+from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
 from pgflowd.processes.runner.shared_loop import SharedLoop
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
@@ -62,7 +63,9 @@ class RunnerProcess:
         self._caller.catch_sigterm()
         faulthandler.enable(file=2)
         _choose_levels(is_debug)
-        leftovers = Leftovers()
+        self._leftovers = leftovers = Leftovers()
+        has_conditions = any(step.has_condition for step in steps.values())
+        self._wants_changes = is_debug or has_conditions
         self._title("idle")
         with contextlib.suppress(WorkerGone):
             self._socket.send({"say": "ready"})
@@ -75,7 +78,8 @@ class RunnerProcess:
                 head, body = self._run(steps, frame)
                 if self._socket.is_copy:
                     return
-                head["left"] = leftovers.found(head["peak_kb"])
+                if "left" not in head:
+                    head["left"] = leftovers.found(head["peak_kb"])
                 self._send(head, body)
                 self._title("idle")
                 frame = None
@@ -91,7 +95,13 @@ class RunnerProcess:
 
         self._title("shared", "/")
         loop = SharedLoop(
-            steps, context_of, self._socket, self._max_output_bytes, leftovers, self._memory
+            steps,
+            context_of,
+            self._socket,
+            self._max_output_bytes,
+            leftovers,
+            self._memory,
+            wants_changes=self._wants_changes,
         )
         try:
             return loop.run(frame, self._caller)
@@ -113,12 +123,13 @@ class RunnerProcess:
         context.database_of_task = ctx.database
         try:
             body = self._call(steps[task["step"]], frame, ctx)
-            head: dict[str, Any] = {"outcome": "completed"}
+            head, body = self._complete(ctx, body, before_s)
         except WorkerGone:
             raise
         except BaseException as error:
             if self._socket.is_copy:
                 leave(error)
+            ctx.roll_back()
             body, head = b"", head_of_error(error, ctx)
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
@@ -127,16 +138,25 @@ class RunnerProcess:
 
     def _call(self, step: StepSpec, frame: Frame, ctx: RunnerContext) -> bytes:
         arguments = arguments_of(step, frame, ctx)
-        succeeded = False
-        try:
-            value = self._caller.call(step.handler, arguments, ctx.cancelled)
-            refuse_swallowed(ctx)
-            body = encode(value, max_bytes=self._max_output_bytes).encode()
-            succeeded = True
-        finally:
-            if not self._socket.is_copy:
-                ctx.settle(succeeded)
-        return body
+        value = self._caller.call(step.handler, arguments, ctx.cancelled)
+        refuse_swallowed(ctx)
+        return encode(value, max_bytes=self._max_output_bytes).encode()
+
+    def _complete(
+        self, ctx: RunnerContext, body: bytes, before_s: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """Complete the task over the handler's connection, if it has one."""
+        conn = ctx.take_conn()
+        if conn is None:
+            return {"outcome": "completed"}, body
+        from pgflowd.processes.runner.completion import complete, completion_of
+
+        left = self._leftovers.found(peak_kb())
+        if "children" in left:  # nothing outlives its task
+            end_children()
+        cpu_s = round(time.process_time() - before_s, 6)
+        head = complete(conn, completion_of(ctx, body, self._wants_changes, cpu_s, peak_kb()))
+        return {**head, "left": left}, body_of(head, body)
 
     def _send(self, head: dict[str, Any], body: bytes) -> None:
         if len(body) > PIECE:  # the worker says when it has room for it

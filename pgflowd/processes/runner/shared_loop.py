@@ -21,6 +21,7 @@ from mmap import mmap
 from typing import Any
 
 from pgflowd.core import context
+from pgflowd.core.completion import body_of
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import encode
 from pgflowd.host.frame import PIECE, STEP, Frame
@@ -57,11 +58,14 @@ class SharedLoop:
         max_output_bytes: int,
         leftovers: Leftovers,
         memory: mmap,
+        *,
+        wants_changes: bool,
     ) -> None:
         self._steps, self._make_context = steps, make_context
         self._socket, self._max_output_bytes = worker_socket, max_output_bytes
         self._leftovers = leftovers
         self._memory = memory
+        self._wants_changes = wants_changes
         self._context = contextvars.copy_context()  # that each task's begins as
         self._loop = asyncio.new_event_loop()
         self._thread = threading.get_ident()
@@ -170,21 +174,17 @@ class SharedLoop:
         body = b""
         try:
             step = self._steps[frame.head["step"]]
-            try:
-                value = await step.handler(**arguments_of(step, frame, ctx))
-                refuse_swallowed(ctx)
-                body = encode(value, max_bytes=self._max_output_bytes).encode()
-            except BaseException:
-                ctx.settle(False)
-                raise
-            ctx.settle(True)
-            head: Head = {"outcome": "completed"}
+            value = await step.handler(**arguments_of(step, frame, ctx))
+            refuse_swallowed(ctx)
+            body = encode(value, max_bytes=self._max_output_bytes).encode()
+            head, body = await self._complete(ctx, body)
         except WorkerGone:
             self._leave_loop()
             return
         except BaseException as error:
             if self._socket.is_copy:
                 leave(error)
+            ctx.roll_back()
             body, head = b"", head_of_error(error, ctx)
         ctx.is_over = True
         unseen = ctx.output.finish()
@@ -193,6 +193,17 @@ class SharedLoop:
         if len(body) > PIECE and ctx.cancelled.is_set():
             head, body = _cancelled(head)
         self._end(head, body)
+
+    async def _complete(self, ctx: RunnerContext, body: bytes) -> tuple[Head, bytes]:
+        """Complete the task over the handler's connection, if it has one."""
+        conn = ctx.take_conn()
+        if conn is None:
+            return {"outcome": "completed"}, body
+        from pgflowd.processes.runner.completion import complete_async, completion_of
+
+        completion = completion_of(ctx, body, self._wants_changes, None, peak_kb())
+        head = await complete_async(conn, completion)
+        return dict(head), body_of(head, body)
 
     def _end(self, head: Head, body: bytes) -> None:
         if not self._ended:

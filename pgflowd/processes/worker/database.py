@@ -31,7 +31,13 @@ from pgflowd.core.worker.task import Task
 from pgflowd.db import checkpoints, doorbells, runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
-from pgflowd.db.query import AsyncConnection, Query, execute_async, execute_together_async
+from pgflowd.db.query import (
+    AsyncConnection,
+    Query,
+    database_identity,
+    execute_async,
+    execute_together_async,
+)
 from pgflowd.errors import PgflowdError
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
@@ -64,6 +70,7 @@ class DatabaseConnections:
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
         self._emit, self._on_refused = emit, on_refused
+        self._database: str | None = None  # its identity
         self._connections: dict[ConnectionName, AsyncConnection] = {}
         self._registered: psycopg.Connection[Any] | None = None  # the main one, as it was opened
         self._calls: dict[ConnectionName, asyncio.Task[None]] = {}
@@ -151,6 +158,7 @@ class DatabaseConnections:
 
     def _keep(self, name: ConnectionName, conn: AsyncConnection) -> None:
         self._connections[name] = conn
+        self._database = None  # the URL may lead elsewhere now
         conn.add_notice_handler(self._on_notice)
 
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
@@ -225,7 +233,7 @@ class DatabaseConnections:
         request, conn = action.request, self._connections[action.connection]
         try:
             if request.kind is HandlerRequest.CONNECTION:
-                body = self._way_in()
+                body = await self._way_in(conn)
             elif task is None:
                 refusal = Refusal("the task has ended")
             elif query := self._query(request, task):
@@ -242,10 +250,17 @@ class DatabaseConnections:
         answer(request.runner_id, request.token, body, refusal)
         return events.Fetched(action.connection)
 
-    def _way_in(self) -> bytes:
+    async def _way_in(self, conn: AsyncConnection) -> bytes:
         """What `ctx.conn()` needs."""
-        url, name = read(self._settings.database.url), f"{self._name} handler"
-        return json.dumps({"conninfo": url, "name": name, "lease_s": self._lease_s}).encode()
+        if self._database is None:
+            self._database = await execute_async(conn, database_identity())
+        way_in = {
+            "conninfo": read(self._settings.database.url),
+            "name": f"{self._name} handler",
+            "database": self._database,
+            "lease_s": self._lease_s,
+        }
+        return json.dumps(way_in).encode()
 
     def _query(self, request: FetchRequest, task: Task) -> Query[Any] | None:
         """What a handler reads; None if it changes something."""

@@ -20,7 +20,7 @@ from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
 from pgflowd.core.worker.runner_request import is_token, request_of
-from pgflowd.core.worker.runner_result import fault_of, left_behind, report_of
+from pgflowd.core.worker.runner_result import fault_of, left_behind, recorded_of, report_of
 from pgflowd.core.worker.task import Task
 from pgflowd.host.frame import PIECE, STEP, BadFrame, Frame, Frames, pack, receive
 from pgflowd.host.process_tree import kill_tree
@@ -274,6 +274,8 @@ class RunnerSocket:
             self._emit(events.RunnerReady(self.id))
         elif kind == "ask" and self._may_ask(token):
             self._asked(frame)
+        elif kind == "committing" and token in self.tasks:
+            self._emit(events.Committing(self.id, head["token"]))
         elif kind == "finished" and token in self.tasks and _is_size(head.get("size")):
             self._announced.add(head["token"])
             self._emit(events.ResultAnnounced(self.id, head["token"], head["size"]))
@@ -310,7 +312,8 @@ class RunnerSocket:
         stack = self._stacks.get(task.token, "")
         if not self._is_terminated:  # else it is reported with the end of the runner
             self._stacks.pop(task.token, None)
-        self._emit(events.Done(self.id, report_of(task, head, body), left, stack))
+        report, recorded = report_of(task, head, body), recorded_of(task, head)
+        self._emit(events.Done(self.id, report, left, stack, recorded))
 
     def _report_bad_frame(self, code: str, text: str) -> None:
         self._has_bad_frame = True
