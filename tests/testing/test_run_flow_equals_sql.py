@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.generated_flows import random_flow
+from support.generated_flows import random_flow, random_signals
 from support.sql_replay import Journal, replay
+from support.waits_replay import WaitingJournal, replay_waits
 
 from pgflowd.testing.engine import Engine
 from pgflowd.testing.result import result_of
 from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
+from pgflowd.testing.signals import sent_signals
 
 FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 500)
+WAITING = -(-FLOWS // 5)  # whose calls take longer, since each is a worker's
 RUN_ID = "00000000-0000-7000-8000-000000000001"
 
 
@@ -72,6 +75,47 @@ def compare(connection: Any, seed: int) -> str:
     ]
     result = result_of(engine, row, handlers.tracebacks)
     told = f"seed {seed}\n{result}\n{flow.shape()}\n{run_input}"
+    assert list(differences(records, ours, "claims")) == [], told
+    assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
+    return str(row.status)
+
+
+def test_random_flows_that_wait_end_alike_in_this_process_and_in_the_database(database):
+    connection = database.connect()
+    start = first_seed()
+    say(f"seeds {start} to {start + WAITING - 1}; PGFLOWD_SEED={start} repeats them")
+    endings: dict[str, int] = {}
+
+    for seed in range(start, start + WAITING):
+        status = compare_waits(connection, seed)
+        endings[status] = endings.get(status, 0) + 1
+
+    say(f"endings: {endings}")
+    assert set(endings) == {"completed", "failed", "started"}  # some wait for ever
+
+
+def compare_waits(connection: Any, seed: int) -> str:
+    flow, run_input = random_flow(seed, may_wait=True)
+    engine = Engine(flow.shape(), flow.slug)
+    row = engine.start(run_input, RUN_ID)
+    for signal in sent_signals(random_signals(seed)):
+        engine.signal(RUN_ID, signal)
+    journal = WaitingJournal(engine, row)
+    handlers = TestedHandlers(flow, row, {}, {})
+    execute_tasks(journal, handlers)
+
+    result = result_of(engine, row, handlers.tracebacks)
+    told = f"seed {seed}\n{result}\n{result.waits}\n{flow.shape()}\n{run_input}"
+    try:
+        records, snapshot = replay_waits(connection, flow.shape(), RUN_ID, run_input, journal)
+    except Exception as error:
+        raise AssertionError(told) from error
+
+    ours = [
+        sorted(([*r.key[1:], r.attempt, r.input, r.flow_input] for r in given["records"]), key=repr)
+        for name, given in journal.calls
+        if name == "claim"
+    ]
     assert list(differences(records, ours, "claims")) == [], told
     assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
     return str(row.status)

@@ -92,8 +92,10 @@ class Engine:
         return task
 
     def signal(self, run_id: str, signal: SentSignal) -> None:
-        """Send a signal now or later, after all others; a task that waits gets it when due."""
-        self.runs[run_id].signals.append(signal)
+        """Send a signal now or later, after all others, unless the run has ended."""
+        run = self.runs[run_id]
+        if run.status is RunStatus.STARTED:
+            run.signals.append(signal)
 
     def process_due(self) -> None:
         """Free the tasks whose waits are over by now."""
