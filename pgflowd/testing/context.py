@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
+from pgflowd.core.waiting import Checkpoint, Keep, Wait, WaitingContext, WaitKind
 from pgflowd.errors import LeaseLost, TooLarge
 from pgflowd.testing.engine import EngineRun, SentSignal, TaskRow
 from pgflowd.testing.signals import sent_signals
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 MAX_CHECKPOINTS = 10_000  # of a task, as in SQL
+ATTEMPT = "pgflowd_attempt"  # the savepoint to which a failed attempt is undone
 
 
 @dataclass
@@ -166,6 +168,24 @@ class TestedContext(FakeContext):
 
     def _end_of(self, wait: Wait) -> Any:
         return WaitingContext._end_of(self, self._from_now(wait))
+
+    @contextmanager
+    def _work_of_memo(self) -> Iterator[Keep]:
+        """Keep what the function did on the connection with its result, or undo both."""
+        if self.connection is None or self.connection.autocommit:
+            yield self._keep
+            return
+        self.connection.execute("savepoint pgflowd_memo")
+        try:
+            yield self._keep_with_work
+        except BaseException:
+            with suppress(self.connection.Error):  # the function has ended the transaction
+                self.connection.execute("rollback to savepoint pgflowd_memo")
+            raise
+
+    def _keep_with_work(self, checkpoint: Checkpoint) -> None:
+        self.conn().execute(f"savepoint {ATTEMPT}")  # if the attempt fails, it is undone to here
+        self._keep(checkpoint)
 
 
 def _refuse_if_full(checkpoint: Checkpoint, saved: Mapping[str, Checkpoint]) -> None:

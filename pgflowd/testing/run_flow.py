@@ -36,7 +36,7 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
-from pgflowd.testing.context import TestedContext
+from pgflowd.testing.context import ATTEMPT, TestedContext
 from pgflowd.testing.engine import (
     ClaimedRecord,
     Engine,
@@ -253,12 +253,12 @@ def _undone_if_failed(connection: Connection[Any] | None) -> Iterator[None]:
     if connection is None or connection.autocommit:
         yield
         return
-    connection.execute("savepoint pgflowd_attempt")
+    connection.execute(f"savepoint {ATTEMPT}")
     try:
         yield
     except BaseException:
         try:
-            connection.execute("rollback to savepoint pgflowd_attempt")
+            connection.execute(f"rollback to savepoint {ATTEMPT}")
         except connection.Error:  # the handler has ended the transaction
             connection.rollback()
         raise

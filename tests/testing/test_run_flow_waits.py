@@ -371,6 +371,32 @@ def test_what_an_attempt_did_before_it_waits_is_undone(database: ScratchDatabase
     assert connection.execute("select line from written").fetchall() == [("before",)]
 
 
+def test_the_rows_of_a_memo_exist_exactly_if_the_memo_does(database: ScratchDatabase):
+    connection = database.connect(autocommit=False)
+    connection.execute("create table written (line text)")
+
+    def write(ctx: Context, line: str, error: Exception | None = None) -> str:
+        ctx.conn().execute("insert into written values (%s)", (line,))
+        if error:
+            raise error
+        return line
+
+    def perform(ctx: Context) -> None:
+        ctx.memo("charge", write, ctx, "charge")
+        write(ctx, "after")
+        if ctx.attempt == 1:
+            with pytest.raises(KeyError):
+                ctx.memo("ship", write, ctx, "ship", KeyError("no ship"))
+            raise ConnectionError
+        ctx.sleep(1)
+
+    run = run_flow(flow_of(perform), connection=connection)
+
+    assert run.steps["perform"].saved == {"charge": "charge"}
+    lines = connection.execute("select line from written").fetchall()
+    assert lines == [("charge",), ("after",)]
+
+
 def test_a_handler_alone_has_checkpoints_and_does_not_wait():
     def perform(ctx: Context) -> Any:
         charge = ctx.memo("charge", lambda: 7)
