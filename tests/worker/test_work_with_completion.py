@@ -125,15 +125,163 @@ def test_what_a_handler_committed_by_itself_stays(start_worker, table):
     assert written(worker) == [1, 2]
 
 
-def test_a_transaction_that_only_reads_is_reported_with_others(start_worker, table):
-    body = 'return ctx.conn().execute("select count(*) from work").fetchone()[0]'
-    worker = start_worker(one_step(body))
+@pytest.mark.own_session
+def test_a_transaction_that_only_reads_is_left_to_the_workers_report(start_worker, table):
+    table.execute("create table reporters (name text)")
+    table.execute("""
+        create function note_reporter() returns trigger language plpgsql as $$
+        begin insert into public.reporters values (current_setting('application_name')); return null;
+        end $$""")
+    table.execute("""
+        create trigger note_reporter after update of output on pgflow.step_tasks
+        for each statement execute function note_reporter()""")
+    worker = start_worker(one_step('ctx.conn().execute("table work")\nif run: ' + WRITE))
+
+    run = worker.start_run()
+    assert worker.completed(run)
+    assert worker.column("select distinct name from reporters") == ["pgflowd: worker flow"]
+    assert worker.completed(worker.start_run({"n": 1}))
+
+    names = set(worker.column("select name from reporters"))
+    assert names == {"pgflowd: worker flow", "pgflowd: worker flow handler"}
+
+
+@covers("G6")
+def test_children_of_the_handler_are_gone_before_its_work_is_committed(start_worker, table):
+    body = """
+        child = subprocess.Popen(["sleep", "60"])
+        return child.pid
+    """
+    worker = start_worker(handler(body))
+    table.execute("select pg_advisory_lock(7)")
+    run = worker.start_run()
+
+    until(lambda: waits_at_gate(worker))
+    assert worker.processes("work#") and not worker.processes("sleep")
+    table.execute("select pg_advisory_unlock(7)")
+
+    assert is_gone(worker.output(run)["after"])
+    assert written(worker) == [1]
+    [warning] = warnings(worker)
+    assert "child processes (sleep)" in warning
+
+
+def test_steps_that_a_completion_skips_are_logged(start_worker, table):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow")
+
+        @flow.step
+        def work(run, ctx):
+            ctx.conn().execute("insert into work values (1, 0)")
+            return {"vip": False}
+
+        @flow.step(if_={"work": {"vip": True}})
+        def gift(work): return 1
+
+        @flow.step
+        def after(work): return 2
+    """
+    worker = start_worker(module)
 
     run = worker.start_run()
 
-    assert worker.output(run) == {"after": 0}
-    turns = worker.value("select count(*) from pgflowd.attempts where outcome = 'completed'")
-    assert turns == 2
+    assert worker.completed(run)
+    assert [each["step"] for each in worker.records("step.skipped")] == ["gift"]
+    assert written(worker) == [1]
+
+
+@covers("G12")
+@pytest.mark.own_session
+def test_a_map_of_a_thousand_meets_no_deadlock(start_worker, table):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1, timeout=60)
+
+        @flow.map
+        def work(item, ctx):
+            conn = ctx.conn()
+            conn.execute("insert into work values (%s, %s)", (ctx.attempt, ctx.task_index))
+            conn.execute("update total set n = n + 1 where bucket = %s", (item % 7,))
+            return item
+    """
+    table.execute("create table total (bucket int primary key, n int)")
+    table.execute("insert into total select bucket, 0 from generate_series(0, 6) as bucket")
+    worker = start_worker(module, max_concurrency=16)
+
+    run = worker.start_run(list(range(1000)))
+
+    assert worker.completed(run, 120)
+    assert worker.value("select sum(n) from total") == 1000
+    assert worker.value("select count(distinct task_index) from work") == 1000
+    assert set(worker.outcomes(run)) == {"completed"} and len(worker.outcomes(run)) == 1000
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    assert worker.value(deadlocks) == 0
+
+
+# async handlers
+
+
+ASYNC = """
+    import asyncio
+    from pgflowd import Flow
+    flow = Flow("flow", max_attempts=2, base_delay=0, timeout=20)
+
+    @flow.map
+    async def work(item, ctx):
+        conn = await asyncio.to_thread(ctx.conn)
+        query = "insert into work values (%s, %s)"
+        if item != "nothing":
+            await asyncio.to_thread(conn.execute, query, (ctx.attempt, ctx.task_index))
+        if item == "fails" and ctx.attempt == 1:
+            raise ValueError("no")
+        return ctx.attempt
+"""
+SHARED = {"max_concurrency": 20, "tasks_per_runner": 20}
+
+
+@covers("G12", "rule 58")
+@pytest.mark.own_session
+@pytest.mark.parametrize("keys", [SHARED, {"max_concurrency": 4}], ids=["shared", "own runners"])
+def test_work_of_async_handlers_is_committed_with_their_completions(start_worker, table, keys):
+    worker = start_worker(ASYNC, **keys)
+
+    run = worker.start_run(["writes", "fails"] * 8 + ["nothing"])
+
+    assert worker.output(run) == {"work": [1, 2] * 8 + [1]}
+    rows = worker.rows("select attempt, task_index from work order by task_index")
+    assert [tuple(row) for row in rows] == [(1 + index % 2, index) for index in range(16)]
+    assert worker.value("select min(peak_kb) from pgflowd.attempts where outcome = 'completed'")
+
+
+@covers("rule 58")
+@pytest.mark.own_session
+def test_a_commit_that_waits_holds_up_no_other_task_of_its_runner(start_worker, table):
+    worker = start_worker(ASYNC, **SHARED, kill_grace_s=1.0)
+    table.execute("select pg_advisory_lock(7)")
+    first = worker.start_run(["writes"])
+    until(lambda: waits_at_gate(worker))
+
+    assert worker.output(worker.start_run(["nothing"])) == {"work": [1]}
+    assert worker.outcomes(first) == [None]
+    table.execute("select pg_advisory_unlock(7)")
+
+    assert worker.output(first) == {"work": [1]}
+    assert len(worker.runners) == 1 and warnings(worker) == []
+
+
+@covers("rule 59", "G12")
+@pytest.mark.own_session
+def test_a_shared_task_whose_time_is_up_in_its_commit_is_rolled_back(start_worker, table):
+    worker = start_worker(ASYNC.replace("timeout=20", "timeout=1"), **SHARED)
+    table.execute("select pg_advisory_lock(7)")
+    run = worker.start_run(["writes"])
+
+    until(lambda: "timed_out" in worker.outcomes(run))
+    table.execute("select pg_advisory_unlock(7)")
+
+    assert worker.output(run) == {"work": [2]}
+    assert written(worker) == [2]
 
 
 # how a handler may leave its connection
