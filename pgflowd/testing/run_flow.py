@@ -14,7 +14,7 @@ gets its own copies of all values, as from the database, so it changes no other'
                 None for one that raises nothing, or one exception for all attempts
     signals     for each name a payload, a list of payloads, or `(seconds, payload)`
     connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
-                failed or waits is rolled back unless it is in autocommit
+                did not complete its task is rolled back unless it is in autocommit
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pgflowd.core.definition.arguments import arguments_for
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
@@ -42,6 +43,7 @@ from pgflowd.testing.engine import (
     Engine,
     EngineRun,
     Key,
+    TaskRow,
     json_null,
     waiting,
 )
@@ -62,7 +64,7 @@ class TaskQueue(Protocol):
     """The part of the engine that `execute_tasks` calls; a test records these calls."""
 
     def claim(self) -> list[ClaimedRecord]: ...
-    def complete(self, key: Key, output: Any) -> Any: ...
+    def complete(self, key: Key, output: Any) -> TaskRow | None: ...
     def fail(
         self, key: Key, message: str, *, retry: bool = True, delay_s: float | None = None
     ) -> Any: ...
@@ -120,7 +122,9 @@ def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
                 else:
                     raise
             else:
-                queue.complete(record.key, output)
+                task = queue.complete(record.key, output)
+                if task is None or task.status is not TaskStatus.COMPLETED:
+                    _undo_attempt(handlers.connection)
         if not records and not queue.advance_to_next():
             return
 
@@ -257,11 +261,18 @@ def _undone_if_failed(connection: Connection[Any] | None) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
-            connection.execute(f"rollback to savepoint {ATTEMPT}")
-        except connection.Error:  # the handler has ended the transaction
-            connection.rollback()
+        _undo_attempt(connection)
         raise
+
+
+def _undo_attempt(connection: Connection[Any] | None) -> None:
+    """Roll back the work of an attempt that did not complete its task."""
+    if connection is None or connection.autocommit:
+        return
+    try:
+        connection.execute(f"rollback to savepoint {ATTEMPT}")
+    except connection.Error:  # the handler has ended the transaction
+        connection.rollback()
 
 
 def _refuse_not_raisable(slug: str, raised: Raised | Sequence[Raised]) -> None:

@@ -15,7 +15,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL
-from pgflowd.testing.engine import ClaimedRecord, Engine, Key
+from pgflowd.testing.engine import ClaimedRecord, Engine, Key, TaskRow
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 
@@ -70,7 +70,7 @@ class Journal:
         self.calls.append(("claim", records))
         return records
 
-    def complete(self, key: Key, output: Any) -> Any:
+    def complete(self, key: Key, output: Any) -> TaskRow | None:
         self.calls.append(("complete", (*key, Jsonb(output))))
         return self.engine.complete(key, output)
 

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from pgflowd.core.json import SQL_NULL, dumps
 from pgflowd.core.waiting import RESERVED_PREFIXES, Checkpoint, Wait
-from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, waiting
+from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, TaskRow, waiting
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
 FLOW = "random_flow"
@@ -122,7 +122,7 @@ class WaitingJournal:
             self.calls.append(("claim", {"records": records}))
         return records
 
-    def complete(self, key: Key, output: Any) -> Any:
+    def complete(self, key: Key, output: Any) -> TaskRow | None:
         self._report(key, "completed", output=dumps(output))
         return self.engine.complete(key, output)
 

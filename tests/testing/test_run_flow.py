@@ -159,6 +159,29 @@ def test_a_handler_may_end_the_transaction_of_the_test_itself(database: ScratchD
     assert connection.execute("select count(*) from written").fetchone() == (3,)
 
 
+def test_the_work_of_a_task_that_did_not_complete_is_undone(database: ScratchDatabase):
+    connection = database.connect(autocommit=False)
+    connection.execute("create table written (line text)")
+    flow = Flow("uncompleted", max_attempts=1)
+
+    @flow.map
+    def write(item: str, ctx: Context) -> None:
+        ctx.conn().execute("insert into written values (%s)", (item,))
+        if item == "fails":
+            raise ValueError
+
+    @flow.step(start_delay=60)
+    def listed(ctx: Context) -> str:
+        ctx.conn().execute("insert into written values ('no list')")
+        return "no list"
+
+    flow.map(slug="each", over="listed")(lambda item: item)
+    run_flow(flow, ["in time", "fails", "too late"], connection=connection)
+    run_flow(flow, [], connection=connection)
+
+    assert connection.execute("select line from written").fetchall() == [("in time",)]
+
+
 def test_a_wish_to_fail_spends_no_further_attempt():
     run = run_flow(flow, None, mock={"website": {"content": ""}})
 
