@@ -58,6 +58,7 @@ __all__ = [
     "LeaseLost",
     "MapInput",
     "NotFound",
+    "NotOpen",
     "NotRetryable",
     "OutOfReach",
     "OutputError",

@@ -16,103 +16,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
 
-from pgflowd.core import context
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
 from pgflowd.core.ids import run_id_of, uuid7
-from pgflowd.core.text import with_article
 from pgflowd.db import operations
+from pgflowd.db.client_connections import AsyncConnection, ClientConnections, Connection
 from pgflowd.db.connection import connect, connect_async
-from pgflowd.db.operations import (
-    AnyConnection,
-    Connections,
-    Operation,
-    PatientWait,
-    run_async,
-    run_sync,
-)
-from pgflowd.errors import RunError, Unreachable
+from pgflowd.db.operations import Operation, PatientWait, run_async, run_sync
+from pgflowd.errors import Unreachable
 
 __all__ = ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"]
 
-Connection = psycopg.Connection[Any]
-AsyncConnection = psycopg.AsyncConnection[Any]
 T = TypeVar("T")
 RunId = UUID | str
 
 NAME = "pgflowd client"  # in pg_stat_activity
 
 
-class _BaseClient(Generic[AnyConnection]):
-    """What both clients share: a URL or a connection of the caller, and connections to keep."""
-
-    _foreign: type[Any]  # the connections of the other client
-
-    def __init__(self, database: str | AnyConnection = "") -> None:
-        self._refuse_foreign(database)
-        self._url = database if isinstance(database, str) else ""
-        self._given: AnyConnection | None = None if isinstance(database, str) else database
-        self._connections: Connections[AnyConnection] = Connections()
-
-    def _own_url(self) -> str:
-        """The URL; without one, in a handler, that of the daemon's database."""
-        ask = context.database_of_task
-        return self._url if self._url or ask is None else ask()
-
-    def _given_or(self, conn: AnyConnection | None) -> AnyConnection | None:
-        """The connection of the caller, if there is one."""
-        if given := conn or self._given:
-            self._refuse_foreign(given)
-        return given
-
-    @contextmanager
-    def _kept_after(self, own: AnyConnection) -> Iterator[AnyConnection]:
-        """Keep a connection of ours after its use; close it if its state is unknown."""
-        try:
-            yield own
-        except RunError:  # raised between operations
-            self._keep(own)
-            raise
-        except BaseException:
-            own.pgconn.finish()
-            raise
-        self._keep(own)
-
-    def _keep(self, own: AnyConnection) -> None:
-        if not self._connections.keep(own):
-            own.pgconn.finish()  # as `close`, which one of the clients would have to await
-
-    def _close(self) -> None:
-        self._connections.closed = True
-        while own := self._connections.take():
-            own.pgconn.finish()
-
-    def _refuse_foreign(self, database: object) -> None:
-        """Raise TypeError for None, a connection of the other client, or another object."""
-        name = type(self).__name__
-        if database is None:
-            raise TypeError(f"{name}(None): write {name}() for the libpq environment")
-        if isinstance(database, self._foreign):
-            raise TypeError(f"{name} cannot use {self._foreign.__name__}; use the other client")
-        if not isinstance(database, str) and not hasattr(database, "pgconn"):
-            kind = with_article(type(database).__name__)
-            raise TypeError(f"{name} takes a URL or a psycopg connection, not {kind} around one")
-
-    def _refuse_wait(self) -> None:
-        if self._given is not None:
-            raise ValueError(
-                "a connection that was passed in cannot wait, since nothing happens before its"
-                " commit; wait with a client made of a URL"
-            )
-
-
-class Client(_BaseClient[Connection]):
+class Client(ClientConnections[Connection]):
     """For plain code and threads."""
 
     _foreign = psycopg.AsyncConnection
@@ -194,6 +120,52 @@ class Client(_BaseClient[Connection]):
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
         return self._perform(operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
 
+    def signal(
+        self,
+        run_id: RunId,
+        name: str,
+        payload: Any = None,
+        *,
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> None:
+        """
+        Tell a run something; with `conn`, at its commit. Raises NotFound, RunEnded.
+
+        The first task that waits for this name gets it, now or later. `dedup`: once for each key.
+        """
+        operation = operations.signal(run_id_of(run_id), name, payload, actor, dedup)
+        self._perform(operation, conn)
+
+    def approve(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> None:
+        """Approve a step that is an approval, now or before it asks. Raises NotFound, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
+        self._perform(operation, conn)
+
+    def reject(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> None:
+        """Reject a step that is an approval, which fails it. Raises NotFound, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
+        self._perform(operation, conn)
+
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""
         self._close()
@@ -219,7 +191,7 @@ class Client(_BaseClient[Connection]):
             return run_sync(own, operation)
 
 
-class AsyncClient(_BaseClient[AsyncConnection]):
+class AsyncClient(ClientConnections[AsyncConnection]):
     """For asyncio; the methods of `Client`, awaited."""
 
     _foreign = psycopg.Connection
@@ -303,6 +275,52 @@ class AsyncClient(_BaseClient[AsyncConnection]):
         return await self._perform(
             operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn
         )
+
+    async def signal(
+        self,
+        run_id: RunId,
+        name: str,
+        payload: Any = None,
+        *,
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """
+        Tell a run something; with `conn`, at its commit. Raises NotFound, RunEnded.
+
+        The first task that waits for this name gets it, now or later. `dedup`: once for each key.
+        """
+        operation = operations.signal(run_id_of(run_id), name, payload, actor, dedup)
+        await self._perform(operation, conn)
+
+    async def approve(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """Approve a step that is an approval, now or before it asks. Raises NotFound, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
+        await self._perform(operation, conn)
+
+    async def reject(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """Reject a step that is an approval, which fails it. Raises NotFound, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
+        await self._perform(operation, conn)
 
     async def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""

@@ -43,7 +43,9 @@ from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import DecoratedHandler, FlowSpec, StepSpec
+from pgflowd.core.definition.waiting_steps import approval_handler, wait_handler, wait_problems
 from pgflowd.core.failure import Fail, RetryAfter
+from pgflowd.core.waiting import RAISE, Time
 from pgflowd.errors import FlowError, Problem
 
 __all__ = ["Context", "Fail", "Flow", "Job", "RetryAfter", "job"]
@@ -55,22 +57,30 @@ P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class FlowOptions(TypedDict, total=False):
-    """Defaults for all steps of a flow. For unset ones the database has defaults."""
-
+class _RetryOptions(TypedDict, total=False):
     max_attempts: int | None  # 1 or more; the first attempt counts
     base_delay: int | None  # seconds; attempt n waits base_delay * 2^n
+
+
+class FlowOptions(_RetryOptions, total=False):
+    """Defaults for all steps of a flow. For unset ones the database has defaults."""
+
     timeout: int | None  # seconds of one attempt
 
 
-class _CommonOptions(FlowOptions, total=False):
-    slug: str | None  # instead of the function's name
+class WaitOptions(_RetryOptions, total=False):
+    """Options of a step that waits; its own `timeout` is that of the wait."""
+
     start_delay: int | None  # seconds between ready and started
     if_: Mapping[str, Any] | None  # run only if the input contains this
     if_not: Mapping[str, Any] | None  # run only if the input does not contain this
     when_unmet: Mode | None  # after an unmet condition: "skip", "fail", "skip-cascade"
     when_exhausted: Mode | None  # after the last failed attempt: "fail", "skip", "skip-cascade"
     version: int | None  # of what the handler saves; older code leaves what newer code has saved
+
+
+class _CommonOptions(FlowOptions, WaitOptions, total=False):
+    slug: str | None  # instead of the function's name
 
 
 class StepOptions(_CommonOptions, total=False):
@@ -120,6 +130,43 @@ class Flow:
         """Make a function a map: one task per element of a list, with the element as `item`."""
         return self._decorator(handler, options, is_map=True)
 
+    def wait_for(
+        self,
+        slug: str,
+        *,
+        after: StepName | Sequence[StepName] = (),
+        timeout: Time | None = None,
+        default: Any = RAISE,
+        **options: Unpack[WaitOptions],
+    ) -> Callable[[Context], Any]:
+        """
+        Add a step that waits for the signal with its name; its output is the payload.
+
+        `timeout`: seconds, "7d" or a timedelta. After it the output is `default`; without one the
+        step fails.
+        """
+        handler = wait_handler(slug, timeout, default)
+        self._misuses += wait_problems(slug, timeout, default, _caller())
+        return self._add_wait(handler, {"slug": slug, "after": after, **options})
+
+    def approval(
+        self,
+        slug: str,
+        *,
+        after: StepName | Sequence[StepName] = (),
+        timeout: Time | None = None,
+        **options: Unpack[WaitOptions],
+    ) -> Callable[[Context], dict[str, Any]]:
+        """
+        Add a step that waits until somebody approves or rejects it.
+
+        Its output is {"approved": True, "by": …, "note": …}. A rejection fails it, as does the
+        end of `timeout`.
+        """
+        handler = approval_handler(slug, timeout)
+        self._misuses += wait_problems(slug, timeout, RAISE, _caller())
+        return self._add_wait(handler, {"slug": slug, "after": after, **options})
+
     def check(self) -> list[Problem]:
         """All errors and warnings of the definition, by file and line."""
         problems = [*self._misuses, *flow_problems(self.written)]
@@ -156,6 +203,11 @@ class Flow:
         slugs = {id(each.handler): each.slug for each in self._handlers}
         steps = tuple(each.spec(slugs) for each in self._handlers)
         return FlowSpec(self.slug, self.place, self.options, steps)
+
+    def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
+        self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))
+        self._spec = None
+        return handler
 
     def _decorator(self, handler: Any, options: dict[str, Any], *, is_map: bool) -> Any:
         def decorate(function: Handler) -> Handler:

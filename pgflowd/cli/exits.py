@@ -41,6 +41,7 @@ class CommandRefused(click.ClickException):
 
 _BY_CODE = {
     "E305": ExitCode.DENIED,
+    "E403": ExitCode.USAGE,
     "E404": ExitCode.USAGE,
     "E409": ExitCode.NOT_FOUND,
     "E410": ExitCode.REFUSED,
@@ -48,6 +49,9 @@ _BY_CODE = {
     "E414": ExitCode.NOT_RUNNING,
     "E415": ExitCode.NOT_FOUND,
     "E416": ExitCode.USAGE,
+    "E423": ExitCode.REFUSED,
+    "E424": ExitCode.USAGE,
+    "E429": ExitCode.USAGE,
 }
 _BY_CLASS = {
     WaitTimeout: ExitCode.TIMED_OUT,

@@ -14,7 +14,7 @@ whose names only who may read runs can know. A line that is lost is not sent aga
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -24,17 +24,21 @@ from psycopg import sql
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
+from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import output_line
+from pgflowd.core.statuses import RunStatus
 from pgflowd.db import operations, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
-from pgflowd.db.query import execute
+from pgflowd.db.query import Query, execute, execute_together
+from pgflowd.db.waits import waits_of
 from pgflowd.errors import AccessDenied, Unreachable, WaitTimeout
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0  # between two reads, without notifications
 MAX_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
 QUIET_S = 0.1  # when no line came for so long after a run's end, there are no more
 LAST_LINES_S = 1.0  # the longest wait for lines after a run's end
+MAX_WAITS = 20  # tasks of a run whose waits are shown; of a map very many may wait
 SHARE = 10  # at most a tenth of the time is spent reading
 
 
@@ -129,7 +133,7 @@ class Follower:
             now = time.monotonic()
             left_s = until - now
             if left_s <= 0:
-                raise _timed_out(self.open, timeout_s)
+                raise _timed_out(self.open, timeout_s, self._last_read)
             pause_s = max((now - changed_at) / SHARE, MIN_PAUSE_S, (now - read_at) * SHARE)
             due = yield from self._pause(
                 min(now + min(pause_s, MAX_PAUSE_S, left_s), self._follow_at)
@@ -149,20 +153,22 @@ class Follower:
 
     def _new(self, run_id: UUID, run: RunWithStates) -> list[TimelineEntry]:
         known = self._known[run_id]
-        entries = timeline_of(run, self._failures(run_id))
+        entries = timeline_of(run, *self._failures_and_waits(run_id))
         new = [entry for entry in entries if entry.key not in known]
         known.update(entry.key for entry in new)
         return new
 
-    def _failures(self, run_id: UUID) -> list[FailedAttempt]:
-        """The attempts that failed, unless this role may only read runs."""
+    def _failures_and_waits(self, run_id: UUID) -> tuple[list[FailedAttempt], list[OpenTask]]:
+        """Attempts that failed and tasks that wait; none if this role may only read runs."""
         if not self._may_read_attempts:
-            return []
+            return [], []
         try:
-            return execute(self.connection, runs.failed_attempts(run_id))
+            queries: list[Query[Any]] = [runs.failed_attempts(run_id), waits_of(run_id, MAX_WAITS)]
+            failures, waits = execute_together(self.connection, queries)
+            return failures, waits
         except AccessDenied:
             self._may_read_attempts = False
-            return []
+            return [], []
 
     def _pause(self, until: float) -> Generator[TimelineEntry, None, list[UUID]]:
         """Yield lines of output until a run has changed; return the runs to read."""
@@ -209,14 +215,18 @@ class Follower:
         self._follow_at = time.monotonic() + execute(self.connection, query)
 
 
-def _timed_out(run_ids: Sequence[UUID], timeout_s: float | None) -> WaitTimeout:
+def _timed_out(
+    run_ids: Sequence[UUID], timeout_s: float | None, known: Mapping[UUID, RunWithStates]
+) -> WaitTimeout:
+    waiting = [each for each in run_ids if known[each].status is RunStatus.WAITING]
     is_one = len(run_ids) == 1
     which, goes_on = (
         (f"run {run_ids[0]}", "it goes on") if is_one else (f"{len(run_ids)} runs", "they go on")
     )
-    error = WaitTimeout(
-        f"{which} did not end within {timeout_s:g} s; {goes_on}",
-        next=f"`pgflowd runs wait {run_ids[0]}` waits again, `pgflowd runs cancel` ends it",
-    )
+    remedy = f"`pgflowd runs wait {run_ids[0]}` waits again, `pgflowd runs cancel` ends it"
+    if waiting:
+        goes_on = "it waits" if is_one else f"{len(waiting)} of them are waiting"
+        remedy = f"`pgflowd runs show {waiting[0]}` says for what"
+    error = WaitTimeout(f"{which} did not end within {timeout_s:g} s; {goes_on}", next=remedy)
     error.run_id = run_ids[0]
     return error

@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 from pgflowd.cli.connect import suggestions
 from pgflowd.cli.lookup import LAST, check_run_word, check_task_word, flow_slugs, task_name
 from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import short_id
 
 if TYPE_CHECKING:
@@ -156,6 +157,14 @@ def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
     return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
 
 
+def _waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.query import execute
+    from pgflowd.db.waits import list_tasks
+
+    found = execute(conn, list_tasks(statuses=[TaskStatus.WAITING], most=50))
+    return [f"{task_name(*task.key)} {task.waits_for}" for task in found]
+
+
 def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
     from pgflowd.db.stalled import stalled_tasks
@@ -167,4 +176,12 @@ def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
+WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON = DurationParam(), JsonParam()
+LIMIT_OPTION = click.option(
+    "--limit",
+    type=NumberParam(1, 10_000),
+    default=20,
+    metavar="N",
+    help="At most N; by default 20.",
+)

@@ -29,7 +29,8 @@ class Marks:
     DONE = Mark("✔", "+", "green")
     FAILED = Mark("✖", "x", "red")
     ACTIVE = Mark("▶", ">", "cyan")
-    WAITING = Mark("·", ".")
+    QUEUED = Mark("·", ".")
+    WAITING = Mark("◷", "w", "blue")
     PASSED_OVER = Mark("↷", "~", "yellow")
     CANCELLED = Mark("⊘", "/", "yellow")
     WARNING = Mark("⚠", "!", "yellow")
@@ -64,16 +65,17 @@ class Status(StrEnum):
 
 
 class RunStatus(Status):
-    """To other runtimes a cancelled run has failed."""
+    """To other runtimes a waiting run has started, and a cancelled one has failed."""
 
     STARTED = "started", Marks.ACTIVE, False
+    WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
     CANCELLED = "cancelled", Marks.CANCELLED
 
 
 class StepStatus(Status):
-    CREATED = "created", Marks.WAITING, False
+    CREATED = "created", Marks.QUEUED, False
     STARTED = "started", Marks.ACTIVE, False
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
@@ -81,8 +83,15 @@ class StepStatus(Status):
 
 
 class TaskStatus(Status):
-    QUEUED = "queued", Marks.WAITING, False
+    """To other runtimes a task is queued or started where it has one of five statuses here."""
+
+    QUEUED = "queued", Marks.QUEUED, False
+    READY = "ready", Marks.QUEUED, False
+    DELAYED = "delayed", Marks.QUEUED, False
+    WAITING = "waiting", Marks.WAITING, False  # for a time or a signal
     STARTED = "started", Marks.ACTIVE, False
+    LEASED = "leased", Marks.ACTIVE, False
+    LAPSED = "lapsed", Marks.WARNING, False  # started, and its lease is over
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
     SKIPPED = "skipped", Marks.PASSED_OVER  # its step was skipped while it was queued or started
@@ -106,6 +115,15 @@ class Outcome(Status):
     def is_failure(self) -> bool:
         """Whether a handler failed, so that the attempt counts."""
         return self in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED)
+
+
+OPEN_TASK_STATUSES = (
+    TaskStatus.WAITING,
+    TaskStatus.READY,
+    TaskStatus.DELAYED,
+    TaskStatus.LEASED,
+    TaskStatus.LAPSED,
+)
 
 
 class DaemonState(Status):

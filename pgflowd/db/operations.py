@@ -3,18 +3,16 @@ The operations of clients on runs, and their execution on plain and asyncio conn
 
 An operation is a generator. It yields steps (`Query`, `Listen`, `Hears`, `Nap`, `Now`) and receives
 the result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and
-decide nothing, so the logic exists once. `Connections` keeps idle connections for the next one.
+decide nothing, so the logic exists once.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import selectors
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -24,26 +22,26 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
-from pgflowd.db import runs
+from pgflowd.core.waiting import check_signal_name
+from pgflowd.db import runs, signals
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
+from pgflowd.db.signals import SignalReceipt
 from pgflowd.errors import MapInput, NotFound, RunExists, UnknownFlow, Unreachable, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
-AnyConnection = TypeVar("AnyConnection", Connection, AsyncConnection)
 AnyRun = TypeVar("AnyRun", bound=Run)
 T = TypeVar("T")
 
-MAX_IDLE = 4  # connections of a client that are kept
 # between two reads of a run: notifications are faster, but may be missed
 MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
-_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # needs no descriptor
 
-
+# statuses in the core, and what such a run may be called here
+_KNOWN_BETTER = {RunStatus.STARTED: {RunStatus.WAITING}, RunStatus.FAILED: {RunStatus.CANCELLED}}
 _KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
 
 
@@ -119,13 +117,15 @@ def start_many(
 
 
 def get(run_id: UUID) -> Operation[Run]:
-    run: Run | None = yield runs.get(run_id)
-    return (yield from _with_cancellation(run, run_id))
+    found: tuple[Run | None, bool] = yield runs.get(run_id)
+    run, may_read_status = found
+    return (yield from _with_status(run, run_id, may_read_status))
 
 
 def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
-    run: RunWithStates | None = yield runs.get_with_states(run_id)
-    return (yield from _with_cancellation(run, run_id))
+    found: tuple[RunWithStates | None, bool] = yield runs.get_with_states(run_id)
+    run, may_read_status = found
+    return (yield from _with_status(run, run_id, may_read_status))
 
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
@@ -136,6 +136,26 @@ def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run
 def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Operation[Run]:
     yield runs.retry(run_id, actor, even_if_cancelled)
     return (yield from get(run_id))
+
+
+def signal(
+    run_id: UUID, name: str, payload: Any, actor: str | None, dedup: str | None
+) -> Operation[SignalReceipt]:
+    check_signal_name(name)
+    sent: SignalReceipt = yield signals.send(
+        run_id, name, encode(payload, what="payload"), actor, dedup
+    )
+    return sent
+
+
+def answer(
+    run_id: UUID, step: str, is_approved: bool, note: str, actor: str | None, dedup: str | None
+) -> Operation[SignalReceipt]:
+    """Approve or reject: a signal with the name of the step."""
+    check_signal_name(step)
+    encode(note, what="note")
+    sent: SignalReceipt = yield signals.answer(run_id, step, is_approved, note, actor, dedup)
+    return sent
 
 
 def wait(
@@ -166,9 +186,10 @@ def wait(
             break
         yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
         nap_s = min(nap_s * 1.5, MAX_NAP_S)
-    if run is not None and not run.has_ended:
-        raise _timeout(run_id, timeout_s)
-    return (yield from _with_cancellation(run, run_id))
+    known = yield from _with_status(run, run_id, can.read_status)
+    if not known.has_ended:
+        raise _timeout(run_id, timeout_s, known.status)
+    return known
 
 
 def _may_follow() -> Operation[bool]:
@@ -178,9 +199,14 @@ def _may_follow() -> Operation[bool]:
     return can.follow and hears
 
 
-def _timeout(run_id: UUID, timeout_s: float | None) -> WaitTimeout:
-    text = f"run {run_id} has not ended after {timeout_s:g} s; it continues"
-    error = WaitTimeout(text, next="wait again, or cancel it")
+def _timeout(
+    run_id: UUID, timeout_s: float | None, status: RunStatus = RunStatus.STARTED
+) -> WaitTimeout:
+    does, remedy = "continues", "wait again, or cancel it"
+    if status is RunStatus.WAITING:
+        does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
+    text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
+    error = WaitTimeout(text, next=remedy)
     error.run_id = run_id
     return error
 
@@ -209,21 +235,15 @@ def _require_slug(flow_slug: Any) -> None:
         raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
 
 
-def _with_cancellation(run: AnyRun | None, run_id: UUID) -> Operation[AnyRun]:
-    """Return the run; if it failed, check whether it was cancelled, where that can be read."""
+def _with_status(run: AnyRun | None, run_id: UUID, may_read_status: bool) -> Operation[AnyRun]:
+    """Return the run with its status as people know it: `waiting`, `cancelled`, by whom."""
     if run is None:
         raise NotFound(f"there is no run {run_id}")
-    if run.status is not RunStatus.FAILED:
+    if not may_read_status or run.status not in _KNOWN_BETTER:
         return run
-    can: Abilities = yield runs.abilities()
-    if not can.read_cancelled:
-        return run
-    found = yield runs.get_cancelled(run.run_id)
-    if found is None:
-        return run
-    at, by, reason = found
-    cancelled = RunStatus.CANCELLED
-    return replace(run, status=cancelled, cancelled_at=at, cancelled_by=by, cancel_reason=reason)
+    found: dict[str, Any] = yield runs.get_status(run.run_id)
+    # it may have gone on since the run was read
+    return replace(run, **found) if found.get("status") in _KNOWN_BETTER[run.status] else run
 
 
 class PatientWait:
@@ -329,40 +349,3 @@ def _command(conn: Connection | AsyncConnection, step: Step) -> sql.SQL | sql.Co
     if isinstance(step, Listen) and not is_pooled(conn):
         return sql.SQL("listen {}").format(sql.Identifier(step.channel))
     return sql.SQL("unlisten *") if isinstance(step, Unlisten) and not is_pooled(conn) else None
-
-
-class Connections(Generic[AnyConnection]):
-    """
-    Idle connections for the next operation. List operations are atomic among threads.
-
-    After a fork they belong to the parent: the child forgets them and sends the server nothing.
-    """
-
-    def __init__(self) -> None:
-        self.idle: list[AnyConnection] = []
-        self.closed = False
-        self._process = os.getpid()
-
-    def take(self) -> AnyConnection | None:
-        """Return an idle connection whose server is still there, or None."""
-        if self._process != os.getpid():
-            self.idle, self._process = [], os.getpid()
-        while True:
-            try:
-                conn = self.idle.pop()
-            except IndexError:
-                return None
-            if not conn.closed:
-                with _Selector() as selector:  # to an idle connection a server only sends its end
-                    selector.register(conn.pgconn.socket, selectors.EVENT_READ)
-                    if not selector.select(timeout=0):
-                        return conn
-            conn.pgconn.finish()
-
-    def keep(self, conn: AnyConnection) -> bool:
-        """Keep a connection for later; return False if it cannot or need not be kept."""
-        is_usable = not self.closed and not conn.closed and not conn.broken
-        if is_usable and len(self.idle) < MAX_IDLE:
-            self.idle.append(conn)
-            return True
-        return False

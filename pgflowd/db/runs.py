@@ -3,8 +3,9 @@ The queries that start, read, cancel, retry and list runs.
 
 Clients read a run from the document of `get_run_with_states`. A role that may not read tables can
 call that function too, and a core may have more or fewer columns. To other runtimes a cancelled run
-is `failed`; schema `pgflowd` has the time, actor and reason of a cancellation, where the role may
-read it. The queries that list runs, steps and attempts need the rights of a viewer.
+is `failed`, and one that waits `started`; view `run_status` knows better, and the time, actor and
+reason of a cancellation, where the role may read it. The queries that list runs, steps and
+attempts need the rights of a viewer.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Abilities:
 
     start_many: bool  # by `start_flows`; without it one by one, as a role that reads no table
     read_runs: bool  # without their steps
-    read_cancelled: bool
+    read_status: bool  # as people know it
     follow: bool  # and so be notified of events; an older schema notifies everybody
 
 
@@ -70,8 +71,9 @@ def start_many(
     return Query(sql, (flow_slug, list(inputs), list(run_ids)), read)
 
 
-def get(run_id: UUID) -> Query[Run | None]:
-    return Query(_GET, (run_id,), _run_or_none)
+def get(run_id: UUID) -> Query[tuple[Run | None, bool]]:
+    """Read a run, and whether this role may read its status as people know it."""
+    return Query(_GET, (run_id,), lambda rows: (_run_or_none(rows), rows[0][1]))
 
 
 def get_row(run_id: UUID, can: Abilities) -> Query[Run | None]:
@@ -79,12 +81,14 @@ def get_row(run_id: UUID, can: Abilities) -> Query[Run | None]:
     return Query(_GET_ROW if can.read_runs else _GET, (run_id,), _run_or_none)
 
 
-def get_with_states(run_id: UUID) -> Query[RunWithStates | None]:
-    return Query(_GET_WITH_STATES, (run_id,), _states_or_none)
+def get_with_states(run_id: UUID) -> Query[tuple[RunWithStates | None, bool]]:
+    """Read a run and its steps, and whether this role may read its status as people know it."""
+    return Query(_GET_WITH_STATES, (run_id,), lambda rows: (_states_or_none(rows), rows[0][1]))
 
 
-def get_cancelled(run_id: UUID) -> Query[tuple[datetime, str | None, str | None] | None]:
-    return Query(_GET_CANCELLED, (run_id,), lambda rows: rows[0] if rows else None)
+def get_status(run_id: UUID) -> Query[dict[str, Any]]:
+    """Return the status of a run as people know it, and who cancelled it; {} without such a run."""
+    return Query(_GET_STATUS, (run_id,), _read_status)
 
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
@@ -169,15 +173,17 @@ _PUBLISH_OUTPUT = """
 select pg_notify(pgflowd.output_channel(line.run_id), line.payload)
   from unnest(%s::uuid[], %s::text[]) as line (run_id, payload)
 """
-_ABILITIES = """
+_MAY_READ_STATUS = """
+exists (select from pg_catalog.pg_class as class
+          join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
+         where namespace.nspname = 'pgflowd' and class.relname = 'run_status'
+           and has_schema_privilege(namespace.oid, 'usage')
+           and has_table_privilege(class.oid, 'select'))
+"""
+_ABILITIES = f"""
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
          and has_table_privilege('pgflow.runs', 'insert'),
-       has_table_privilege('pgflow.runs', 'select'),
-       exists (select from pg_catalog.pg_class as class
-                 join pg_catalog.pg_namespace as namespace on namespace.oid = class.relnamespace
-                where namespace.nspname = 'pgflowd' and class.relname = 'runs'
-                  and has_schema_privilege(namespace.oid, 'usage')
-                  and has_table_privilege(class.oid, 'select')),
+       has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS},
        exists (select from pg_catalog.pg_proc as proc
                  join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
                 where namespace.nspname = 'pgflowd' and proc.proname = 'follow'
@@ -194,12 +200,11 @@ select pgflow.start_flow_with_states(given.flow_slug, one.input, one.run_id) -> 
   from (select %s::text as flow_slug, %s::jsonb[] as inputs, %s::uuid[] as run_ids) as given,
        unnest(given.inputs, given.run_ids) as one (input, run_id)
 """
-_GET = "select pgflow.get_run_with_states(%s) -> 'run'"
+_GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"
 _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
-_GET_WITH_STATES = "select pgflow.get_run_with_states(%s)"
-_GET_CANCELLED = """
-select cancelled_at, cancelled_by, cancel_reason
-  from pgflowd.runs where run_id = %s and cancelled_at is not null
+_GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
+_GET_STATUS = """
+select status, cancelled_at, cancelled_by, cancel_reason from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
@@ -209,7 +214,7 @@ select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
-       max_attempts, timeout_s, running_since, next_at
+       max_attempts, timeout_s, running_since, next_at, waiting
   from pgflowd.run_steps(%s)
 """
 _FAILED_ATTEMPTS = """
@@ -271,6 +276,12 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
     states = sorted(map(_state_of, document["steps"]), key=order)
     steps = {state.step_slug: state for state in states}
     return RunWithStates(**_run_fields(document["run"]), steps=steps)
+
+
+def _read_status(rows: Rows) -> Document:
+    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason")
+    found = dict(zip(names, rows[0], strict=True)) if rows else {}
+    return {**found, "status": RunStatus(found["status"])} if found else {}
 
 
 def _read_listed_runs(rows: Rows) -> list[ListedRun]:

@@ -22,7 +22,7 @@ It also reads facts about the database for `status`: version, pgmq and schema at
 trip and clock before each sweep. It reports as problems clocks that differ (W312),
 `synchronous_commit` off (W315), a connection without encryption (W316), a notification queue that
 is not emptied (E319), what keeps dead rows (E321), and a server without a free connection (E310),
-at once when one was refused.
+at once when one was refused. And it counts the tasks of each flow that wait.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ from pgflowd.db.query import A, Query, execute
 from pgflowd.db.schema import status
 from pgflowd.db.server_connections import server_connections
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
+from pgflowd.db.waits import waiting_tasks
 from pgflowd.db.workers import look_at_queues, renew_rows, renew_sleeping
 from pgflowd.errors import DatabaseError, Problem
 from pgflowd.host.channel import Channel
@@ -261,6 +262,7 @@ class Sweeper:
             if resent.sent < MAX_TASKS:
                 self._page = resent.next_page
                 break
+        self._service.numbers["waiting"] = self._execute(conn, waiting_tasks())
         self._service.numbers["last_sweep_at"] = time.time()
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:

@@ -16,10 +16,11 @@ declare
     pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.disarm,
     pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
-    pgflowd.list_runs, pgflowd.look_at_queues, pgflowd.news, pgflowd.process_due,
-    pgflowd.renew_workers, pgflowd.resend, pgflowd.run_steps, pgflowd.run_troubles,
-    pgflowd.signal, pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake,
-    pgflowd.wanted_output, pgflowd.writers}';
+    pgflowd.list_checkpoints, pgflowd.list_runs, pgflowd.list_signals, pgflowd.list_tasks,
+    pgflowd.look_at_queues, pgflowd.news, pgflowd.process_due, pgflowd.renew_workers,
+    pgflowd.resend, pgflowd.run_steps, pgflowd.run_troubles, pgflowd.signal,
+    pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.wanted_output,
+    pgflowd.writers}';
   dependent constant text[] := '{
     pgflow.cascade_complete_taskless_steps, pgflow.cascade_resolve_conditions,
     pgflow.complete_task, pgflow.fail_task, pgflow.get_run_with_states, pgflow.maybe_complete_run,
@@ -51,9 +52,9 @@ begin
       execute format('alter function %s %s %s %s', one.signature, by_key,
                      case when one.name <> all (together) then in_turn end,
                      case when one.name = 'pgflow._started_tasks' then alone end);
-    elsif one.name = 'pgflowd._queue_status' then
-      execute format('alter function %s %s %s set enable_bitmapscan = off', one.signature, by_key,
-                     alone);
+    elsif one.name in ('pgflowd._queue_status', 'pgflowd._waiting_runs') then
+      execute format('alter function %s %s %s set enable_bitmapscan = off set enable_sort = off',
+                     one.signature, by_key, alone);
     elsif one.name = 'pgflow._start_tasks' then
       execute format('alter function %s %s', one.signature, in_turn);
     elsif one.name = any (dependent) then

@@ -43,6 +43,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0008_pgflowd_doorbells",
         "applied 0009_pgflowd_waits",
         "applied 0010_pgflowd_sweepers",
+        "applied 0011_pgflowd_lists",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -91,6 +92,7 @@ def test_json_is_the_same_for_programs(db):
             "0008_pgflowd_doorbells",
             "0009_pgflowd_waits",
             "0010_pgflowd_sweepers",
+            "0011_pgflowd_lists",
         ],
         "dry_run": False,
     }

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 
-LOOKING = ["runs list", "flows list", "stalled list", "runs show @last"]
+LOOKING = [
+    "runs list",
+    "tasks list",
+    "signals list",
+    "flows list",
+    "stalled list",
+    "runs show @last",
+]
 
 
 @pytest.fixture

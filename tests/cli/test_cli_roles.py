@@ -15,7 +15,8 @@ from support.shop import Shop
 from pgflowd.db import schema
 
 LOOKING = [
-    "runs list", "runs show @last --attempts", "runs follow @last --timeout 1ms",
+    "runs list", "runs show @last --attempts --checkpoints", "runs follow @last --timeout 1ms",
+    "tasks list", "signals list",
     "flows list", "flows show send_email", "flows graph analyze_website --run @last",
     "flows diff send_email", "stalled list", "doctor", "check",
 ]  # fmt: skip

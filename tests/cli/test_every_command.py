@@ -25,9 +25,12 @@ FLAGS = {  # what the surface promises, and no more
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
     "reload": "", "wake": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id",
-    "runs list": "--flow --status --since --limit", "runs show": "--input --output --attempts",
+    "runs list": "--flow --status --since --limit",
+    "runs show": "--input --output --attempts --checkpoints",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs cancel": "--reason",
-    "runs retry": "--even-if-cancelled --follow",
+    "runs retry": "--even-if-cancelled --follow", "runs signal": "--dedup",
+    "runs approve": "--note", "runs reject": "--note", "signals list": "--run --open --limit",
+    "tasks list": "--status --flow --run --limit", "tasks wake": "--reason",
     "flows list": "", "flows show": "", "flows graph": "--run --format", "flows diff": "",
     "flows deploy": "--sql", "flows delete": "--force --yes",
     "stalled list": "", "stalled requeue": "--all", "stalled fail": "--all --reason",
@@ -109,6 +112,18 @@ FORMS = {
                          "runs cancel", "missing argument", on="open"),
     "runs retry": Forms("runs retry @last", "retried", "runs",
                         "runs retry nothing", "is not a run", on="failed"),
+    "runs signal": Forms("runs signal @last paid 7", "kept until", "signal_id run_id name payload",
+                         "runs signal @last", "missing argument", on="open"),
+    "runs approve": Forms("runs approve @last website", "kept until", "signal_id run_id name",
+                          "runs approve @last web_site", "did you mean 'website'?", 4, on="open"),
+    "runs reject": Forms("runs reject @last website --note no", "kept until", "signal_id payload",
+                         "runs reject @last", "missing argument", on="waiting"),
+    "signals list": Forms("signals list", "paid", "signals",
+                          "signals list --opne", "'--open'", on="waiting"),
+    "tasks list": Forms("tasks list", "website#0", "tasks",
+                        "tasks list --status waitin", "'waitin'", on="open"),
+    "tasks wake": Forms("tasks wake @last/website#0", "queued", "run_id step task result",
+                        "tasks wake @last/website", "RUN/STEP#INDEX", on="waiting"),
     "flows list": Forms("flows list", "send_email", "flows", "flows lst", "'list'"),
     "flows show": Forms("flows show send_email", "perform", "flow steps shape",
                         "flows show send_mail", "did you mean 'send_email'?", 4),
@@ -161,6 +176,9 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
         if on == "failed":
             key = shop.claim_all()["website#0"]
             shop.conn.execute("select pgflowd.fail(%s, %s, %s, %s, 'no', retry => false)", key)
+        if on == "waiting":
+            shop.suspend(shop.claim_all()["website#0"], kind="signal", name="website")
+            shop.do("select pgflowd.signal(run_id, 'paid') from pgflow.runs")
         if on == "stalled":
             shop.claim_all()
             shop.stall()

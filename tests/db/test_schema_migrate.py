@@ -119,6 +119,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0008_pgflowd_doorbells",
         "0009_pgflowd_waits",
         "0010_pgflowd_sweepers",
+        "0011_pgflowd_lists",
     ]
 
     assert catalog(conn) == before

@@ -69,9 +69,10 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("block", ALL, ids=str)
 def test_a_block_is_of_a_kind_that_is_tested(block):
-    """Python runs in test_readme.py and test_scaling.py, console lines below."""
+    """Python runs in test_readme.py, test_scaling.py and test_waits.py, console lines below."""
     if block.language == "python":
-        assert block.page.name in ("README.md", "scaling.md"), "the Python of no other page is run"
+        run = ("README.md", "scaling.md", "waits.md")
+        assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())
     elif block.language == "toml":

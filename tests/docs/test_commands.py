@@ -41,7 +41,9 @@ def shop(database, tmp_path, monkeypatch) -> Shop:
 COMMANDS = {
     "runs start": ["runs start send_email --json", "runs cancel @last --json"],
     "runs list": ["runs list --json"],
-    "runs show": ["runs show @last --json --attempts"],
+    "runs show": ["runs show @last --json --attempts --checkpoints"],
+    "tasks": ["tasks list --json"],
+    "signals": ["runs signal @last paid 7 --json", "signals list --json"],
     "runs follow": ["runs follow @last --json --timeout 1ms"],
     "flows list": ["flows list --json", "flows show send_email --json"],
     "flows graph": [

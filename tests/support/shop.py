@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -80,6 +81,18 @@ class Shop(Database):
             for task in self.claim_all().values():
                 self.complete(task, output)
         return run_id
+
+    def suspend(self, task: Any, **wait: Any) -> None:
+        """Report that a task waits."""
+        names = ("run_id", "step_slug", "task_index", "token")
+        element = {**dict(zip(names, task, strict=True)), "outcome": "suspended"}
+        checkpoint = "sleep 1" if wait["kind"] == "sleep" else f"signal {wait['name']} 1"
+        element["wait"] = {"checkpoint": checkpoint, **wait}
+        answer = self.row(
+            "select * from pgflowd.report(%s::jsonb, array[null])",
+            json.dumps([element], default=str),
+        )
+        assert answer.verdict == "queued", answer
 
     def stall(self) -> None:
         """Let the leases of all claimed tasks have lapsed an hour ago."""

@@ -24,6 +24,7 @@ PLAIN = {  # they read by a key, or small tables
     "pgflow.track_worker_function",
     "pgflowd.flow_shape",
     "pgflowd.output_channel",
+    "pgflowd.waiting_tasks",
     "pgflowd.watch_queue",
 }
 PLANS = (SQL / "install/plans.sql").read_text()

@@ -16,11 +16,12 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
-from pgflowd.cli.params import DURATION, FLOW, JSON, RUN, NumberParam
+from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
 from pgflowd.cli.problems import for_each
 from pgflowd.cli.terminal.run_view import (
     print_ended,
@@ -53,7 +54,7 @@ timeout_option = click.option(
 
 @click.group(cls=Group)
 def runs() -> None:
-    """Start, show, follow and change runs.
+    """Start, show, follow, signal and change runs.
 
     RUN is an id, its last digits, or @last.
 
@@ -117,13 +118,7 @@ def start(
     help=f"{', '.join(STATUSES)}; may be repeated; of the newest 100,000.",
 )  # fmt: skip
 @click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
-@click.option(
-    "--limit",
-    type=NumberParam(1, 10_000),
-    default=20,
-    metavar="N",
-    help="At most N; by default 20.",
-)
+@LIMIT_OPTION
 @pass_app
 def list_(
     app: App, flow: str | None, statuses: Sequence[str], since: float | None, limit: int
@@ -154,9 +149,17 @@ def list_(
 @click.option("--input", "with_input", is_flag=True, help="Print only its whole input.")
 @click.option("--output", "with_output", is_flag=True, help="Print only its whole output.")
 @click.option("--attempts", "with_attempts", is_flag=True, help="List its attempts.")
+@click.option("--checkpoints", "with_checkpoints", is_flag=True, help="List what its tasks saved.")
 @pass_app
-def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts: bool) -> None:
-    """Show a run: its graph, with the status of each step.
+def show(
+    app: App,
+    run: str,
+    with_input: bool,
+    with_output: bool,
+    with_attempts: bool,
+    with_checkpoints: bool,
+) -> None:
+    """Show a run: its graph, with the status of each step, and what it waits for.
 
     \b
     Example: pgflowd runs show @last
@@ -165,7 +168,12 @@ def show(app: App, run: str, with_input: bool, with_output: bool, with_attempts:
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
     with database(app) as conn:
-        details = read_details(conn, find_run(conn, run), with_attempts=with_attempts)
+        details = read_details(
+            conn,
+            find_run(conn, run),
+            with_attempts=with_attempts,
+            with_checkpoints=with_checkpoints,
+        )
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)
     elif app.json:
@@ -256,6 +264,10 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
             operations.run_sync(conn, retry_one(run_id))
             app.note(f"run {run_id} retried")
         _print_events(app, follower, None)
+
+
+for _command in (signal, approve, reject):
+    runs.add_command(_command)
 
 
 def _change_each(

@@ -17,7 +17,13 @@ from pgflowd.cli.daemon_client import NotRunning, ask, ask_elsewhere, socket_pat
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.params import DURATION
-from pgflowd.cli.terminal.status_view import database_lines, problem_lines, status_lines, tree_lines
+from pgflowd.cli.terminal.status_view import (
+    any_waits,
+    database_lines,
+    problem_lines,
+    status_lines,
+    tree_lines,
+)
 from pgflowd.core.documents.daemon import status_without_daemon
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.errors import PgflowdError, Unreachable
@@ -92,9 +98,11 @@ def _show_database(app: App) -> None:
         app.note(elsewhere)
     database = document["database"]
     app.print("\n".join(database_lines(database, app.out)))
-    rows = [[flow["slug"], str(flow["queued"])] for flow in document["flows"]]
-    if rows:
-        app.print_table(["FLOW", "QUEUED"], rows, right=["QUEUED"])
+    rows = [[flow["slug"], str(flow["queued"]), str(flow["waiting"])] for flow in document["flows"]]
+    if any_waits(document["flows"]):
+        app.print_table(["FLOW", "QUEUED", "WAITING"], rows, right=["QUEUED", "WAITING"])
+    elif rows:
+        app.print_table(["FLOW", "QUEUED"], [row[:2] for row in rows], right=["QUEUED"])
     for line in problem_lines(document["problems"], app.out):
         app.print(line)
 
@@ -107,9 +115,10 @@ def _without_daemon(app: App) -> dict[str, Any]:
         "schema": None,
     }
     queues: list[tuple[str, int, float | None]] = []
+    waits: dict[str, int] = {}
     problems: list[dict[str, Any]] = []
     try:
-        database, queues = _ask_database(app)
+        database, queues, waits = _ask_database(app)
     except PgflowdError as error:
         is_down = isinstance(error, Unreachable)
         database["state"] = DatabaseState.DOWN if is_down else DatabaseState.UP
@@ -117,17 +126,22 @@ def _without_daemon(app: App) -> dict[str, Any]:
             {"code": each.code, "flow": None, "text": app.hide(each.text), "next": each.next}
             for each in error.problems
         ]
-    return status_without_daemon(app.settings.pgflowd.name, database, queues, problems)
+    return status_without_daemon(app.settings.pgflowd.name, database, queues, waits, problems)
 
 
-def _ask_database(app: App) -> tuple[dict[str, Any], list[tuple[str, int, float | None]]]:
+def _ask_database(
+    app: App,
+) -> tuple[dict[str, Any], list[tuple[str, int, float | None]], dict[str, int]]:
     from pgflowd.db import schema
     from pgflowd.db.connection import connect, translated
     from pgflowd.db.flows import queued_messages
+    from pgflowd.db.query import execute
+    from pgflowd.db.waits import waiting_tasks
 
     with connect(app.database_url, name="pgflowd: status") as conn, translated(conn):
         schema.refuse_newer(conn)
         server = conn.info.parameter_status("server_version") or ""
-        queues = queued_messages(conn)
+        queues, waits = queued_messages(conn), execute(conn, waiting_tasks())
         place = f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}"
-    return {"state": DatabaseState.UP, "server": server.partition(" ")[0], "place": place}, queues
+    database = {"state": DatabaseState.UP, "server": server.partition(" ")[0], "place": place}
+    return database, queues, waits

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow
 
 
+_TITLES = (
+    "FLOW", "STEPS", "QUEUED", "WAITING", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT",
+    "LAST RUN",
+)  # fmt: skip
+
+
 def print_flows(
     app: App, flows: Sequence[ListedFlow], imports: Mapping[str, float | None], now: datetime
 ) -> None:
@@ -33,12 +39,19 @@ def print_flows(
     if not flows:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
+    rows = [_flow_row(app, flow, imports.get(flow.flow_slug), now) for flow in flows]
+    kept = [at for at, title in enumerate(_TITLES) if title != "WAITING" or _any_waits(flows)]
     app.print_table(
-        ("FLOW", "STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT", "LAST RUN"),
-        [_flow_row(app, flow, imports.get(flow.flow_slug), now) for flow in flows],
-        right={"STEPS", "QUEUED", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT"},
-        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING"),
+        [_TITLES[at] for at in kept],
+        [[row[at] for at in kept] for row in rows],
+        right=set(_TITLES) - {"FLOW", "LAST RUN"},
+        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING", "WAITING"),
     )
+
+
+def _any_waits(flows: Sequence[ListedFlow]) -> bool:
+    """Whether tasks of a flow wait; a column of zeros says nothing."""
+    return any(flow.waiting for flow in flows)
 
 
 def _flow_row(
@@ -55,6 +68,7 @@ def _flow_row(
         flow.flow_slug,
         str(flow.steps),
         str(flow.queued),
+        str(flow.waiting),
         dash if oldest_s is None else duration(oldest_s),
         str(flow.running),
         str(flow.active_runs),
@@ -79,7 +93,8 @@ def print_flow(
     )
     is_asleep = flow.workers == 0 and flow.is_asleep
     workers = "asleep" if is_asleep else counted(flow.workers, "worker")
-    state = f"{flow.queued} queued, {flow.running} running, {workers}"
+    waiting = f", {flow.waiting} waiting" if flow.waiting else ""
+    state = f"{flow.queued} queued, {flow.running} running{waiting}, {workers}"
     if import_s is not None:
         state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"

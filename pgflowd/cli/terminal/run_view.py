@@ -18,6 +18,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
 from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
+from pgflowd.cli.terminal.wait_view import ends_by, print_checkpoints, wait_text
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
@@ -39,16 +40,22 @@ if TYPE_CHECKING:
     )
 
 _ERROR_LENGTH = 60  # of an error in a list
+_MAX_LISTED = 1000  # waits and signals of a run; a map may have very many
+_MAX_SHOWN = 10  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
 
 
 def read_details(
-    connection: psycopg.Connection[Any], run_id: UUID, *, with_attempts: bool = False
+    connection: psycopg.Connection[Any],
+    run_id: UUID,
+    *,
+    with_attempts: bool = False,
+    with_checkpoints: bool = False,
 ) -> RunDetails:
     """Read all that is shown of a run. NotFound."""
     from pgflowd.core.documents.runs import RunDetails
-    from pgflowd.db import operations, runs
+    from pgflowd.db import operations, runs, signals, waits
     from pgflowd.db.operations import run_sync
     from pgflowd.db.query import Query, database_time, execute_together
 
@@ -57,11 +64,22 @@ def read_details(
         runs.run_steps(run_id),
         runs.failed_attempts(run_id),
         database_time(),
+        waits.waits_of(run_id, _MAX_LISTED),
+        signals.list_signals(run_id, only_open=True, most=_MAX_LISTED),
+        *([runs.attempts(run_id)] if with_attempts else []),
+        *([waits.list_checkpoints(run_id)] if with_checkpoints else []),
     ]
-    if with_attempts:
-        queries.append(runs.attempts(run_id))
-    steps, failures, now, *attempts = execute_together(connection, queries)
-    return RunDetails(run, steps, failures, attempts[0] if attempts else None, now)
+    steps, failures, now, waiting, unused, *more = execute_together(connection, queries)
+    return RunDetails(
+        run,
+        steps,
+        failures,
+        attempts=more.pop(0) if with_attempts else None,
+        now=now,
+        waits=waiting,
+        unused=unused,
+        checkpoints=more.pop(0) if with_checkpoints else None,
+    )
 
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
@@ -123,8 +141,27 @@ def print_run(app: App, details: RunDetails) -> None:
         _print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
         for line in traceback_lines(app, traceback, indent=3):
             app.print(line)
+    _print_waits(app, details)
     if details.attempts is not None:
         _print_attempts(app, details)
+    if details.checkpoints is not None:
+        print_checkpoints(app, details.checkpoints, details.now)
+
+
+def _print_waits(app: App, details: RunDetails) -> None:
+    """The tasks that wait, each with the command that ends its wait; signals that nobody got."""
+    for task in details.waits[:_MAX_SHOWN]:
+        name = f"{task.step_slug}#{task.task_index}" if task.task_index else task.step_slug
+        _print_labelled(app, name, f"{wait_text(task, details.now)}; `{ends_by(task)}` ends it")
+    waiting = sum(step.waiting for step in details.steps)
+    if waiting > _MAX_SHOWN:
+        command = f"pgflowd tasks list --status waiting --run {short_id(details.run.run_id)}"
+        _print_labelled(app, "and", f"{waiting - _MAX_SHOWN} more that wait; `{command}`")
+    for signal in details.unused[:_MAX_SHOWN]:
+        payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
+        by = f" by {signal.sent_by}" if signal.sent_by else ""
+        sent = f"{signal.name}, sent {ago(signal.sent_at, details.now)}{by}: {payload}"
+        _print_labelled(app, "unused signal", sent)
 
 
 def _is_about(error: str, why: str | None) -> bool:
@@ -243,12 +280,15 @@ def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: dat
     if run.status is RunStatus.CANCELLED and status is StepStatus.FAILED:
         status = RunStatus.CANCELLED
     is_open = status is StepStatus.STARTED and not run.has_ended
+    detail = _detail(step, state, status, now)
+    if is_open and step.only_waits:
+        status = RunStatus.WAITING
     return Node(
         slug=step.step_slug,
         deps=tuple(step.deps),
         is_map=step.step_type == "map",
         status=status,
-        detail=_detail(step, state, status, now),
+        detail=detail,
         note=_note(step, now) if is_open else "",
     )
 
@@ -260,7 +300,7 @@ def _detail(step: StepTasks, state: StepState | None, status: Status, now: datet
     took_s = between(state.started_at, state.ended_at or now) or 0.0
     if status is StepStatus.SKIPPED:
         words: list[str] = [status]
-    elif step.queued and not step.running and step.tasks == 1:
+    elif (step.queued or step.waiting) and not step.running and step.tasks == 1:
         return "waits"
     else:  # while it runs, in whole seconds: a fraction is outdated at once
         words = [duration(took_s if state.ended_at or took_s >= 60 else int(took_s))]
@@ -275,6 +315,8 @@ def _detail(step: StepTasks, state: StepState | None, status: Status, now: datet
 def _note(step: StepTasks, now: datetime) -> str:
     """What happens next."""
     words = []
+    if step.waiting and step.tasks > 1:
+        words.append(f"{step.waiting} wait")
     if step.attempts > 1 or (step.queued and step.attempts):
         upcoming = step.attempts + (1 if step.queued and not step.running else 0)
         words.append(f"attempt {min(upcoming, step.max_attempts)} of {step.max_attempts}")
@@ -283,8 +325,11 @@ def _note(step: StepTasks, now: datetime) -> str:
         words.append(f"timeout in {duration(round(left_s))}" if left_s > 0 else "past its timeout")
     elif step.next_at is not None:
         left_s = (step.next_at - now).total_seconds()
-        is_waiting = left_s < 0.5
-        words.append("waits for a worker" if is_waiting else f"next in {duration(round(left_s))}")
+        if step.only_waits:
+            words.append(f"{duration(round(left_s))} left")
+        else:
+            is_due = left_s < 0.5
+            words.append("waits for a worker" if is_due else f"next in {duration(round(left_s))}")
     return ", ".join(words)
 
 

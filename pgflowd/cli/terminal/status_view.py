@@ -7,7 +7,7 @@ on its line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,10 +19,11 @@ from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.text import counted, duration
 
 TITLES = (
-    "FLOW", "WORKER", "RUNNING", "QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS",
+    "FLOW", "WORKER", "RUNNING", "QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95",
+    "RESTARTS",
 )  # fmt: skip
-RIGHT = ("QUEUED", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
-LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "QUEUED", "RUNNING")
+RIGHT = ("QUEUED", "WAITING", "OLDEST", "OK 1m", "FAIL 1m", "P50", "P95", "RESTARTS")
+LOSING = ("P50", "RESTARTS", "OLDEST", "P95", "OK 1m", "FAIL 1m", "WAITING", "QUEUED", "RUNNING")
 _NARROW = 60  # below this many columns there is no bar
 _BAR = 10  # characters of the bar of running tasks
 
@@ -42,14 +43,23 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
         mark = screen.marked(child_mark(status[kind.name]["state"]))
         lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
     rows = [_row(flow, screen) for flow in status["flows"]]
+    shown = [title for title in TITLES if title != "WAITING" or any_waits(status["flows"])]
+    kept = [TITLES.index(title) for title in shown]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
-    table = inner.table(TITLES, rows, right=RIGHT, losing=LOSING)
+    table = inner.table(
+        shown, [[row[at] for at in kept] for row in rows], right=RIGHT, losing=LOSING
+    )
     lines += [f" {line}" for line in table.splitlines()]
     ages = [flow["age_s"] for flow in status["flows"] if flow.get("age_s") is not None]
     if ages:
         lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
     parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
     return lines + problem_lines(status["problems"], screen, parked)
+
+
+def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether tasks of a flow wait; a column of zeros says nothing."""
+    return any(flow.get("waiting") for flow in flows)
 
 
 def database_lines(database: dict[str, Any], screen: Screen) -> list[str]:
@@ -169,6 +179,7 @@ def _row(flow: dict[str, Any], screen: Screen) -> list[str | TableCell]:
         screen.cell(child_mark(state), process),
         _bar(flow["running"], flow["max_concurrency"], screen),
         _number(flow["queued"], dash),
+        _number(flow.get("waiting"), dash),
         _duration(flow["oldest_queued_s"], dash),
         _number(flow["completed_1m"], dash),
         _number(flow["failed_1m"], dash),

@@ -1,10 +1,10 @@
 """
 The timeline of a run: what has changed in it so far, and how each change is printed.
 
-`timeline_of` makes entries, in the order of time, from a run, its steps and its failed attempts as
-they are now. A follower reads the run again and takes the entries that are new, so no change is
-lost when notifications are. `TimelineWriter` prints entries as lines, or as one JSON
-object per line. Outputs are cut to the room that a line has; errors are wrapped.
+`timeline_of` makes entries, in the order of time, from a run, its steps, its failed attempts and
+its tasks that wait, as they are now. A follower reads the run again and takes the entries that are
+new, so no change is lost when notifications are. `TimelineWriter` prints entries as lines, or as
+one JSON object per line. Outputs are cut to the room that a line has; errors are wrapped.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from pgflowd.cli.terminal.traceback_view import (
     folded_lines,
     safe_lines,
 )
+from pgflowd.cli.terminal.wait_view import ends_by, wait_text
 from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
+from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
-from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus
+from pgflowd.core.statuses import Outcome, RunStatus, Status, StepStatus, TaskStatus
 from pgflowd.core.text import between, brief, duration, short_id
 from pgflowd.core.traceback_text import last_calls
 
 T = TypeVar("T")
 
 _STARTED = f"step:{StepStatus.STARTED}"
+_WAITING = f"task:{TaskStatus.WAITING}"
 _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
 _LEVELS = {"warning": "yellow", "error": "red"}
@@ -39,11 +42,16 @@ _MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
 _OUTPUT_LENGTH = 100  # where there is no terminal
 
 
-def timeline_of(run: RunWithStates, failures: Iterable[FailedAttempt] = ()) -> list[TimelineEntry]:
+def timeline_of(
+    run: RunWithStates,
+    failures: Iterable[FailedAttempt] = (),
+    waits: Iterable[OpenTask] = (),
+) -> list[TimelineEntry]:
     """All entries of a run so far, its start first and its end last."""
     assert run.started_at is not None
     inner = [entry for state in run.steps.values() for entry in _of_step(run, state)]
     inner += [_of_failure(run, each) for each in failures if _is_shown(each.outcome)]
+    inner += [_of_wait(run, each) for each in waits]
     inner.sort(key=lambda entry: (entry.at, _rank(entry)))
     start = _entry(run, f"run:{RunStatus.STARTED}", run.started_at)
     return [start, *inner, *_end(run)]
@@ -134,6 +142,21 @@ def _of_failure(run: Run, failure: FailedAttempt) -> TimelineEntry:
     )
 
 
+def _of_wait(run: RunWithStates, task: OpenTask) -> TimelineEntry:
+    state = run.steps.get(task.step_slug)
+    return _entry(
+        run,
+        _WAITING,
+        task.since,
+        step=task.step_slug,
+        task=task.task_index,
+        tasks=state and state.initial_tasks,
+        next_at=task.until,
+        text=wait_text(task, task.since),
+        ends_by=ends_by(task),
+    )
+
+
 def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
     if run.has_ended:
         ended_at = run.ended_at or run.started_at
@@ -192,7 +215,9 @@ class TimelineWriter:
     def _write_step(self, entry: TimelineEntry) -> None:
         took = "" if entry.took_s is None else f" {duration(entry.took_s)}"
         line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
-        if entry.error or entry.event.startswith("task:"):
+        if entry.event == _WAITING:
+            self._print_error(line, f"{entry.text}; `{entry.ends_by}` ends it")
+        elif entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
             self._print_calls(entry)
         else:
@@ -278,7 +303,7 @@ class TimelineWriter:
 
 def _status_of(entry: TimelineEntry) -> Status:
     kind, _, word = entry.event.partition(":")
-    return _KINDS[kind](word)
+    return TaskStatus.WAITING if entry.event == _WAITING else _KINDS[kind](word)
 
 
 def _error_of(entry: TimelineEntry) -> str:

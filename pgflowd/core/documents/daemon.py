@@ -18,7 +18,13 @@ from pgflowd.core.documents.worker_problems import problems_of_worker
 from pgflowd.core.metrics.counters import is_number
 from pgflowd.core.statuses import DaemonState, DatabaseState
 from pgflowd.core.supervision import places
-from pgflowd.core.supervision.kinds import SINGLE_KINDS, ChildKind, FieldSource, StatusField
+from pgflowd.core.supervision.kinds import (
+    SINGLE_KINDS,
+    SWEEPER,
+    ChildKind,
+    FieldSource,
+    StatusField,
+)
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase
 from pgflowd.core.supervision.tree import ChildEntry, Tree
 
@@ -74,6 +80,7 @@ class FlowStatus:
     running: Any  # a number of the worker's heartbeat, unchecked, like the others of this type
     max_concurrency: int | None
     queued: Any
+    waiting: Any  # tasks; a number of the sweeper's heartbeat
     oldest_queued_s: Any
     completed_1m: Any
     failed_1m: Any
@@ -154,7 +161,8 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
     is_ending = tree.phase in {DaemonPhase.STOPPING, DaemonPhase.ENDED}
     idle = (ChildState.STOPPING if is_ending else ChildState.STARTING).value
     found = problems_of_children(tree, facts)
-    waiting = {child.id for child in places.waiting(tree)}
+    in_line = {child.id for child in places.waiting(tree)}
+    waits = facts.of(tree.child(SWEEPER.child_id())).numbers.get("waiting")
     return DaemonStatus(
         name=facts.name,
         version=facts.version,
@@ -176,7 +184,8 @@ def status_of(tree: Tree, facts: DaemonFacts) -> DaemonStatus:
         database=_database(tree, facts),
         singles={kind.name: _single(kind, tree, facts, idle) for kind in SINGLE_KINDS},
         flows=[
-            _flow(child, facts, WAITING if child.id in waiting else idle) for child in tree.workers
+            _flow(child, facts, WAITING if child.id in in_line else idle, waits)
+            for child in tree.workers
         ],
         problems=[*found, *(dict(warning) for warning in facts.warnings)],
     )
@@ -186,11 +195,18 @@ def status_without_daemon(
     name: str,
     database: Mapping[str, Any],
     queues: Iterable[tuple[str, int, float | None]],
+    waits: Mapping[str, int],
     problems: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """The status from the database alone: each flow with its queued messages, and the oldest."""
+    """The status from the database alone: each flow with its queued messages, and its waits."""
     flows = [
-        {"slug": slug, "state": NOT_RUNNING, "queued": queued, "oldest_queued_s": oldest_s}
+        {
+            "slug": slug,
+            "state": NOT_RUNNING,
+            "queued": queued,
+            "waiting": waits.get(slug, 0),
+            "oldest_queued_s": oldest_s,
+        }
         for slug, queued, oldest_s in queues
     ]
     fields = {"name": name, "state": NOT_RUNNING, "pid": None, "database": database}
@@ -268,7 +284,7 @@ def _problem(code: Any, flow: str | None, text: Any, next: str | None) -> dict[s
     return {"code": code, "flow": flow, "text": text, "next": next}
 
 
-def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
+def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowStatus:
     own = facts.of(child)
     numbers = own.numbers
     has_process, is_parked = child.state.is_alive, child.state is ChildState.PARKED
@@ -284,6 +300,7 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str) -> FlowStatus:
         running=numbers.get("running", 0) if has_process else 0,
         max_concurrency=own.max_concurrency,
         **reported,
+        waiting=waits.get(child.spec.name, 0) if isinstance(waits, Mapping) else None,
         restarts=child.restarts,
         error=child.error.document() if child.error else None,
         zygote=numbers.get("zygote") if has_process else None,

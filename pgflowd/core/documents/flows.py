@@ -26,6 +26,7 @@ class ListedFlow:
     last_run_at: datetime | None
     created_at: datetime
     is_asleep: bool  # a daemon serves it, and starts its worker when there is work
+    waiting: int
 
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
@@ -35,6 +36,7 @@ class ListedFlow:
             "queue": self.queue_name,
             "watched": self.is_watched,
             "queued": self.queued,
+            "waiting": self.waiting,
             "oldest_queued_at": self.oldest_queued_at,
             "running": self.running,
             "active_runs": self.active_runs,

@@ -2,18 +2,20 @@
 Runs, their steps and their attempts, as programs and screens see them.
 
 A `Run` is read from the document of `get_run_with_states`. `RunDetails` adds the tasks of each
-step, the failed attempts, and on request all attempts that are kept.
+step, the failed attempts, what it waits for, signals that nobody got, and on request all attempts
+and checkpoints that are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
 
@@ -130,7 +132,13 @@ class StepTasks:
     max_attempts: int
     timeout_s: int
     running_since: datetime | None
-    next_at: datetime | None  # when the first waiting task may be claimed
+    next_at: datetime | None  # when the first queued task may be claimed, or a wait is over
+    waiting: int = 0
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether each of its open tasks waits."""
+        return self.waiting > 0 and not (self.queued or self.running)
 
     def to_json(self, state: StepState | None) -> dict[str, Any]:
         """The step with its state in the run."""
@@ -146,6 +154,7 @@ class StepTasks:
             "ended_at": state and state.ended_at,
             "tasks": self.tasks,
             "queued": self.queued,
+            "waiting": self.waiting,
             "running": self.running,
             "completed": self.completed,
             "failed": self.failed,
@@ -207,12 +216,19 @@ class RunDetails:
     failures: list[FailedAttempt]
     attempts: list[Attempt] | None  # None: not requested
     now: datetime
+    waits: Sequence[OpenTask] = ()
+    unused: Sequence[ListedSignal] = ()  # signals that nobody got
+    checkpoints: Sequence[SavedCheckpoint] | None = None  # None: not requested
 
     def to_json(self) -> dict[str, Any]:
         steps = [step.to_json(self.run.steps.get(step.step_slug)) for step in self.steps]
         document = versioned({**self.run.to_json(), "steps": steps})
+        document["waits"] = [task.to_json() for task in self.waits]
+        document["unused_signals"] = [signal.to_json() for signal in self.unused]
         if self.attempts is not None:
             document["attempts"] = [attempt.to_json() for attempt in self.attempts]
+        if self.checkpoints is not None:
+            document["checkpoints"] = [each.to_json() for each in self.checkpoints]
         return document
 
 
@@ -237,7 +253,8 @@ class TimelineEntry:
     next_at: datetime | None = None
     stream: str | None = None  # of a line that a handler printed: stdout, stderr, log
     level: str | None = None
-    text: str | None = None
+    text: str | None = None  # of such a line, or what a task waits for
+    ends_by: str | None = None  # the command that ends the wait
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -1,7 +1,9 @@
 -- _list_runs(of_flow, statuses, since, max_runs): see list_runs. Its query is planned for the very
 -- arguments, so that those which are null cost nothing, and each other one can have its index.
--- No index knows a status, so it looks at the newest 100,000 runs of that flow and age. It reads
--- no input and no output. `missing` stands for a column that some cores do not have, as in news.
+-- No index knows a status, so it looks at the newest 100,000 runs of that flow and age; for `waiting`
+-- alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
+-- no output, waits only of open runs, and their steps only where something waits. `missing` stands for a
+-- column that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
   of_flow text, statuses text[], since interval, max_runs int)
@@ -24,10 +26,19 @@ begin
                   and ($3 is null or one.started_at > now() - $3)
                 order by one.started_at desc limit 100000) as run
              cross join lateral (
-               select case when run.status = 'failed' and exists (
-                             select from pgflowd.runs as ours
-                              where ours.run_id = run.run_id and ours.cancelled_at is not null)
-                           then 'cancelled' else run.status end as status) as judged
+               select count(*) as tasks from pgflowd.waits as wait
+                where wait.run_id = run.run_id and run.status = 'started') as waiting
+             cross join lateral (
+               select sum(state.remaining_tasks) as tasks from pgflow.step_states as state
+                where state.run_id = run.run_id and state.status = 'started'
+                  and waiting.tasks > 0) as open
+             cross join lateral (
+               select pgflowd._run_status(
+                        run.status,
+                        run.status = 'failed' and exists (
+                          select from pgflowd.runs as ours
+                           where ours.run_id = run.run_id and ours.cancelled_at is not null),
+                        open.tasks, waiting.tasks) as status) as judged
              where $2 is null or judged.status = any ($2)
              order by run.started_at desc
              limit $4) as found

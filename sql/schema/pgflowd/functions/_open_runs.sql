@@ -1,6 +1,7 @@
 -- _open_runs(flow_slug): returns the runs of a flow, or (null) of all, that have not ended. No index
--- knows that, so they are found through the queues, which hold open work only; a run whose messages
--- are gone is found if it is one of the newest 10,000.
+-- knows that, so they are found through the queues, which hold open work only, and through what waits,
+-- at most 10,000 waits of each flow; a run whose messages are gone is found if it is one of the
+-- newest 10,000.
 -- Called by: active_runs.   Locks: nothing.
 create or replace function pgflowd._open_runs(flow_slug text)
 returns setof uuid language plpgsql stable set search_path = '' as $$
@@ -20,7 +21,12 @@ begin
       from (select one.run_id, one.status from pgflow.runs as one
              where one.flow_slug = _open_runs.flow_slug
              order by one.started_at desc limit 10000) as run
-     where run.status = 'started');
+     where run.status = 'started'
+     union all
+    select distinct waiting.run_id
+      from pgflow.flows as flow
+     cross join lateral pgflowd._waiting_runs(flow.flow_slug) as waiting (run_id)
+     where _open_runs.flow_slug is null or flow.flow_slug = _open_runs.flow_slug);
   for queue in
     select flow.flow_slug,
            to_regclass(format('pgmq.%I', pgmq.format_table_name(known.queue_name, 'q'))) as messages

@@ -1,17 +1,20 @@
 -- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
--- Open work is counted through the queues, which hold nothing else, at most ten thousand
--- messages of each. A worker counts as living if its last heartbeat was in the last half minute.
--- A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
+-- Open work is counted through the queues, which hold nothing else, and through what waits, at most
+-- ten thousand messages and waits of each. A worker counts as living if its last heartbeat was in
+-- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
-               last_run_at timestamptz, created_at timestamptz, is_asleep boolean)
+               last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
+               waiting bigint)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
   flow record;
   queue regclass;
+  open uuid[];  -- the runs with messages
+  waits uuid[];  -- the run of each task that waits
 begin
   for flow in
     select known.flow_slug, known.created_at, served.queue_name
@@ -35,20 +38,24 @@ begin
     queue := to_regclass(format('pgmq.%I', pgmq.format_table_name(flow.queue_name, 'q')));
     is_watched := exists (select from pg_catalog.pg_trigger as trigger
                            where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify');
-    queued := 0; running := 0; active_runs := 0; oldest_queued_at := null;
+    waits := array(select pgflowd._waiting_runs(flow.flow_slug));
+    waiting := cardinality(waits);
+    queued := 0; running := 0; open := '{}'; oldest_queued_at := null;
     if queue is not null then
       execute format($query$
         select count(*) filter (where task.status = 'queued'),
                min(task.queued_at) filter (where task.status = 'queued' and message.vt <= now()),
                count(*) filter (where task.status = 'started'),
-               count(distinct task.run_id)
+               array_agg(distinct task.run_id)
           from (select one.msg_id, one.vt from %s as one limit 10000) as message
           join pgflow.step_tasks as task
             on task.flow_slug = $1 and task.message_id = message.msg_id
            and task.status in ('queued', 'started')
         $query$, queue)
-        into queued, oldest_queued_at, running, active_runs using flow.flow_slug;
+        into queued, oldest_queued_at, running, open using flow.flow_slug;
     end if;
+    active_runs := (
+      select count(*) from (select unnest(open) union select unnest(waits)) as counted);
     return next;
   end loop;
 end $$;

@@ -1,7 +1,7 @@
 -- list_runs(flow_slug, statuses, since, max_runs): returns the newest runs, with how far each
 -- one is and why it failed. Null means any flow, any status, any age. A cancelled run has status
--- `cancelled` here. `steps_done` counts completed and skipped steps. With statuses it looks at the
--- newest 100,000 runs of that flow and age.
+-- `cancelled` here, and one whose open tasks all wait `waiting`. `steps_done` counts completed and
+-- skipped steps. With statuses it looks at the newest 100,000 runs of that flow and age.
 -- Called by: `pgflowd runs list`.   Locks: nothing.
 create or replace function pgflowd.list_runs(
   flow_slug text default null, statuses text[] default null, since interval default null,

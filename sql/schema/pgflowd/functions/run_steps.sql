@@ -1,19 +1,20 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
--- status, and of the started tasks the attempt, its limits and since when. `next_at` is when the
--- first of its queued tasks may be claimed. It reads no output: a row that is passed on as a whole
--- would bring its own along.
+-- status, and of the started tasks the attempt, its limits and since when. A queued task that waits
+-- counts as waiting only. `next_at` is when the first of its queued tasks may be claimed, or the
+-- first wait is over at the latest. It reads no output: a row that is passed on as a whole would bring
+-- its own along.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
                completed int, failed int, attempts int, max_attempts int, timeout_s int,
-               running_since timestamptz, next_at timestamptz)
+               running_since timestamptz, next_at timestamptz, waiting int)
 language sql stable set search_path = '' as $$
   select step.step_slug, step.step_type,
          array(select dep.dep_slug from pgflow.deps as dep
                 where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug
                 order by dep.dep_slug),
          count(task.task_index)::int,
-         count(*) filter (where task.status = 'queued')::int,
+         count(*) filter (where task.status = 'queued' and not task.is_waiting)::int,
          count(*) filter (where task.status = 'started')::int,
          count(*) filter (where task.status = 'completed')::int,
          count(*) filter (where task.status = 'failed')::int,
@@ -22,18 +23,26 @@ language sql stable set search_path = '' as $$
          coalesce(step.opt_max_attempts, flow.opt_max_attempts),
          coalesce(step.opt_timeout, flow.opt_timeout),
          min(coalesce(attempt.started_at, task.started_at)) filter (where task.status = 'started'),
-         (select min(message.visible_at)
-            from pgflowd._visible_at(
-                   min(task.queue_name),
-                   array_agg(task.message_id) filter (where task.status = 'queued')) as message)
+         least((select min(message.visible_at)
+                  from pgflowd._visible_at(
+                         min(task.queue_name),
+                         array_agg(task.message_id)
+                           filter (where task.status = 'queued' and not task.is_waiting))
+                       as message),
+               min(task.due_at)),
+         count(*) filter (where task.is_waiting)::int
     from pgflow.runs as run
     join pgflow.flows as flow on flow.flow_slug = run.flow_slug
     join pgflow.steps as step on step.flow_slug = run.flow_slug
     left join lateral (
       select one.run_id, one.step_slug, one.task_index, one.status, one.attempts_count, one.started_at,
              one.message_id,
-             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name
+             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name,
+             wait.run_id is not null as is_waiting, wait.due_at
         from pgflow.step_tasks as one
+        left join pgflowd.waits as wait
+          on wait.run_id = one.run_id and wait.step_slug = one.step_slug
+         and wait.task_index = one.task_index
        where one.run_id = run.run_id and one.step_slug = step.step_slug offset 0) as task on true
     left join pgflowd.attempts as attempt
       on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug

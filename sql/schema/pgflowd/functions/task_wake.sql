@@ -2,7 +2,7 @@
 -- it waited for counts as over: a sleep is slept, a signal did not come in time. Who woke it and why
 -- stands in the checkpoint that the task finds. PF002 for an unknown task, PF008 for one that does
 -- not wait.
--- Called by: operators.   Locks: the run, the task; see _free.
+-- Called by: commands; operators.   Locks: the run, the task; see _free.
 create or replace function pgflowd.task_wake(
   run_id uuid, step_slug text, task_index int, actor text, reason text)
 returns text language plpgsql set search_path = '' as $$

@@ -1,0 +1,136 @@
+"""
+`pgflowd runs signal`, `approve` and `reject`: tell a run what it waits for.
+
+They need the database and no daemon. A sweeper gives the signal to a task some milliseconds later,
+so each waits up to a second, to print which task got it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
+from pgflowd.cli.groups import Command
+from pgflowd.cli.lookup import find_run
+from pgflowd.cli.params import JSON, RUN
+from pgflowd.cli.terminal.wait_view import receiver
+from pgflowd.core.suggest import nearest
+from pgflowd.core.text import short_id
+from pgflowd.errors import AccessDenied, NotFound
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.core.documents.waits import ListedSignal
+    from pgflowd.db.operations import Operation
+    from pgflowd.db.signals import SignalReceipt
+
+GIVEN_S = 1.0  # so long the command waits until a task has got the signal
+PAUSE_S = 0.02  # between two looks
+
+run_argument = click.argument("run", metavar="RUN", type=RUN)
+step_argument = click.argument("step", metavar="STEP")
+note_option = click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
+
+
+@click.command(cls=Command)
+@run_argument
+@click.argument("name", metavar="NAME")
+@click.argument("payload", metavar="[JSON|-|@FILE]", type=JSON, default="null")
+@click.option("--dedup", metavar="KEY", help="Send it once for each key.")
+@pass_app
+def signal(app: App, run: str, name: str, payload: Any, dedup: str | None) -> None:
+    """Send a signal to a run: to the first task that waits for NAME, now or later.
+
+    Its payload is JSON, by default null; - reads it from standard input, @FILE from a file.
+
+    \b
+    Example: pgflowd runs signal @last paid '{"amount": 12}'
+    """
+    from pgflowd.db import operations
+
+    with database(app) as conn:
+        run_id = find_run(conn, run)
+        _send(app, conn, run_id, operations.signal(run_id, name, payload, None, dedup))
+
+
+@click.command(cls=Command)
+@run_argument
+@step_argument
+@note_option
+@pass_app
+def approve(app: App, run: str, step: str, note: str) -> None:
+    """Approve STEP of a run, which waits for that.
+
+    \b
+    Example: pgflowd runs approve 7f3a9c12 approve --note "looks fine"
+    """
+    _answer(app, run, step, True, note)
+
+
+@click.command(cls=Command)
+@run_argument
+@step_argument
+@note_option
+@pass_app
+def reject(app: App, run: str, step: str, note: str) -> None:
+    """Reject STEP of a run, which waits for approval; the step fails.
+
+    \b
+    Example: pgflowd runs reject 7f3a9c12 approve --note "wrong address"
+    """
+    _answer(app, run, step, False, note)
+
+
+def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None:
+    from pgflowd.db import operations
+
+    with database(app) as conn:
+        run_id = find_run(conn, run)
+        known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
+        if step not in known:
+            close = nearest(step, known)
+            remedy = f"did you mean '{close}'?" if close else f"its steps are {', '.join(known)}"
+            raise NotFound(f"run {short_id(run_id)} has no step '{step}'", next=remedy)
+        _send(app, conn, run_id, operations.answer(run_id, step, is_approved, note, None, None))
+
+
+def _send(
+    app: App, conn: psycopg.Connection[Any], run_id: UUID, operation: Operation[SignalReceipt]
+) -> None:
+    """Send a signal, and print which task got it."""
+    from pgflowd.db import operations
+
+    sent = operations.run_sync(conn, operation)
+    try:
+        found = _given(conn, sent)
+    except AccessDenied:  # a role that starts runs and reads none
+        found = None
+    if found is None:
+        app.print_result(
+            f"signal sent to run {short_id(run_id)}", signal_id=sent.signal_id, run_id=str(run_id)
+        )
+        return
+    was_sent = "" if found.sent_at == sent.at else "sent before, "
+    became = f"given to {receiver(found)}" if found.step_slug else "kept until a task waits for it"
+    app.print_result(
+        f"signal {found.name} for run {short_id(run_id)}: {was_sent}{became}", **found.to_json()
+    )
+
+
+def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:
+    """The signal, when a task has got it, or a second later."""
+    from pgflowd.db.query import execute
+    from pgflowd.db.signals import get_signal
+
+    until = time.monotonic() + GIVEN_S
+    while True:
+        found = execute(conn, get_signal(sent.signal_id))
+        if found is None or found.step_slug is not None or time.monotonic() >= until:
+            return found
+        time.sleep(PAUSE_S)

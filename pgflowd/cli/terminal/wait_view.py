@@ -1,0 +1,125 @@
+"""Shows what tasks wait for and what would end it, signals, and what tasks have saved."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pgflowd.cli.app import App
+from pgflowd.cli.lookup import task_name
+from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.text import ago, brief, cut, duration, short_id, size
+from pgflowd.core.waiting import WaitKind
+
+if TYPE_CHECKING:
+    from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+
+_NAME = 30  # characters of a signal's name in a list
+_LONG = 60  # characters of a payload or of a reason in a list
+
+
+def ends_by(task: OpenTask) -> str:
+    """The command that ends the wait of a task."""
+    run = short_id(task.run_id)
+    if task.is_approval:
+        return f"pgflowd runs approve {run} {task.step_slug}"
+    if task.kind == WaitKind.SIGNAL:
+        return f"pgflowd runs signal {run} {shlex.quote(task.name or '')}"
+    return f"pgflowd tasks wake {task_name(*task.key)}"
+
+
+def wait_text(task: OpenTask, moment: datetime) -> str:
+    """What a task waits for, and how long from this moment: `waits for signal paid, at most 7d`."""
+    left_s = None if task.until is None else round((task.until - moment).total_seconds())
+    time = "" if left_s is None else duration(left_s)
+    if task.kind == WaitKind.SIGNAL:
+        return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
+    return f"waits {time}: {task.why}" if task.why else f"sleeps {time}"
+
+
+def time_left(task: OpenTask, now: datetime) -> str:
+    """When the wait, the lease or the delay of a task is over: `in 2h05m`, `now`; or nothing."""
+    if task.until is None:
+        return ""
+    left_s = round((task.until - now).total_seconds())
+    if task.status is TaskStatus.LAPSED:
+        return ago(task.until, now)
+    return f"in {duration(left_s)}" if left_s > 0 else "now"
+
+
+def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
+    """Open tasks as a table; with -v whole ids."""
+    dash = app.out.sign(DASH)
+    rows: list[list[str | TableCell]] = [
+        [
+            f"{task.run_id}/{task.step_slug}#{task.task_index}"
+            if app.verbose
+            else task_name(*task.key),
+            task.flow_slug,
+            app.out.cell(task.status.mark, f" {task.status}"),
+            app.out.shown(cut(app.hide(task.waits_for), _LONG)) or dash,
+            duration(round((now - task.since).total_seconds())),
+            time_left(task, now) or dash,
+        ]
+        for task in tasks
+    ]
+    app.print_table(
+        ("TASK", "FLOW", "STATUS", "WAITS FOR", "SINCE", "UNTIL"),
+        rows,
+        losing=("FLOW", "STATUS", "SINCE", "UNTIL"),
+    )
+
+
+def print_signals(app: App, signals: Sequence[ListedSignal], now: datetime) -> None:
+    """Signals as a table."""
+    dash = app.out.sign(DASH)
+    rows: list[list[str | TableCell]] = [
+        [
+            str(signal.run_id) if app.verbose else short_id(signal.run_id),
+            app.out.shown(cut(signal.name, _NAME)),
+            ago(signal.sent_at, now),
+            signal.sent_by or dash,
+            receiver(signal) or dash,
+            app.out.shown(app.hide(brief(signal.payload, _LONG))),
+        ]
+        for signal in signals
+    ]
+    app.print_table(
+        ("RUN", "SIGNAL", "SENT", "BY", "GIVEN TO", "PAYLOAD"),
+        rows,
+        losing=("PAYLOAD", "BY", "SENT", "GIVEN TO"),
+        cutting=True,
+    )
+
+
+def receiver(signal: ListedSignal) -> str:
+    """The task that got a signal, within its run; empty if none did."""
+    return "" if signal.step_slug is None else f"{signal.step_slug}#{signal.task_index}"
+
+
+def print_checkpoints(app: App, saved: Sequence[SavedCheckpoint], now: datetime) -> None:
+    """What the tasks of a run have saved, as a table."""
+    if not saved:
+        app.note("its tasks have saved nothing")
+        return
+    rows = [
+        [
+            f"{each.step_slug}#{each.task_index}",
+            each.name,
+            str(each.version),
+            size(each.size),
+            ago(each.saved_at, now),
+            app.out.shown(app.hide(brief(each.data, _LONG))),
+        ]
+        for each in saved
+    ]
+    app.print_table(
+        ("TASK", "CHECKPOINT", "VERSION", "SIZE", "SAVED", "VALUE"),
+        rows,
+        right={"VERSION", "SIZE"},
+        losing=("VALUE", "VERSION", "SIZE", "SAVED"),
+        cutting=True,
+    )

@@ -1,0 +1,118 @@
+"""Open tasks and what they wait for, signals and checkpoints, as programs and screens see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.approval import APPROVAL
+from pgflowd.core.documents import plain
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.json import dumps
+from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.waiting import WaitKind
+
+
+@dataclass(frozen=True)
+class OpenTask:
+    """A task that has not ended, and what it waits for."""
+
+    run_id: UUID
+    step_slug: str
+    task_index: int
+    flow_slug: str
+    status: TaskStatus
+    attempts: int
+    kind: str | None  # of the wait, like the next two
+    name: str | None
+    why: str | None
+    since: datetime
+    until: datetime | None  # the end of the wait, of the lease, or of the delay
+
+    @property
+    def key(self) -> TaskKey:
+        return TaskKey(self.run_id, self.step_slug, self.task_index)
+
+    @property
+    def is_approval(self) -> bool:
+        return self.why == APPROVAL
+
+    @property
+    def waits_for(self) -> str:
+        """In a few words; empty for a task that does not wait."""
+        if self.why:
+            return self.why
+        return f"signal {self.name}" if self.kind == WaitKind.SIGNAL else self.kind or ""
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            **self.key.to_json(),
+            "flow": self.flow_slug,
+            "status": self.status,
+            "attempts": self.attempts,
+            "kind": self.kind,
+            "name": self.name,
+            "why": self.why,
+            "since": self.since,
+            "until": self.until,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ListedSignal:
+    """A signal, and which task got it."""
+
+    signal_id: int
+    run_id: UUID
+    name: str
+    payload: Any
+    dedup: str | None
+    sent_by: str | None
+    sent_at: datetime
+    step_slug: str | None  # of the task that got it, like the next two
+    task_index: int | None
+    consumed_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "signal_id": self.signal_id,
+            "run_id": self.run_id,
+            "name": self.name,
+            "payload": self.payload,
+            "dedup": self.dedup,
+            "sent_by": self.sent_by,
+            "sent_at": self.sent_at,
+            "step": self.step_slug,
+            "task": self.task_index,
+            "consumed_at": self.consumed_at,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """What a task has saved under a name."""
+
+    step_slug: str
+    task_index: int
+    name: str
+    version: int
+    saved_at: datetime
+    data: Any
+
+    @property
+    def size(self) -> int:
+        """The bytes of its JSON."""
+        return len(dumps(self.data).encode())
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "step": self.step_slug,
+            "task": self.task_index,
+            "name": self.name,
+            "version": self.version,
+            "size": self.size,
+            "saved_at": self.saved_at,
+            "data": self.data,
+        })  # fmt: skip

@@ -1,0 +1,63 @@
+"""The queries about tasks that wait: which there are, what they have saved, and to wake one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import starmap
+from uuid import UUID
+
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents.waits import OpenTask, SavedCheckpoint
+from pgflowd.core.json import decode
+from pgflowd.core.statuses import TaskStatus
+from pgflowd.db.query import Query, Rows, only
+
+
+def list_tasks(
+    run_id: UUID | None = None,
+    flow_slug: str | None = None,
+    statuses: Sequence[str] = (),
+    most: int = 20,
+) -> Query[list[OpenTask]]:
+    """Return open tasks, the oldest first."""
+    return Query(_LIST_TASKS, (run_id, flow_slug, list(statuses) or None, most), _read_tasks)
+
+
+def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
+    """Return the tasks of a run that wait, the oldest first."""
+    return list_tasks(run_id, statuses=[TaskStatus.WAITING], most=most)
+
+
+def list_checkpoints(run_id: UUID) -> Query[list[SavedCheckpoint]]:
+    """Return what the tasks of a run have saved."""
+
+    def read(rows: Rows) -> list[SavedCheckpoint]:
+        return list(starmap(SavedCheckpoint, ([*row[:5], decode(row[5])] for row in rows)))
+
+    return Query(_LIST_CHECKPOINTS, (run_id,), read)
+
+
+def waiting_tasks() -> Query[dict[str, int]]:
+    """Return how many tasks of each flow wait, of flows with such tasks."""
+    return Query(_WAITING_TASKS, (), lambda rows: {row[0]: row[1] for row in rows})
+
+
+def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
+    """End the wait of a task."""
+    return Query(_WAKE, (*task, actor, reason), only)
+
+
+_LIST_TASKS = """
+select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until
+  from pgflowd.list_tasks(%s, %s, %s, %s)
+"""
+_LIST_CHECKPOINTS = """
+select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)
+"""
+_WAITING_TASKS = "select flow_slug, waiting from pgflowd.waiting_tasks()"
+_WAKE = "select pgflowd.task_wake(%s, %s, %s, coalesce(%s, session_user), %s)"
+
+
+def _read_tasks(rows: Rows) -> list[OpenTask]:
+    return [replace(task, status=TaskStatus(task.status)) for task in starmap(OpenTask, rows)]

@@ -1,0 +1,64 @@
+-- _open_tasks(of_run, of_flow, statuses, max_rows): returns the open tasks of a run, or those of one flow,
+-- or (null) of all, that may have one of these statuses. Without a run they are found through what waits,
+-- the oldest first, and through the queues, at most ten thousand messages of each: no index knows which
+-- tasks are open. `visible_at` is that of the message.
+-- Called by: list_tasks.   Locks: nothing.
+create or replace function pgflowd._open_tasks(
+  of_run uuid, of_flow text, statuses text[], max_rows int)
+returns table (run_id uuid, step_slug text, task_index int, visible_at timestamptz)
+language plpgsql stable set search_path = '' as $$
+#variable_conflict use_column
+declare
+  may_wait constant boolean := _open_tasks.statuses is null or 'waiting' = any (_open_tasks.statuses);
+  only_waits constant boolean := _open_tasks.statuses is not distinct from '{waiting}';
+  found record;
+begin
+  if _open_tasks.of_run is not null and not only_waits then
+    for found in
+      select pgflowd._task_queue(task) as queue_name, array_agg(task.step_slug) as steps,
+             array_agg(task.task_index) as indexes, array_agg(task.message_id) as messages
+        from pgflow.step_tasks as task
+       where task.run_id = _open_tasks.of_run and task.status in ('queued', 'started')
+       group by 1
+    loop
+      return query
+        select _open_tasks.of_run, task.step_slug, task.task_index, message.visible_at
+          from unnest(found.steps, found.indexes, found.messages)
+               as task (step_slug, task_index, message_id)
+          left join pgflowd._visible_at(found.queue_name, found.messages) as message
+            on message.msg_id = task.message_id;
+    end loop;
+    return;
+  end if;
+  for found in
+    select flow.flow_slug, queue.queue_name,
+           to_regclass(format('pgmq.%I', pgmq.format_table_name(queue.queue_name, 'q'))) as messages
+      from pgflow.flows as flow
+     cross join lateral pgflowd._queues(flow.flow_slug) as queue
+     where not only_waits and (_open_tasks.of_flow is null or flow.flow_slug = _open_tasks.of_flow)
+  loop
+    continue when found.messages is null;
+    return query execute format($query$
+      select task.run_id, task.step_slug, task.task_index, message.vt::timestamptz
+        from (select one.msg_id, one.vt from %s as one order by one.msg_id limit 10000) as message
+       cross join lateral (
+         select one.run_id, one.step_slug, one.task_index, one.status
+           from pgflow.step_tasks as one
+          where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
+       where task.status in ('queued', 'started')
+      $query$, found.messages) using found.flow_slug;
+  end loop;
+  return query
+    (select wait.run_id, wait.step_slug, wait.task_index, null::timestamptz
+       from pgflowd.waits as wait
+      where wait.run_id = _open_tasks.of_run
+      order by wait.nr limit _open_tasks.max_rows)
+     union all
+    select wait.run_id, wait.step_slug, wait.task_index, null::timestamptz
+      from pgflow.flows as flow
+     cross join lateral (
+       select one.run_id, one.step_slug, one.task_index from pgflowd.waits as one
+        where one.flow_slug = flow.flow_slug order by one.nr limit _open_tasks.max_rows) as wait
+     where may_wait and _open_tasks.of_run is null
+       and (_open_tasks.of_flow is null or flow.flow_slug = _open_tasks.of_flow);
+end $$;

@@ -1,0 +1,46 @@
+-- list_tasks(run_id, flow_slug, statuses, max_rows): returns the open tasks of a run, a flow, or (null) of
+-- all, that have one of these statuses (null: any), with what they wait for; the oldest first.
+-- `since` and `until` are as in view task_status. See _open_tasks for its limits.
+-- Called by: commands.   Locks: nothing.
+create or replace function pgflowd.list_tasks(
+  run_id uuid default null, flow_slug text default null, statuses text[] default null,
+  max_rows int default 20)
+returns table (run_id uuid, step_slug text, task_index int, flow_slug text, status text,
+               attempts int, kind text, name text, why text, since timestamptz,
+               until timestamptz)
+language sql stable set search_path = '' as $$
+  select task.run_id, task.step_slug, task.task_index, task.flow_slug, judged.status,
+         task.attempts_count, wait.kind, wait.name, wait.why,
+         coalesce(wait.since, held.started_at, task.started_at, task.queued_at) as since,
+         case when wait.run_id is not null then wait.due_at
+              else coalesce(held.lease_until, open.visible_at) end
+    from pgflowd._open_tasks(list_tasks.run_id, list_tasks.flow_slug, list_tasks.statuses,
+                             list_tasks.max_rows) as open
+   cross join lateral (
+     select one.run_id, one.step_slug, one.task_index, one.flow_slug, one.status,
+            one.attempts_count, one.queued_at,
+            case when one.status = 'started' then one.started_at end as started_at
+       from pgflow.step_tasks as one
+      where one.run_id = open.run_id and one.step_slug = open.step_slug
+        and one.task_index = open.task_index offset 0) as task
+    join pgflow.runs as run on run.run_id = task.run_id and run.status = 'started'
+    join pgflow.step_states as state
+      on state.run_id = task.run_id and state.step_slug = task.step_slug
+     and state.status = 'started'
+    left join pgflowd.waits as wait
+      on wait.run_id = task.run_id and wait.step_slug = task.step_slug
+     and wait.task_index = task.task_index
+    left join lateral (
+      select one.started_at, one.lease_until from pgflowd.attempts as one
+       where one.run_id = task.run_id and one.step_slug = task.step_slug
+         and one.task_index = task.task_index and one.ended_at is null
+         and one.attempt = task.attempts_count and task.status = 'started'
+       order by one.token desc limit 1) as held on true
+   cross join lateral (
+     select pgflowd._task_status(task.status, wait.run_id is not null,
+                                 coalesce(held.lease_until, open.visible_at), now()) as status
+     ) as judged
+   where list_tasks.statuses is null or judged.status = any (list_tasks.statuses)
+   order by since, task.run_id, task.step_slug, task.task_index
+   limit list_tasks.max_rows;
+$$;

@@ -1,0 +1,16 @@
+-- run_status: each run with its status as people know it, and who cancelled it. Its waits are looked
+-- up only while it is open, and its steps only if there are waits.
+create or replace view pgflowd.run_status as
+  select run.run_id, run.flow_slug,
+         pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks)
+           as status,
+         run.started_at, coalesce(run.completed_at, run.failed_at) as ended_at,
+         ours.cancelled_at, ours.cancelled_by, ours.cancel_reason
+    from pgflow.runs as run
+    left join pgflowd.runs as ours on ours.run_id = run.run_id
+   cross join lateral (
+     select count(*) as tasks from pgflowd.waits as wait
+      where wait.run_id = run.run_id and run.status = 'started') as waiting
+   cross join lateral (
+     select sum(state.remaining_tasks) as tasks from pgflow.step_states as state
+      where state.run_id = run.run_id and state.status = 'started' and waiting.tasks > 0) as open;
