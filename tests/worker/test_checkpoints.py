@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def test_a_memo_is_computed_once_though_its_runner_is_killed_after_it(start_work
     assert worker.outcomes(run) == ["crashed", "failed", "completed"]
 
 
+@covers("G13")
 def test_a_memo_is_computed_once_though_its_worker_is_killed_after_it(start_worker, tmp_path):
     place, gate = tmp_path / "calls", tmp_path / "gate"
     module = noted("""
@@ -96,6 +98,7 @@ def test_a_memo_is_computed_once_though_its_worker_is_killed_after_it(start_work
     assert lines(place) == [1]
 
 
+@covers("G13")
 def test_what_was_acknowledged_is_loaded_by_the_next_attempt_wherever_the_last_one_died(
     start_worker, tmp_path
 ):
@@ -162,7 +165,7 @@ def test_more_is_saved_than_fits_into_memory_at_once_and_is_read_one_by_one(star
     assert worker.output(run, 20) == {"work": [1_000_000] * 20 + ["the last"]}
 
 
-@covers("G4")
+@covers("G4", "G13")
 def test_a_task_that_another_worker_has_saves_and_drops_nothing(start_worker, tmp_path):
     long = replace(PROFILE_T.worker, heartbeat_interval_s=60.0)
     settings = replace(PROFILE_T, worker=long, recovery=replace(PROFILE_T.recovery, lease_s=200.0))
@@ -237,7 +240,7 @@ def test_a_save_that_meets_a_lock_is_tried_again_until_it_is_free(start_worker, 
     assert checkpoints(worker, run) == {"x": 1}
 
 
-@covers("G2")
+@covers("G2", "G13")
 @pytest.mark.parametrize("delay_ms", [0, 2, 6])
 def test_rows_of_a_memo_exist_if_and_only_if_it_does(start_worker, tmp_path, delay_ms: int):
     """Runners are killed at any moment around the commit of a memo."""
@@ -287,6 +290,39 @@ def test_what_a_memo_did_on_the_connection_is_undone_with_it(start_worker):
     assert worker.output(run) == {"work": "E424"}
     assert worker.column("select number from made") == [1]
     assert checkpoints(worker, run) == {}
+
+
+def test_a_memo_does_not_mind_how_the_handler_left_its_session(start_worker):
+    worker = start_worker(
+        noted("""
+        from psycopg.rows import dict_row
+        conn = ctx.conn()
+        conn.row_factory = dict_row
+        conn.execute("set local client_encoding = 'LATIN1'")
+        conn.execute(f"set local search_path = nowhere; set local role {run}")
+        def write(number):
+            conn.execute("insert into public.made values (%s)", (number,))
+            return "é😀"
+        first = ctx.memo("first", write, 1)
+        only_read = ctx.memo("read", lambda: conn.execute("select 1 as n").fetchone()["n"])
+        conn.rollback()
+        with conn.transaction():
+            write(3)
+            try: ctx.memo("inside", write, 2)
+            except RunError as error: code = error.code
+        return [first, only_read, code]
+    """)
+    )
+    role = f"left_{uuid.uuid4().hex}"
+    worker.do(f"create role {role}; create table made (number int)")
+    worker.do(f"grant {role} to current_user; grant insert on made to {role}")
+
+    run = worker.start_run(role)
+
+    assert worker.output(run) == {"work": ["é😀", 1, "E431"]}
+    assert worker.column("select number from made order by number") == [1, 3]
+    assert checkpoints(worker, run) == {"first": "é😀", "read": 1}
+    worker.do(f"drop owned by {role}; drop role {role}")
 
 
 def test_async_handlers_await_their_memos_alone_and_in_shared_runners(start_worker, tmp_path):

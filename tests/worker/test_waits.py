@@ -85,6 +85,7 @@ def test_a_sleep_ends_the_attempt_unspent_and_the_handler_begins_again(start_wor
     assert not worker.records("task.failed")
 
 
+@covers("G13")
 def test_a_sleeping_task_has_no_runner_lease_or_message(start_worker):
     worker = start_worker(waiting("ctx.sleep('2h'); return 1"), runner_idle_s=0.1)
     run = worker.start_run({})

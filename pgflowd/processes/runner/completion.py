@@ -93,7 +93,7 @@ class Session(NamedTuple):
 def complete(conn: Connection, completion: Completion) -> Head:
     """Complete the task, and close the connection; return the head of `done`."""
     with closing(conn):
-        if not _has_open_transaction(conn):
+        if not has_open_transaction(conn):
             return AS_USUAL
         ours = Connection(conn.pgconn)
         ours.prepare_threshold = None  # the handler's object has used the names
@@ -115,7 +115,7 @@ def complete(conn: Connection, completion: Completion) -> Head:
 async def complete_async(conn: Connection, completion: Completion) -> Head:
     """Do the same without blocking the event loop."""
     with closing(conn):
-        if not _has_open_transaction(conn):
+        if not has_open_transaction(conn):
             return AS_USUAL
         ours = psycopg.AsyncConnection[Any](conn.pgconn)
         ours.prepare_threshold = None
@@ -138,7 +138,7 @@ def _complete(completion: Completion) -> Steps:
     """What is executed, one after the other; the value is the head of `done`."""
     try:
         if completion.is_home:
-            session: Session = yield _look_at_session(completion)
+            session: Session = yield look_at_session(completion.ends)
             if session.has_written:
                 return (yield from _complete_with_work(completion, session.role))
         yield None
@@ -152,7 +152,7 @@ def _complete(completion: Completion) -> Steps:
 
 def _complete_with_work(completion: Completion, role: str) -> Steps:
     if role != NO_ROLE:
-        yield _set_role(NO_ROLE)
+        yield set_role(NO_ROLE)
     while True:
         [answer] = yield tasks.report([completion.report])
         if not is_busy(answer) or completion.is_cancelled():
@@ -163,13 +163,13 @@ def _complete_with_work(completion: Completion, role: str) -> Steps:
     if completion.wants_changes:
         changes = yield tasks.run_changes([completion.report.task.run_id])
     if role != NO_ROLE:  # triggers that were deferred to the commit expect it
-        yield _set_role(role)
+        yield set_role(role)
     completion.tell_commit()
     yield None
     return recorded(answer, changes)
 
 
-def _has_open_transaction(conn: Connection) -> bool:
+def has_open_transaction(conn: Connection) -> bool:
     """Whether there is something to commit; raise E431 if it cannot be."""
     if conn.broken:
         raise _obstacle("the connection was lost", "let the error of ctx.conn() end the handler")
@@ -204,12 +204,12 @@ select current_setting('role'),
 """
 
 
-def _look_at_session(completion: Completion) -> Query[Session]:
+def look_at_session(ends: float) -> Query[Session]:
     """Read how the session is; let statements take what is left of the task's time."""
-    left_s = max(0.0, completion.ends - time.time()) + EXTRA_S
+    left_s = max(0.0, ends - time.time()) + EXTRA_S
     limit = f"{math.ceil(left_s * 1000)}ms"
     return Query(_SESSION, (limit,), lambda rows: Session(*rows[0][:2]))
 
 
-def _set_role(role: str) -> Query[None]:
+def set_role(role: str) -> Query[None]:
     return Query("select set_config('role', %s, true)", (role,), lambda rows: None)

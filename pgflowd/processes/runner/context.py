@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.context import refuse_unknown_step
@@ -32,8 +32,10 @@ from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
 from pgflowd.processes.runner.worker_socket import WorkerSocket
 
+if TYPE_CHECKING:
+    from pgflowd.processes.runner.memo_work import MemoWork
+
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
-LOCKED_NAP_S = 0.02  # between two tries to save a memo while another session has the task
 LARGE = object()  # in place of data that is read when it is asked for
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
 _ERRORS: dict[str, type[RunError]] = {"E407": LeaseLost, "E424": TooLarge}  # by their code
@@ -89,7 +91,8 @@ class RunnerContext(WaitingContext):
         self._connect = connect
         self._max_bytes = max_bytes  # of what the worker accepts
         self._conn: Any = None
-        self._lease_s = 0.0  # which a memo on that connection renews
+        self._of_memos: MemoWork | None = None
+        self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
 
     # few handlers use these, so they are made on demand
@@ -204,38 +207,36 @@ class RunnerContext(WaitingContext):
 
     @contextmanager
     def _work_of_memo(self) -> Iterator[Keep]:
-        """Commit what the function did on the connection with its result, or undo both."""
-        before = self._open_transaction()
-        if before is not None:
-            before.execute("savepoint pgflowd_memo")
+        """Commit what the function wrote over the connection with its result, or undo both."""
+        before = self._memo_work()
+        is_marked = before is not None and before.mark()
         try:
             yield self._keep_with_work
         except BaseException:
-            if (conn := self._open_transaction()) is not None:
-                _undo(conn, to_savepoint=conn is before)
+            if (work := self._memo_work()) is not None:
+                work.undo(is_marked=is_marked and work is before)
             raise
 
     def _keep_with_work(self, checkpoint: Checkpoint) -> None:
-        conn = self._open_transaction()
-        if conn is None:
-            self._keep(checkpoint)
-            return
-        from pgflowd.db import checkpoints
-        from pgflowd.db.query import execute
+        if (work := self._memo_work()) is not None and self.is_home:
+            from pgflowd.db import checkpoints
 
-        task = self.run_id, self.step_slug, self.task_index
-        data = self._encoded(checkpoint).decode()
-        of_value = (checkpoint.name, data, checkpoint.version, self._lease_s)
-        while not execute(conn, checkpoints.save(task, self.token, *of_value)):
-            time.sleep(LOCKED_NAP_S)
-        conn.commit()
+            task, lease_s = (self.run_id, self.step_slug, self.task_index), self._lease_s
+            name, data = checkpoint.name, self._encoded(checkpoint).decode()
+            save = checkpoints.save(task, self.token, name, data, checkpoint.version, lease_s)
+            if work.save(save, self._ends, self.cancelled.is_set):
+                return
+        self._keep(checkpoint)
 
-    def _open_transaction(self) -> Any:
-        """The connection of the handler, if a transaction is open there."""
-        conn = self._conn
-        if conn is None or conn.closed or self._socket.is_copy:
+    def _memo_work(self) -> MemoWork | None:
+        """The connection that the handler uses, if it does."""
+        if self._conn is None or self._socket.is_copy:
             return None
-        return None if conn.info.transaction_status.name == "IDLE" else conn
+        if self._of_memos is None or self._of_memos.conn is not self._conn:
+            from pgflowd.processes.runner.memo_work import MemoWork
+
+            self._of_memos = MemoWork(self._conn)
+        return self._of_memos
 
     # questions to the worker
 
@@ -255,16 +256,6 @@ class RunnerContext(WaitingContext):
                 "only the runner itself can ask its worker, not a process that the handler forked",
                 code="E402",
             )
-
-
-def _undo(conn: Any, *, to_savepoint: bool) -> None:
-    """Undo what the function of a memo did; all, if it has ended the transaction before it."""
-    with contextlib.suppress(conn.Error):  # it is lost: the server undoes it
-        if to_savepoint:
-            with contextlib.suppress(conn.Error):
-                conn.execute("rollback to savepoint pgflowd_memo")
-                return
-        conn.rollback()
 
 
 def _database_of(conn: Any) -> str:
