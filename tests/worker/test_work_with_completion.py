@@ -130,7 +130,9 @@ def test_a_transaction_that_only_reads_is_left_to_the_workers_report(start_worke
     table.execute("create table reporters (name text)")
     table.execute("""
         create function note_reporter() returns trigger language plpgsql as $$
-        begin insert into public.reporters values (current_setting('application_name')); return null;
+        begin
+          insert into public.reporters values (current_setting('application_name'));
+          return null;
         end $$""")
     table.execute("""
         create trigger note_reporter after update of output on pgflow.step_tasks
