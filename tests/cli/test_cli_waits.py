@@ -305,16 +305,30 @@ def test_a_column_of_nothing_that_waits_is_left_out(here, shop):
     assert "WAITING" not in here("flows", "list").out
 
 
-def test_a_map_of_very_many_waits_is_shown_in_part(here, shop):
-    shop.start("store_items", list(range(30)))
-    for key in shop.claim_all("store_items").values():
-        shop.suspend(key, kind="signal", name="go")
+def test_tasks_of_a_map_that_wait_for_the_same_are_shown_as_one(here, shop):
+    run_id = shop.start("store_items", list(range(30)))
+    for index, key in enumerate(shop.claim_all("store_items").values()):
+        shop.suspend(key, kind="signal", name="go" if index < 29 else "stop")
+    run = str(run_id)[-8:]
 
-    shown = here("runs", "show", "@last").out
+    shown = here("runs", "show", "@last").out.splitlines()
 
-    assert shown.count("waits for signal go") == 10
-    assert "20 more that wait; `pgflowd tasks list --status waiting --run" in shown
-    assert "30 wait" in shown
+    assert shown[-3:] == [
+        f" store#0 and 28 more  waits for signal go; `pgflowd runs signal {run} go` ends it",
+        f" store#29  waits for signal stop; `pgflowd runs signal {run} stop` ends it",
+        f" all of them: `pgflowd tasks list --run {run}`",
+    ]
+    assert any("30 wait" in line for line in shown)
+
+
+@pytest.mark.parametrize("line", ["runs show @last", "runs follow @last --timeout 1ms"])
+def test_the_command_that_ends_a_wait_stays_whole_where_it_is_narrow(shop, waiting, line):
+    url = ("--database-url", shop.database.dsn)
+
+    shown = on_a_terminal(*line.split(), *url, columns=60, NO_COLOR="1").splitlines()
+
+    command = f"pgflowd runs signal {str(waiting)[-8:]} website"
+    assert [row for row in shown if row.strip() == command]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

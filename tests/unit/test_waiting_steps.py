@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pgflowd import Fail, Flow
-from pgflowd.core.approval import APPROVAL, output_of
+from pgflowd.core.approval import APPROVAL
 from pgflowd.core.waiting import RAISE, Suspended, Wait, WaitKind
+from pgflowd.testing import run_flow
 
 
 class Ctx:
@@ -71,10 +72,15 @@ def test_an_approval_says_who_approved_and_a_rejection_fails_for_good():
         approve(Ctx({"approved": False, "by": "ann", "note": ""}))
 
 
-@pytest.mark.parametrize("payload", [None, 7, "yes", [], {}, {"approved": "yes"}, {"by": "ann"}])
-def test_a_signal_that_is_no_answer_fails_an_approval_and_says_how_to_answer(payload):
-    with pytest.raises(Fail, match=r"approve or reject it, as `pgflowd runs approve`"):
-        output_of(payload, "approve")
+def test_a_signal_that_is_no_answer_is_passed_over():
+    flow = Flow("trips")
+    flow.approval("approve")
+    yes = {"approved": True, "by": "ann"}
+    others = [None, 7, "yes", [], {}, {"approved": "yes"}, {"by": "ann"}]
+
+    run = run_flow(flow, signals={"approve": [*others, yes]})
+
+    assert run.output == {"approve": {**yes, "note": ""}}
 
 
 @pytest.mark.parametrize(

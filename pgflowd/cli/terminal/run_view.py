@@ -18,7 +18,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
 from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
-from pgflowd.cli.terminal.wait_view import ends_by, print_checkpoints, wait_text
+from pgflowd.cli.terminal.wait_view import ends_by, print_checkpoints, wait_lines, wait_text
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Mark, Outcome, RunStatus, Status, StepStatus
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
         StepState,
         StepTasks,
     )
+    from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
 _MAX_LISTED = 1000  # waits and signals of a run; a map may have very many
-_MAX_SHOWN = 10  # of these on a screen
+_MAX_SHOWN = 5  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
 
@@ -149,14 +150,20 @@ def print_run(app: App, details: RunDetails) -> None:
 
 
 def _print_waits(app: App, details: RunDetails) -> None:
-    """The tasks that wait, each with the command that ends its wait; signals that nobody got."""
-    for task in details.waits[:_MAX_SHOWN]:
-        name = f"{task.step_slug}#{task.task_index}" if task.task_index else task.step_slug
-        _print_labelled(app, name, f"{wait_text(task, details.now)}; `{ends_by(task)}` ends it")
-    waiting = sum(step.waiting for step in details.steps)
-    if waiting > _MAX_SHOWN:
-        command = f"pgflowd tasks list --status waiting --run {short_id(details.run.run_id)}"
-        _print_labelled(app, "and", f"{waiting - _MAX_SHOWN} more that wait; `{command}`")
+    """The tasks that wait, those of a step for the same as one; signals that nobody got."""
+    maps = {step.step_slug for step in details.steps if step.tasks > 1}
+    alike: dict[tuple[str, str], list[OpenTask]] = {}
+    for task in details.waits:
+        alike.setdefault((task.step_slug, task.waits_for), []).append(task)
+    for first, *others in list(alike.values())[:_MAX_SHOWN]:
+        index = f"#{first.task_index}" if first.step_slug in maps else ""
+        more = f" and {len(others)} more" if others else ""
+        head, text = f" {first.step_slug}{index}{more}  ", wait_text(first, details.now)
+        for line in wait_lines(app.out, head, text, ends_by(first), 3):
+            app.print(line)
+    if sum(step.waiting for step in details.steps) > 1:
+        run = short_id(details.run.run_id)
+        app.print(app.out.folded(f" all of them: `pgflowd tasks list --run {run}`"))
     for signal in details.unused[:_MAX_SHOWN]:
         payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
         by = f" by {signal.sent_by}" if signal.sent_by else ""
@@ -326,7 +333,7 @@ def _note(step: StepTasks, now: datetime) -> str:
     elif step.next_at is not None:
         left_s = (step.next_at - now).total_seconds()
         if step.only_waits:
-            words.append(f"{duration(round(left_s))} left")
+            words.append(f"{duration(round(left_s))} left" if left_s > 0 else "due")
         else:
             is_due = left_s < 0.5
             words.append("waits for a worker" if is_due else f"next in {duration(round(left_s))}")

@@ -21,7 +21,7 @@ from pgflowd.cli.terminal.traceback_view import (
     folded_lines,
     safe_lines,
 )
-from pgflowd.cli.terminal.wait_view import ends_by, wait_text
+from pgflowd.cli.terminal.wait_view import ends_by, wait_lines, wait_text
 from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import OUTPUT
@@ -216,7 +216,9 @@ class TimelineWriter:
         took = "" if entry.took_s is None else f" {duration(entry.took_s)}"
         line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
         if entry.event == _WAITING:
-            self._print_error(line, f"{entry.text}; `{entry.ends_by}` ends it")
+            text, command = entry.text or "", entry.ends_by or ""
+            for each in wait_lines(self.app.out, f"{line}   ", text, command, self._indent):
+                self._print(each)
         elif entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
             self._print_calls(entry)

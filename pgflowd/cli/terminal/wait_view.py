@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pgflowd.cli.app import App
 from pgflowd.cli.lookup import task_name
-from pgflowd.cli.terminal.screen import DASH, TableCell
+from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import ago, brief, cut, duration, short_id, size
 from pgflowd.core.waiting import WaitKind
@@ -33,21 +33,31 @@ def ends_by(task: OpenTask) -> str:
 
 def wait_text(task: OpenTask, moment: datetime) -> str:
     """What a task waits for, and how long from this moment: `waits for signal paid, at most 7d`."""
-    left_s = None if task.until is None else round((task.until - moment).total_seconds())
+    left_s = None if task.until is None else (task.until - moment).total_seconds()
+    if left_s is not None and left_s <= 0:
+        return "waits no longer: it is due"
     time = "" if left_s is None else duration(left_s)
     if task.kind == WaitKind.SIGNAL:
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
     return f"waits {time}: {task.why}" if task.why else f"sleeps {time}"
 
 
+def wait_lines(screen: Screen, head: str, text: str, command: str, indent: int) -> list[str]:
+    """What a task waits for, and the command that ends it, which stays whole."""
+    line = f"{head}{text}; `{command}` ends it"
+    if screen.fits(line):
+        return [line]
+    return [*screen.wrapped(text, head=head, indent=indent), f"{' ' * indent}{command}"]
+
+
 def time_left(task: OpenTask, now: datetime) -> str:
-    """When the wait, the lease or the delay of a task is over: `in 2h05m`, `now`; or nothing."""
+    """When the wait, the lease or the delay of a task is over: `in 2h05m`, `due`; or nothing."""
     if task.until is None:
         return ""
     left_s = round((task.until - now).total_seconds())
     if task.status is TaskStatus.LAPSED:
         return ago(task.until, now)
-    return f"in {duration(left_s)}" if left_s > 0 else "now"
+    return f"in {duration(left_s)}" if left_s > 0 else "due"
 
 
 def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pgflowd.core.approval import APPROVAL, output_of
+from pgflowd.core.approval import APPROVAL, is_answer, output_of
 from pgflowd.core.context import Context
 from pgflowd.core.json import encode
 from pgflowd.core.waiting import RAISE, Suspended, Time, seconds_of
@@ -28,15 +28,20 @@ def wait_handler(slug: str, timeout: Time | None, default: Any) -> Callable[[Con
 
 
 def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dict[str, Any]]:
-    """A handler whose output says who approved; a rejection fails the task for good."""
+    """
+    A handler whose output says who approved; a rejection fails the task for good.
+
+    A signal that is no answer is passed over: what was received once would fail each retry.
+    """
 
     def approve(ctx: Context) -> dict[str, Any]:
         try:
-            answer = ctx.wait_signal(slug, timeout=timeout)
+            while not is_answer(payload := ctx.wait_signal(slug, timeout=timeout)):
+                ctx.log.warning("signal %s is no answer, and is passed over", slug)
         except Suspended as suspended:
             suspended.wait = replace(suspended.wait, why=APPROVAL)
             raise
-        return output_of(answer, slug)
+        return output_of(payload)
 
     return _named(approve, slug)
 
