@@ -32,7 +32,11 @@ const squares = new Flow({ slug: 'squares' })
   .map({ slug: 'text', array: 'square' }, (number) => String(number))
   .step({ slug: 'joined', dependsOn: ['text'] }, (input) => input.text.join(' '));
 
-const flows = Object.fromEntries([orders, fragile, squares].map((flow) => [flow.slug, flow]));
+const shared = new Flow({ slug: 'shared' })
+  .step({ slug: 'go' }, () => 'at once')
+  .step({ slug: 'after', dependsOn: ['go'] }, (input) => [input.go, 'theirs']);
+
+const flows = Object.fromEntries([orders, fragile, squares, shared].map((flow) => [flow.slug, flow]));
 const { settings, ...place } = JSON.parse(process.argv[2]);
 const sql = postgres({ ...place, max: 1, connection: settings, onnotice: () => {} });
 const client = new PgflowSqlClient(sql);

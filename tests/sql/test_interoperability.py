@@ -1,64 +1,18 @@
 """
 A real peer: the TypeScript client of the npm registry, 0.8.1, on our schema, beside plain SQL.
 
-`tests/npm/peer.mjs` runs it under Node, with `pgflow.run_in_input` on for its connection, as
-its handlers expect. Its packages come by `make peers`; without them the tests fail and name it.
+tests/process/test_two_runtimes.py has a worker of it beside a daemon.
 """
 
 import json
-import shutil
-import subprocess
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from psycopg import conninfo
 from support.contract import broken_invariants, while_open
+from support.peer import Peer, PeerError
 
 from pgflowd.testing.until import until
-
-NPM = Path(__file__).parents[1] / "npm"
-
-
-class Peer:
-    """The peer's process: a method of its client per call."""
-
-    def __init__(self, dsn, **settings):
-        assert shutil.which("node"), "this test needs Node.js; run `make peers`"
-        assert (NPM / "node_modules" / "@pgflow" / "core").exists(), "run `make peers`"
-        place = conninfo.conninfo_to_dict(dsn)
-        arguments = {
-            "host": place.get("host", "127.0.0.1"),
-            "port": int(place.get("port", 5432)),
-            "user": place.get("user", "postgres"),
-            "database": place["dbname"],
-            "settings": {"pgflow.run_in_input": "on", **settings},
-        }
-        self.process = subprocess.Popen(
-            ["node", "peer.mjs", json.dumps(arguments)],
-            cwd=NPM,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, method, *arguments):
-        self.process.stdin.write(json.dumps([method, *arguments], default=str) + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise PeerError(answer)
-        return answer["ok"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait(timeout=10)
-        self.process.stdout.close()
-
-
-class PeerError(Exception):
-    """Text and SQLSTATE of the error that the peer's client threw."""
 
 
 @pytest.fixture
