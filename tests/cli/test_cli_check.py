@@ -82,6 +82,11 @@ def wait(run, ctx):
         return ctx.wait_signal("approve")
     return approved()
 """
+APPROVING = """
+from pgflowd import Flow
+flow = Flow("waiting")
+flow.approval("approve")
+"""
 NOT_WAITING = """
 import time
 from pgflowd import Flow
@@ -98,8 +103,11 @@ select gen_random_uuid(), queue, name
 """
 
 
-def test_a_worker_of_another_runtime_beside_a_flow_that_waits_is_a_warning(here, project, shop):
-    write(project, "waiting", WAITING)
+@pytest.mark.parametrize("source", [WAITING, APPROVING], ids=["handler", "approval"])
+def test_a_worker_of_another_runtime_beside_a_flow_that_waits_is_a_warning(
+    here, project, shop, source
+):
+    write(project, "waiting", source)
     write(project, "not_waiting", NOT_WAITING)
     with (project / "pgflowd.toml").open("a") as file:
         file.write('[flows.waiting]\nworker_name = "by-hand"\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -167,6 +168,43 @@ def test_a_wait_that_nothing_ends_names_step_and_signal():
         run_flow(waiting)
     with pytest.raises(RuntimeError, match="nothing sends; did you mean 'aprove'"):
         run_flow(waiting, signals={"aprove": True})
+
+
+def trip(**options: Any) -> Flow:
+    flow = Flow("trip")
+    flow.step(slug="plan")(lambda run: run)
+    flow.wait_for("paid", after="plan", timeout="7d", default=None)
+    flow.approval("approve", after="plan", timeout="2d", **options)
+    flow.step(slug="book")(lambda paid, approve=None: [paid, approve])
+    return flow
+
+
+def test_steps_that_wait_give_a_payload_and_an_approval():
+    yes = {"approved": True, "by": "ann", "note": "have fun"}
+
+    run = run_flow(trip(), signals={"paid": {"amount": 12}, "approve": (60, yes)})
+
+    assert run.output == {"book": [{"amount": 12}, yes]}
+    assert run.waits == (("paid", "signal", "paid", 0.0), ("approve", "signal", "approve", 60.0))
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"approved": False, "by": "ann", "note": "too far"}, "rejected by ann: too far"),
+        ({"approved": False}, "rejected by somebody"),
+        ("yes", "the signal approve was .*yes.*: approve or reject it"),
+        ((2 * 86400 + 1, {"approved": True}), "E427 step approve: signal 'approve' did not come"),
+    ],
+    ids=["with note", "bare", "no answer", "late"],
+)
+def test_a_rejection_fails_its_step_at_once_and_may_be_skipped(answer: Any, error: str):
+    failed = run_flow(trip(), signals={"paid": 1, "approve": answer})
+    skipped = run_flow(trip(when_exhausted="skip"), signals={"paid": 1, "approve": answer})
+
+    assert (failed.status, failed.steps["approve"].attempts) == ("failed", 1)
+    assert re.match(error, str(failed.steps["approve"].error))
+    assert skipped.output == {"book": [1, None]}
 
 
 def test_a_run_that_fails_ends_its_waits():
