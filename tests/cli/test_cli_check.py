@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from support.background import Background
 from support.covers import covers
 from support.shop import MODULE, on_a_terminal
 
+from pgflowd.testing.scratch import url_of
 from pgflowd.testing.until import until
 
 BROKEN = """
@@ -52,8 +56,19 @@ def write(run, ctx):
 """
 
 
+@pytest.fixture
+def here_as_user(pgflowd, shop):
+    """Run a command line as a role that may do all, but is no superuser: limits bind it."""
+    name = f"bound_{os.getpid()}_{uuid4().hex[:6]}"
+    shop.conn.execute(f"create role {name} login in role {shop.conn.info.user}")
+    url = url_of(conninfo_to_dict(shop.conn.info.dsn, user=name))
+    yield lambda *args: pgflowd(*args, "--database-url", url)
+    shop.conn.execute(f"drop role {name}")
+
+
 @covers("newcomer 6")
-def test_too_few_connections_are_a_warning_with_the_arithmetic(here, project, shop):
+def test_too_few_connections_are_a_warning_with_the_arithmetic(here_as_user, project, shop):
+    here = here_as_user
     write(project, "connecting", CONNECTING)
     name = shop.conn.info.dbname
     shop.conn.execute(f"alter database {name} connection limit 20")
@@ -123,7 +138,8 @@ def test_a_worker_of_another_runtime_beside_a_flow_that_waits_is_a_warning(
 
 
 @covers("rule 56")
-def test_a_budget_that_the_server_has_not_left_is_a_warning(here, project, shop):
+def test_a_budget_that_the_server_has_not_left_is_a_warning(here_as_user, project, shop):
+    here = here_as_user
     shop.conn.execute(f"alter database {shop.conn.info.dbname} connection limit 6")
     with (project / "pgflowd.toml").open("a") as file:
         file.write("[database]\nmax_connections = 7\n")

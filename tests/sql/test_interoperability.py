@@ -1,7 +1,7 @@
 """
 A real peer: the TypeScript client of the npm registry, 0.8.1, on our schema, beside plain SQL.
 
-tests/process/test_two_runtimes.py has a worker of it beside a daemon.
+It runs under Node, in a process of its own (tests/support/peer.py).
 """
 
 import json
