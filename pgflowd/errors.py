@@ -98,6 +98,7 @@ TITLES: dict[str, str] = {
     "E321": "a transaction or slot keeps dead rows",
     "E322": "the calls of a worker to the database fail, or take too long",
     "W323": "a schema of the platform is not trusted",
+    "E324": "a task whose wait is over cannot be freed",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

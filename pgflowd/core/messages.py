@@ -189,6 +189,14 @@ class LookAtQueues(Message):
 
 
 @dataclass(frozen=True)
+class LookAtDue(Message):
+    """Something is due, or notifications may have been missed: see to it now. From the listener,
+    for the sweeper."""
+
+    droppable: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class NextDue(Message):
     """When the next message in the queue of a sleeping worker becomes visible; monotonic."""
 
@@ -268,6 +276,7 @@ KINDS: dict[str, type[Message]] = {
         Asleep,
         Awake,
         LookAtQueues,
+        LookAtDue,
         NextDue,
         ConnectionsLeft,
         ConnectionRefused,

@@ -2,11 +2,13 @@
 The listener: turns notifications of the database into wakes, for all flows on one connection.
 
 It listens on channel `pgflowd`. The payload is the name of a queue, or a run that a client
-follows, which is sent to all workers. After each connect it first commits its LISTEN and then
-wakes all workers, so no notification is missed. At most ten wakes per flow pass in
+follows, which is sent to all workers. On channel `pgflowd_due` it hears that something is due, and
+tells the sweeper. After each connect it first commits its LISTEN and then wakes all workers and the
+sweeper, so no notification is missed. At most ten wakes per flow pass in
 `notify_throttle`, and one at its end. Every 10 s it asks the server whether it still listens;
 without an answer the connection is lost. Behind a pooler it tries whether a notification arrives.
-If none does, as with pooled transactions, it warns (W314) and wakes all workers every `poll_max`.
+If none does, as with pooled transactions, it warns (W314), wakes all workers every `poll_max`, and
+the sweeper each second; that one also where no flow wants notifications.
 As the first child that connects it also reads how many connections the server has left.
 """
 
@@ -21,7 +23,7 @@ from uuid import uuid4
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from pgflowd.core.messages import ConnectionsLeft, Follow, Ready, Wake
+from pgflowd.core.messages import ConnectionsLeft, Follow, LookAtDue, Ready, Wake
 from pgflowd.core.output_stream import requested_run
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
@@ -37,6 +39,7 @@ CHECK_TIMEOUT_S = 4.0  # a slow server answers in less
 MAX_QUEUES = 10_000  # that the throttle keeps; any client may send any name
 MAX_WAKES = 10  # per queue and window; further ones find the worker busy with claims
 MIN_HOLD_S = 0.05  # by then a full channel has room again
+DUE_POLL_S = 1.0  # while nothing is heard the sweeper is told to look so often
 HEAR_WITHIN_S = 2.0  # a notification that has not arrived by then never will
 DEAF = "a pooler is in between, and no notification comes through it"
 DEAF_NEXT = "set [database] listen_url to bypass the pooler"
@@ -54,7 +57,8 @@ def main(channel: Channel, settings: Settings, log: Log) -> int:
             link.once(lambda conn: _measure(service, conn))
         service.channel.send(Ready())
         while True:
-            service.wait_until(time.monotonic() + 3600)
+            service.wait_until(time.monotonic() + DUE_POLL_S)
+            service.channel.send(LookAtDue())
     except StopRequested:
         return EXIT_ASKED
 
@@ -88,10 +92,11 @@ class Listener:
     def _subscribe(self, conn: psycopg.Connection[Any]) -> None:
         _measure(self._service, conn)
         conn.execute("listen pgflowd")
+        conn.execute("listen pgflowd_due")
         self._is_listening = not is_pooled(conn) or self._hears(conn)
         problems = []
         if not self._is_listening:
-            conn.execute("unlisten pgflowd")  # in the session where it most likely is
+            conn.execute("unlisten *")  # in the session where it most likely is
             problems = [{"code": "W314", "text": DEAF, "next": DEAF_NEXT}]
             self._log.warning("listener.deaf", code="W314", error=f"{DEAF}; {DEAF_NEXT}")
         self._service.numbers["problems"] = problems
@@ -115,17 +120,21 @@ class Listener:
         """Pass notifications on until the connection fails."""
         self._throttle.clear()
         self._wake(None)
+        self._service.channel.send(LookAtDue())
         pgconn = conn.pgconn
         now = time.monotonic()
         check_at, answer_by = now + CHECK_INTERVAL_S, float("inf")
         poll_at = float("inf") if self._is_listening else now + self._settings.worker.poll_max_s
+        due_poll_at = float("inf") if self._is_listening else now + DUE_POLL_S
         while True:
-            until = min(check_at, answer_by, poll_at, self._throttle.due)
+            until = min(check_at, answer_by, poll_at, due_poll_at, self._throttle.due)
             if self._service.wait(until, [pgconn.socket]):
                 pgconn.consume_input()
-                while (notification := pgconn.notifies()) is not None:
-                    self._on_notification(notification.extra.decode("utf-8", "replace"))
+                self._read_notifications(pgconn)
             now = time.monotonic()
+            if now >= due_poll_at:
+                self._service.channel.send(LookAtDue())
+                due_poll_at = now + DUE_POLL_S
             for queue in self._throttle.due_queues(now):
                 self._wake(queue)
             if answer_by < float("inf") and not pgconn.is_busy():
@@ -139,6 +148,16 @@ class Listener:
             if now >= poll_at:
                 self._wake(None)
                 poll_at = now + self._settings.worker.poll_max_s
+
+    def _read_notifications(self, pgconn: psycopg.pq.abc.PGconn) -> None:
+        is_due = False
+        while (notification := pgconn.notifies()) is not None:
+            if notification.relname == b"pgflowd_due":
+                is_due = True
+            else:
+                self._on_notification(notification.extra.decode("utf-8", "replace"))
+        if is_due:
+            self._service.channel.send(LookAtDue())
 
     def _on_notification(self, payload: str) -> None:
         if run_id := requested_run(payload):

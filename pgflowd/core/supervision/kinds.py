@@ -93,7 +93,7 @@ _COMMON = (
 
 LISTENER = ChildKind(
     "listener",
-    sends=(*_COMMON, msg.Wake, msg.Follow, msg.ConnectionsLeft),
+    sends=(*_COMMON, msg.Wake, msg.Follow, msg.LookAtDue, msg.ConnectionsLeft),
     depends_on=_listener_settings,
     status=(
         StatusField("reconnects", "reconnects", default=0),
@@ -137,6 +137,7 @@ SWEEPER = ChildKind(
         msg.Asleep,
         msg.Awake,
         msg.LookAtQueues,
+        msg.LookAtDue,
         msg.ConnectionRefused,
     ),
     depends_on=lambda settings: (settings.recovery, settings.shortest_heartbeat_s),

@@ -105,7 +105,7 @@ class Inbox:
                 is_announced = process.kind is LISTENER
                 cause = WakeCause.NOTIFICATION if is_announced else WakeCause.FOUND
                 supervisor.sleeping.wake(message.slug, cause)
-        elif isinstance(message, msg.ConnectionRefused):
+        elif isinstance(message, msg.ConnectionRefused | msg.LookAtDue):
             self._send_to_sweeper([message], supervisor.children.alive.values())
         elif isinstance(message, msg.WorkerStanding):
             self._pass_on_standing(message)

@@ -19,7 +19,8 @@ from pgflowd.core.supervision.tree import ChildSpec, Policy
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.host.signals import stacks
-from pgflowd.processes import listener, sweeper
+from pgflowd.processes import listener
+from pgflowd.processes.sweeper import main as sweeper
 from pgflowd.processes.worker import main as worker
 
 # called with channel, settings, log, and if it is a worker, its flow and its id if it has slept

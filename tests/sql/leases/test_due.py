@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from support.covers import covers
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase
 from support.rows_read import rows_read
@@ -180,6 +181,7 @@ def test_many_are_freed_in_parts_the_longest_due_first(own: LeaseDatabase) -> No
     assert [process(own, 4)[0] for _ in range(3)] == [4, 2, 0]
 
 
+@covers("rule 61")
 @pytest.mark.parametrize("kind", ["sleep", "signal"])
 def test_a_locked_run_holds_up_no_other_and_is_met_again(own: LeaseDatabase, kind: str) -> None:
     flow = own.flow("m*")
@@ -224,6 +226,7 @@ def test_a_run_that_stays_locked_is_met_ever_more_rarely_and_others_in_time(
     assert own.waits(long_due.run_id) != []
 
 
+@covers("rule 60")
 def test_a_second_sweep_comes_again_but_not_while_something_is_late(own: LeaseDatabase) -> None:
     waiting(own)
     other = own.connect()

@@ -1,0 +1,82 @@
+"""
+Does what is due: frees tasks whose wait is over, and gives them the signals that have come.
+
+It sleeps until the next moment that the database knows of, or until the listener hears that
+something is due earlier; `core.due_looks` decides when it looks, and what its row says meanwhile. A
+task that cannot be freed is tried again by the database; until then it is a problem, E324.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+from pgflowd.core.due_looks import DueLooks
+from pgflowd.core.text import counted, short_id
+from pgflowd.db.due import due_writers, not_freed, process_due, sweeper_sleeps
+from pgflowd.errors import Problem
+
+MAX_ROWS = 200  # waits, and signals, of one call
+SHOWN_S = 90.0  # a task that cannot be freed is tried again within this time
+TRY_AGAIN = "its queue may be missing: see the error; it is tried again each minute"
+
+
+class DueWork:
+    """The looks, and the tasks that could not be freed."""
+
+    def __init__(self, longest_s: float, execute: Callable[..., Any]) -> None:
+        self._execute = execute
+        self._looks = DueLooks(longest_s)
+        self._sweeper_id = uuid4()
+        self._not_freed: dict[tuple[str, str, int], tuple[float, str]] = {}  # when, and why
+
+    @property
+    def look_at(self) -> float:
+        return self._looks.look_at
+
+    def connected(self, now: float) -> None:
+        self._looks.connected(now)
+
+    def on_notification(self, now: float) -> None:
+        self._looks.rung(now)
+
+    def on_not_freed(self, detail: str) -> None:
+        """The database could not free a task."""
+        task = not_freed(detail)
+        self._not_freed[task[:3]] = time.monotonic(), task.error
+
+    def problems(self, now: float) -> list[Problem]:
+        """What could not be freed lately, as one problem."""
+        lately = {task: each for task, each in self._not_freed.items() if each[0] > now - SHOWN_S}
+        self._not_freed = lately
+        if not lately:
+            return []
+        (run_id, step, index), (_, why) = next(reversed(lately.items()))
+        text = f"{counted(len(lately), 'task')} cannot go on although the wait is over; the last"
+        text += f" one, {short_id(run_id)}/{step}#{index}: {why}"
+        return [Problem("E324", text, "database", TRY_AGAIN)]
+
+    def do(self, conn: psycopg.Connection[Any]) -> None:
+        """Look, if it is time; then put the row up, take it down, or leave it."""
+        looks = self._looks
+        began_at = time.monotonic()
+        if began_at < looks.look_at:
+            return
+        if looks.writers:
+            looks.still_open(self._execute(conn, due_writers(looks.writers)))
+        look = self._execute(conn, process_due(MAX_ROWS))
+        now = time.monotonic()
+        looks.looked(began_at, now, look.done, look.next_s)
+        for_s = looks.next_row_s(now)
+        if for_s is None:
+            return
+        was_awake = looks.sleeps_until <= now
+        self._execute(conn, sweeper_sleeps(self._sweeper_id, for_s))
+        if was_awake:
+            looks.lay_down(now, for_s, self._execute(conn, due_writers(None)))
+        else:
+            looks.shortened(now, for_s)

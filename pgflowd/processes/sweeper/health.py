@@ -1,0 +1,134 @@
+"""
+Reads facts about the database for `status`: version, pgmq and schema at each connect, round trip
+and clock before each sweep.
+
+It reports as problems clocks that differ (W312), `synchronous_commit` off (W315), a connection
+without encryption (W316), a notification queue that is not emptied (E319), what keeps dead rows
+(E321), and a server without a free connection (E310), at once when one was refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from pgflowd.core.obstacles import (
+    MANY_TRANSACTIONS,
+    MAX_NAMED,
+    is_harmful,
+    is_overfull,
+    queue_problem,
+    snapshot_problem,
+)
+from pgflowd.core.server_connections import full_problem
+from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
+from pgflowd.db.obstacles import oldest_snapshots, oldest_transactions, queue_share
+from pgflowd.db.query import execute
+from pgflowd.db.schema import status
+from pgflowd.db.server_connections import server_connections
+from pgflowd.errors import DatabaseError, Problem
+from pgflowd.host.logs import Log
+from pgflowd.processes.service import DatabaseLink, Service
+
+PAUSE_S = 2.0  # between two looks at a server that refuses connections
+MAX_SKEW_S = 5.0  # of clocks; more confuses a reader of logs
+
+
+class DatabaseHealth:
+    """What was measured, and what is wrong."""
+
+    def __init__(self, service: Service, link: DatabaseLink, log: Log) -> None:
+        self._service = service
+        self._link = link
+        self._log = log
+        self._about: dict[str, Any] = {}  # the database, as it was at the connect
+        self._is_exposed = False
+        self._problems: list[Problem] = []
+        self._looked_at = 0.0
+        self.look_at = float("inf")  # beside the looks before sweeps
+
+    def prepare(self, conn: psycopg.Connection[Any]) -> None:
+        """Read what stays the same during a connection. Workers check whether it suffices."""
+        self._is_exposed = is_exposed(conn)
+        self._about = {}
+        with contextlib.suppress(DatabaseError):
+            state = status(conn).state
+            self._about = {
+                "server": state.server,
+                "place": f"{conn.info.host}:{conn.info.port}/{conn.info.dbname}",
+                "pgmq": state.pgmq,
+                "schema": state.version,
+            }
+
+    def on_refused(self, now: float) -> None:
+        """The server had no free connection for a child: look who has them."""
+        self.look_at = min(self.look_at, max(now, self._looked_at + PAUSE_S))
+
+    def look(self, conn: psycopg.Connection[Any], others: Sequence[Problem]) -> None:
+        """Measure the database, and report its problems, with these others."""
+        self.look_at, self._looked_at = float("inf"), time.monotonic()
+        with self._link.limited(conn), translated(conn):
+            problems = [*self._measure(conn), *_obstacles(conn), *others]
+        known = {each.code for each in self._problems}
+        for problem in problems:
+            if problem.code not in known:
+                level = "warning" if problem.is_warning else "error"
+                fields = {"code": problem.code, "error": problem.text, "next": problem.next}
+                self._log.write(level, "sweeper.problem", **fields)
+        if known != {each.code for each in problems}:
+            self._service.send_heartbeat_soon()
+        self._problems = problems
+        self._service.numbers["problems"] = [
+            {"code": each.code, "text": each.text, "next": each.next} for each in problems
+        ]
+
+    def _measure(self, conn: psycopg.Connection[Any]) -> list[Problem]:
+        """Measure round trip and clock for the next heartbeat; return what is wrong."""
+        started, sent_at = time.monotonic(), time.time()
+        row = conn.execute(_CLOCK_QUERY).fetchone()
+        assert row is not None
+        rtt_s = time.monotonic() - started
+        skew_s = row[0] - (sent_at + rtt_s / 2)
+        self._service.numbers["database"] = {
+            "state": "up",
+            "at": time.time(),
+            **self._about,
+            "rtt_s": round(rtt_s, 6),
+            "clock_skew_s": round(skew_s, 3),
+        }
+        return _problems(skew_s, row[1], self._is_exposed)
+
+
+_CLOCK_QUERY = """
+select extract(epoch from clock_timestamp())::float8, current_setting('synchronous_commit')
+"""
+
+
+def _problems(skew_s: float, commits: str, exposed: bool) -> list[Problem]:
+    """Return what is wrong with the clock and the connection."""
+    problems = []
+    if abs(skew_s) > MAX_SKEW_S:
+        text = f"the database's clock is {skew_s:+.1f} s from ours; times in logs do not match"
+        problems.append(Problem("W312", text, "database"))
+    if commits == "off":
+        text = "synchronous_commit is off: what was just committed is lost when the server crashes"
+        problems.append(Problem("W315", text, "database"))
+    if exposed:
+        problems.append(Problem("W316", EXPOSED, "database", EXPOSED_NEXT))
+    return problems
+
+
+def _obstacles(conn: psycopg.Connection[Any]) -> list[Problem]:
+    """Return what hinders the whole database. To ask for the queue's share also empties it."""
+    is_full = full_problem(execute(conn, server_connections()))
+    problems = [is_full] if is_full else []
+    share = execute(conn, queue_share())
+    if is_overfull(share):
+        problems.append(queue_problem(share, execute(conn, oldest_transactions(0, MAX_NAMED))))
+    holders = execute(conn, oldest_snapshots(MANY_TRANSACTIONS, MAX_NAMED))
+    problems += [snapshot_problem(each) for each in holders if is_harmful(each)]
+    return problems
