@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,30 @@ def test_a_save_that_meets_a_lock_is_tried_again_until_it_is_free(start_worker, 
 
     assert worker.output(run) == {"work": "saved"}
     assert checkpoints(worker, run) == {"x": 1}
+
+
+@pytest.mark.timing
+@pytest.mark.own_session
+def test_a_hundred_runners_that_save_without_end_delay_no_renewal(start_worker):
+    """Measured while nine others used the machine: 0.10 s at most."""
+    worker = start_worker(noted("""
+        ends = time.monotonic() + run["for_s"]
+        while time.monotonic() < ends: ctx.save("x", "x" * 1000)
+    """), max_concurrency=100)  # fmt: skip
+    for _ in range(100):
+        worker.start_run({"for_s": 8})
+    until(lambda: len(worker.processes("#")) == 100, 60)
+
+    last = "select extract(epoch from max(last_heartbeat_at))::float8 from pgflow.workers"
+    beats = [worker.value(last)]
+
+    def has_another() -> bool:
+        beats.append(worker.value(last))
+        return len(set(beats)) > 10
+
+    until(has_another, 30)
+    gaps = [later - earlier for earlier, later in pairwise(beats)]
+    assert max(gaps) < PROFILE_T.worker.heartbeat_interval_s + 0.5
 
 
 @covers("G2", "G13")
