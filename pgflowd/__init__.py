@@ -1,10 +1,10 @@
 """
 pgflowd executes DAG workflows whose state is in PostgreSQL.
 
-Applications import from here: `Flow` and `job` to define flows, `Fail`, `RetryAfter` and `Context`
-for handlers, `Client` and `AsyncClient` to start and follow runs, and the errors that these raise.
-Each name is loaded at its first use, so a runner that imports its flows does not load psycopg, and
-a command loads little. docs/api.md lists them.
+Applications import from here: `Flow` and `job` to define flows, `Fail`, `RetryAfter`, `Suspended`
+and `Context` for handlers, `Client` and `AsyncClient` to start and follow runs, and the errors that
+these raise. Each name is loaded at its first use, so a runner that imports its flows does not load
+psycopg, and a command loads little. docs/api.md lists them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LeaseLost,
         MapInput,
         NotFound,
+        NotOpen,
         NotRetryable,
         OutOfReach,
         OutputError,
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongState,
     )
-    from pgflowd.flow import Context, Fail, Flow, RetryAfter, job
+    from pgflowd.flow import Context, Fail, Flow, RetryAfter, Suspended, job
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "pgflowd.client": ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"],
-    "pgflowd.flow": ["Context", "Fail", "Flow", "RetryAfter", "job"],
+    "pgflowd.flow": ["Context", "Fail", "Flow", "RetryAfter", "Suspended", "job"],
 }
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "RunWithStates",
     "SignalTimeout",
     "StepState",
+    "Suspended",
     "TooLarge",
     "UnknownFlow",
     "Unreachable",

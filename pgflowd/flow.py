@@ -45,10 +45,10 @@ from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import DecoratedHandler, FlowSpec, StepSpec
 from pgflowd.core.definition.waiting_steps import approval_handler, wait_handler, wait_problems
 from pgflowd.core.failure import Fail, RetryAfter
-from pgflowd.core.waiting import RAISE, Time
+from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.errors import FlowError, Problem
 
-__all__ = ["Context", "Fail", "Flow", "Job", "RetryAfter", "job"]
+__all__ = ["Context", "Fail", "Flow", "Job", "RetryAfter", "Suspended", "job"]
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function
