@@ -81,6 +81,8 @@ def _options(chance: random.Random, deps: list[str]) -> dict[str, Any]:
         options["max_attempts"] = chance.randint(1, 3)
     if chance.random() < 0.1:
         options["start_delay"] = chance.randint(1, 5)
+    if chance.random() < 0.2:
+        options["version"] = chance.randint(1, 3)
     return options
 
 
