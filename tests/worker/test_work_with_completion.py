@@ -84,6 +84,34 @@ def test_work_and_completion_are_one_transaction(start_worker, table):
     assert warnings(worker) == []
 
 
+@pytest.mark.own_session
+@pytest.mark.parametrize("style", ["ISO, MDY", "SQL, DMY"])
+def test_the_task_ends_when_its_handler_does_and_not_when_that_began_to_write(
+    start_worker, table, style
+):
+    body = f"""
+        ctx.conn().execute("set datestyle = '{style}'")
+        ctx.conn().execute("set timezone = 'Asia/Kolkata'")
+        ctx.conn().execute("select pg_sleep(0.3)")
+    """
+    worker = start_worker(handler(body))
+
+    run = worker.start_run()
+
+    assert worker.completed(run)
+    moments = """
+        select completed_at - started_at from pgflow.step_tasks where step_slug = 'work' union all
+        select completed_at - started_at from pgflow.step_states where step_slug = 'work' union all
+        select ended_at - started_at from pgflowd.attempts where step_slug = 'work' union all
+        select later.queued_at - task.started_at from pgflow.step_tasks as task
+          join pgflow.step_tasks as later on later.step_slug = 'after' where task.step_slug = 'work'
+    """
+    assert all(0.3 <= took.total_seconds() < 5 for took in worker.column(moments))
+    [step] = [each for each in worker.records("step.completed") if each["step"] == "work"]
+    assert step["took_s"] >= 0.3
+    assert [each["step"] for each in worker.records("step.started")] == ["work", "after"]
+
+
 def test_an_output_of_any_size_goes_with_the_work(start_worker, table):
     worker = start_worker(handler("return 'x' * 3_000_000"))
 
@@ -111,6 +139,20 @@ def test_what_a_failed_attempt_wrote_is_undone(start_worker, table, way_out):
 
     assert worker.completed(run)
     assert written(worker) == [2]
+
+
+@covers("G12")
+def test_what_a_handler_wrote_before_it_waits_is_undone(start_worker, table):
+    worker = start_worker(handler("ctx.sleep('1h')"))
+
+    run = worker.start_run()
+    until(lambda: worker.outcomes(run) == ["suspended"])
+    assert written(worker) == []
+    worker.do("select pgflowd.task_wake(run_id, step_slug, 0, 'me', null) from pgflowd.waits")
+    worker.send(Wake())
+
+    assert worker.completed(run)
+    assert written(worker) == [1]
 
 
 def test_what_a_handler_committed_by_itself_stays(start_worker, table):

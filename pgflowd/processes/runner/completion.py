@@ -196,11 +196,14 @@ def _obstacle(what: str, remedy: str) -> RunError:
 # queries
 
 NO_ROLE = "none"  # but that of the connection
+# `now()` is the handler's first statement, and the task ends now (`pgflowd._moment`)
 _SESSION = """
 select current_setting('role'),
        pg_current_xact_id_if_assigned() is not null
          and current_setting('transaction_read_only') = 'off',
-       set_config('statement_timeout', %s, true), set_config('client_encoding', 'UTF8', true)
+       set_config('statement_timeout', %s, true), set_config('client_encoding', 'UTF8', true),
+       set_config('pgflowd.moment', to_char(
+         clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), true)
 """
 
 

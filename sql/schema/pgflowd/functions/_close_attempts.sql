@@ -26,7 +26,7 @@ begin
                    else 'late' end as verdict) as judged
   ), closed as (
     update pgflowd.attempts as attempt
-       set ended_at = now(),
+       set ended_at = pgflowd._moment(),
            outcome = case when found.verdict in ('late', 'lost') or found.outcome = 'completed'
                           then found.verdict else found.outcome end,
            error_type = found.error_type,

@@ -1,9 +1,9 @@
 -- news(run_ids): returns which of these runs, and which of their steps, were started, completed,
 -- failed or skipped by this very transaction; `step_slug` is null for a run. Steps come before
 -- their run, ended ones before started ones. `took_s` counts from the start to the end. A report
--- writes such a moment as now(), or as the start of what ended if that is later: two
--- transactions that overlap may each return a step without tasks, which starts and completes at
--- once. Columns that some cores do not have are looked up in `missing` where the core's row has
+-- writes such a moment as _moment(), a foreign core as now(), or as the start of what ended if that
+-- is later: two transactions that overlap may each return a step without tasks, which starts and
+-- completes at once. Columns that some cores do not have are looked up in `missing` where the core's row has
 -- no such column; so they stand there without the name of a table.
 -- Called by: workers.   Locks: nothing.
 create or replace function pgflowd.news(run_ids uuid[])
@@ -33,8 +33,8 @@ begin
                               when 'failed' then run.failed_at end,
               error_message
          from pgflow.runs as run where run.run_id = asked.run_id) as new
-     where new.at = now()
-        or new.at > now()
+     where new.at in (now(), pgflowd._moment())
+        or new.at > pgflowd._moment()
            and new.at = case when new.status in ('started', 'skipped') then new.created_at
                              else new.started_at end
      order by asked.ord, new.step_slug is null, new.status = 'started', new.step_slug;
