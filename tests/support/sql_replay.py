@@ -8,6 +8,8 @@ calls are known beforehand; it returns the claimed inputs and the last state of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from pgflowd.core.json import SQL_NULL
 from pgflowd.testing.engine import ClaimedRecord, Engine, Key, TaskRow
 
 WORKER = "00000000-0000-0000-0000-0000000000aa"
+FLOW = "random_flow"
 
 CLAIM = """
 select step_slug, task_index, input, flow_input is null, flow_input
@@ -42,6 +45,18 @@ select state.step_slug, jsonb_build_object(
                                            where queue.msg_id = task.message_id))
                   || case when task.output is null then '{}'
                           else jsonb_build_object('output', task.output) end
+                  || coalesce((
+                       select jsonb_build_object('wait',
+                                jsonb_build_array(wait.kind, wait.name, wait.checkpoint))
+                         from pgflowd.waits as wait
+                        where wait.run_id = task.run_id and wait.step_slug = task.step_slug
+                          and wait.task_index = task.task_index), '{}')
+                  || coalesce((
+                       select jsonb_build_object('saved', jsonb_object_agg(
+                                kept.name, jsonb_build_array(kept.version, kept.data)))
+                         from pgflowd.checkpoints as kept
+                        where kept.run_id = task.run_id and kept.step_slug = task.step_slug
+                          and kept.task_index = task.task_index having count(*) > 0), '{}')
                   order by task.task_index), '[]')
            from pgflow.step_tasks as task
           where task.run_id = state.run_id and task.step_slug = state.step_slug))
@@ -50,7 +65,15 @@ select state.step_slug, jsonb_build_object(
 RUN = """
 select jsonb_build_object('status', status, 'remaining_steps', remaining_steps)
        || case when output is null then '{}' else jsonb_build_object('output', output) end
-  from pgflow.runs where run_id = %s
+       || coalesce((
+            select jsonb_build_object('signals', jsonb_agg(jsonb_build_array(
+                     sent.name, sent.payload,
+                     case when sent.step_slug is not null
+                          then jsonb_build_array(sent.step_slug, sent.task_index) end)
+                     order by sent.signal_id))
+              from pgflowd.signals as sent
+             where sent.run_id = run.run_id having count(*) > 0), '{}')
+  from pgflow.runs as run where run_id = %s
 """
 SPEND = """
 update pgflow.step_tasks set attempts_count = greatest(attempts_count, %s)
@@ -92,23 +115,34 @@ def replay(
     conn: Connection[Any], shape: Any, run_id: str, input: Any, calls: list[tuple[str, Any]]
 ) -> tuple[list[list[Any]], dict[str, Any]]:
     """Return the records of each claim, sorted, and a snapshot like the engine's."""
-    flow = "random_flow"
+    with started(conn, shape, run_id, input):
+        claims = [cursor for call in calls if (cursor := _call(conn, run_id, *call))]
+        snapshot = snapshot_of(conn, run_id)
+        return [sorted(map(_record, cursor.fetchall()), key=repr) for cursor in claims], snapshot
+
+
+@contextmanager
+def started(conn: Connection[Any], shape: Any, run_id: str, input: Any) -> Iterator[None]:
+    """A run of this flow, and a worker; all of it is undone afterwards."""
     with conn.transaction(force_rollback=True), conn.pipeline():
         conn.execute("insert into pgflow.workers (worker_id, queue_name, function_name)"
-                     " values (%s, %s, 'test')", (WORKER, flow))  # fmt: skip
-        conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (flow, Jsonb(shape)))
-        conn.execute("select pgflow.start_flow(%s, %s, %s)", (flow, Jsonb(input), run_id))
-        claims = [cursor for call in calls if (cursor := _call(conn, flow, run_id, *call))]
-        states, run = conn.execute(STATES, (run_id,)), conn.execute(RUN, (run_id,))
-        records = [sorted(map(_record, cursor.fetchall()), key=repr) for cursor in claims]
-        (summary,) = run.fetchone() or ({},)
-        return records, {**summary, "steps": dict(states.fetchall())}
+                     " values (%s, %s, 'test')", (WORKER, FLOW))  # fmt: skip
+        conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (FLOW, Jsonb(shape)))
+        conn.execute("select pgflow.start_flow(%s, %s, %s)", (FLOW, Jsonb(input), run_id))
+        yield
 
 
-def _call(conn: Connection[Any], flow: str, run_id: str, name: str, given: Any) -> Any:
+def snapshot_of(conn: Connection[Any], run_id: str) -> dict[str, Any]:
+    """All that the engine's snapshot has, from the tables."""
+    states, run = conn.execute(STATES, (run_id,)), conn.execute(RUN, (run_id,))
+    (summary,) = run.fetchone() or ({},)
+    return {**summary, "steps": dict(states.fetchall())}
+
+
+def _call(conn: Connection[Any], run_id: str, name: str, given: Any) -> Any:
     if name == "claim" and given:
         wanted = {
-            "flow": flow,
+            "flow": FLOW,
             "run": run_id,
             "worker": WORKER,
             "steps": [record.step_slug for record in given],

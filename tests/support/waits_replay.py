@@ -18,9 +18,8 @@ from psycopg.types.json import Jsonb
 from pgflowd.core.json import SQL_NULL, dumps
 from pgflowd.core.waiting import RESERVED_PREFIXES, Checkpoint, Wait
 from pgflowd.testing.engine import ClaimedRecord, Engine, EngineRun, Key, TaskRow, waiting
+from support.sql_replay import FLOW, WORKER, snapshot_of, started
 
-WORKER = "00000000-0000-0000-0000-0000000000aa"
-FLOW = "random_flow"
 FAR_S = 10.0**6  # added to each wait, which is over when the engine says so
 
 SHOW = """
@@ -55,51 +54,6 @@ MAKE_DUE = """
 update pgflowd.waits as wait set due_at = now() - interval '1 h'
   from unnest(%s::text[], %s::int[]) as due (step_slug, task_index)
  where wait.run_id = %s and wait.step_slug = due.step_slug and wait.task_index = due.task_index
-"""
-STATES = """
-select state.step_slug, jsonb_build_object(
-         'status', state.status, 'remaining_deps', state.remaining_deps,
-         'initial_tasks', state.initial_tasks, 'remaining_tasks', state.remaining_tasks,
-         'error_message', state.error_message, 'skip_reason', state.skip_reason)
-       || case when state.output is null then '{}'
-               else jsonb_build_object('output', state.output) end
-       || jsonb_build_object('tasks', (
-         select coalesce(jsonb_agg(jsonb_build_object(
-                  'status', task.status, 'attempts_count', task.attempts_count,
-                  'error_message', task.error_message,
-                  'archived', not exists (select from pgmq.q_random_flow as queue
-                                           where queue.msg_id = task.message_id))
-                  || case when task.output is null then '{}'
-                          else jsonb_build_object('output', task.output) end
-                  || coalesce((
-                       select jsonb_build_object('wait',
-                                jsonb_build_array(wait.kind, wait.name, wait.checkpoint))
-                         from pgflowd.waits as wait
-                        where wait.run_id = task.run_id and wait.step_slug = task.step_slug
-                          and wait.task_index = task.task_index), '{}')
-                  || coalesce((
-                       select jsonb_build_object('saved', jsonb_object_agg(
-                                kept.name, jsonb_build_array(kept.version, kept.data)))
-                         from pgflowd.checkpoints as kept
-                        where kept.run_id = task.run_id and kept.step_slug = task.step_slug
-                          and kept.task_index = task.task_index having count(*) > 0), '{}')
-                  order by task.task_index), '[]')
-           from pgflow.step_tasks as task
-          where task.run_id = state.run_id and task.step_slug = state.step_slug))
-  from pgflow.step_states as state where state.run_id = %s
-"""
-RUN = """
-select jsonb_build_object('status', status, 'remaining_steps', remaining_steps)
-       || case when output is null then '{}' else jsonb_build_object('output', output) end
-       || coalesce((
-            select jsonb_build_object('signals', jsonb_agg(jsonb_build_array(
-                     sent.name, sent.payload,
-                     case when sent.step_slug is not null
-                          then jsonb_build_array(sent.step_slug, sent.task_index) end)
-                     order by sent.signal_id))
-              from pgflowd.signals as sent
-             where sent.run_id = run.run_id having count(*) > 0), '{}')
-  from pgflow.runs as run where run_id = %s
 """
 
 
@@ -180,19 +134,14 @@ def replay_waits(
     conn: Connection[Any], shape: Any, run_id: str, input: Any, journal: WaitingJournal
 ) -> tuple[list[list[Any]], dict[str, Any]]:
     """Return the records of each claim, sorted, and a snapshot like the engine's."""
-    with conn.transaction(force_rollback=True), conn.pipeline():
-        conn.execute("insert into pgflow.workers (worker_id, queue_name, function_name)"
-                     " values (%s, %s, 'test')", (WORKER, FLOW))  # fmt: skip
-        conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (FLOW, Jsonb(shape)))
-        conn.execute("select pgflow.start_flow(%s, %s, %s)", (FLOW, Jsonb(input), run_id))
+    with started(conn, shape, run_id, input):
         answers = [(name, _call(conn, run_id, name, given)) for name, given in journal.calls]
-        states, run = conn.execute(STATES, (run_id,)), conn.execute(RUN, (run_id,))
+        snapshot = snapshot_of(conn, run_id)
         rows = [(name, cursor.fetchall()) for name, cursor in answers]
-        (summary,) = run.fetchone() or ({},)
         refused = [row for name, found in rows for row in found if _is_refused(name, row)]
         assert refused == []
         records = [sorted(map(_record, found), key=repr) for name, found in rows if name == "claim"]
-        return records, {**summary, "steps": dict(states.fetchall())}
+        return records, snapshot
 
 
 def _call(conn: Connection[Any], run_id: str, name: str, given: dict[str, Any]) -> Any:
