@@ -39,7 +39,13 @@ begin
                           select from pgflowd.runs as ours
                            where ours.run_id = run.run_id and ours.cancelled_at is not null),
                         open.tasks, waiting.tasks) as status) as judged
-             where $2 is null or judged.status = any ($2)
+             where $2 is null
+                or judged.status = any ($2)
+                   and run.status = any (array(  -- of others nothing is looked up
+                         select case given.status when 'waiting' then 'started'
+                                                  when 'cancelled' then 'failed'
+                                                  else given.status end
+                           from unnest($2) as given (status)))
              order by run.started_at desc
              limit $4) as found
      cross join lateral (

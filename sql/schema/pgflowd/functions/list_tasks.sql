@@ -23,10 +23,13 @@ language sql stable set search_path = '' as $$
        from pgflow.step_tasks as one
       where one.run_id = open.run_id and one.step_slug = open.step_slug
         and one.task_index = open.task_index offset 0) as task
-    join pgflow.runs as run on run.run_id = task.run_id and run.status = 'started'
-    join pgflow.step_states as state
-      on state.run_id = task.run_id and state.step_slug = task.step_slug
-     and state.status = 'started'
+   cross join lateral (
+     select from pgflow.runs as one
+      where one.run_id = task.run_id and one.status = 'started' offset 0) as run
+   cross join lateral (
+     select from pgflow.step_states as one
+      where one.run_id = task.run_id and one.step_slug = task.step_slug
+        and one.status = 'started' offset 0) as state
     left join pgflowd.waits as wait
       on wait.run_id = task.run_id and wait.step_slug = task.step_slug
      and wait.task_index = task.task_index
