@@ -211,10 +211,14 @@ ONE_STEP = """
 
 
 def one_step(body: str, attempts: int = 1, timeout: int = 5) -> str:
+    return ONE_STEP.format(body=in_handler(body), attempts=attempts, timeout=timeout)
+
+
+def in_handler(body: str) -> str:
+    """The lines of a handler's body, as deep as they stand in a module of these tests."""
     lines = body.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
-    text = "\n        ".join(line[indent:] for line in lines)
-    return ONE_STEP.format(body=text, attempts=attempts, timeout=timeout)
+    return "\n        ".join(line[indent:] for line in lines)
 
 
 def failure(worker, run, within_s: float = 12.0):

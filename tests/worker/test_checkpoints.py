@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from support.covers import covers
-from support.worker import PROFILE_T, failure, one_step
+from support.worker import PROFILE_T, failure, in_handler, one_step
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -43,10 +43,7 @@ NOTES = """
 
 
 def noted(body: str, *, decorator: str = "@flow.step", keyword: str = "") -> str:
-    lines = body.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = "\n        ".join(line[indent:] for line in lines)
-    return NOTES.format(body=text, decorator=decorator, keyword=keyword)
+    return NOTES.format(body=in_handler(body), decorator=decorator, keyword=keyword)
 
 
 def lines(path: Path) -> list[Any]:
@@ -150,6 +147,7 @@ def test_values_are_saved_loaded_and_dropped_as_json(start_worker):
     assert checkpoints(worker, run) == {"x": value}
 
 
+@pytest.mark.own_session  # once is enough
 def test_more_is_saved_than_fits_into_memory_at_once_and_is_read_one_by_one(start_worker):
     worker = start_worker(
         noted("""
@@ -239,6 +237,25 @@ def test_a_save_that_meets_a_lock_is_tried_again_until_it_is_free(start_worker, 
 
     assert worker.output(run) == {"work": "saved"}
     assert checkpoints(worker, run) == {"x": 1}
+
+
+def test_a_task_that_waits_for_a_lock_to_save_is_ended_at_its_timeout(start_worker, tmp_path):
+    module = noted("wait_for(run['gate']); ctx.save('x', 1)")
+    worker = start_worker(
+        module.replace("max_attempts=20", "max_attempts=1").replace("=20)", "=1)")
+    )
+    gate = tmp_path / "gate"
+    run = worker.start_run({"gate": str(gate)})
+    until(lambda: worker.processes("#"))
+
+    with worker.conn.transaction():
+        worker.do("select from pgflow.step_tasks where run_id = %s for update", run)
+        gate.touch()
+        until(lambda: not worker.processes("#"))
+
+    assert worker.failed(run)
+    assert worker.outcomes(run) == ["timed_out"]
+    assert checkpoints(worker, run) == {}
 
 
 @pytest.mark.timing
@@ -423,25 +440,32 @@ def test_e425_older_code_leaves_what_newer_code_has_saved(start_worker):
     assert record["level"] == "info" and "E425" in record["error"]
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        ('ctx.save("", 1)', "E429"),
-        ('ctx.save("sleep 1", 1)', "E429"),
-        ('ctx.save("x" * 201, 1)', "E429"),
-        ('ctx.save("x", {1, 2})', "E403"),
-        ('ctx.memo("x", lambda: float("nan"))', "E403"),
-        ('ctx.drop("a" + chr(0))', "E429"),
-    ],
-)
-def test_a_wrong_call_fails_the_task_and_changes_nothing(start_worker, call: str, code: str):
-    worker = start_worker(one_step(call))
+WRONG = {
+    'ctx.save("", 1)': "E429",
+    'ctx.save("sleep 1", 1)': "E429",
+    'ctx.save("x" * 201, 1)': "E429",
+    'ctx.drop("a" + chr(0))': "E429",
+    'ctx.save("x", {1, 2})': "E403",
+    'ctx.memo("x", lambda: float("nan"))': "E403",
+    "ctx.sleep('300000d')": "E430",
+    "ctx.sleep(-1)": "E430",
+    "ctx.sleep(float('inf'))": "E430",
+    "ctx.sleep('10')": "E430",
+    "ctx.sleep()": "E430",
+    "ctx.wait_signal('')": "E429",
+    "ctx.wait_signal('a', timeout='-1s')": "E430",
+}
 
-    run = worker.start_run({})
 
-    outcome, text = failure(worker, run)
-    assert (outcome, text[:4]) == ("failed", code)
-    assert checkpoints(worker, run) == {}
+def test_a_wrong_call_fails_the_task_and_changes_nothing(start_worker):
+    worker = start_worker(one_step("eval(run)"))
+
+    for call, code in WRONG.items():
+        run = worker.start_run(call)
+        outcome, text = failure(worker, run)
+        assert (outcome, text[:4]) == ("failed", code), call
+        assert checkpoints(worker, run) == {}
+    assert worker.value("select count(*) from pgflowd.waits") == 0
 
 
 GARBAGE = [

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from support.covers import covers
+from support.worker import in_handler
 
 from pgflowd.testing.until import until
 
@@ -44,9 +45,7 @@ ALL = list(range(200))
 
 
 def shared_map(body: str) -> str:
-    lines = body.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return MAP.format(body="\n        ".join(line[indent:] for line in lines))
+    return MAP.format(body=in_handler(body))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.covers import covers
-from support.worker import failure, one_step
+from support.worker import failure, in_handler
 
 from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
@@ -28,10 +28,7 @@ ONE = """
 
 
 def waiting(body: str, *, options: str = "", keyword: str = "") -> str:
-    lines = body.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = "\n        ".join(line[indent:] for line in lines)
-    return ONE.format(body=text, options=options, keyword=keyword)
+    return ONE.format(body=in_handler(body), options=options, keyword=keyword)
 
 
 def send(worker: Any, run: str, name: str, payload: Any) -> None:
@@ -327,26 +324,4 @@ def test_a_task_whose_run_is_cancelled_while_it_is_suspended_here_is_late(start_
     gate.touch()
 
     until(lambda: worker.outcomes(run) == ["late"])
-    assert worker.value("select count(*) from pgflowd.waits") == 0
-
-
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        ("ctx.sleep('300000d')", "E430"),
-        ("ctx.sleep(-1)", "E430"),
-        ("ctx.sleep(float('inf'))", "E430"),
-        ("ctx.sleep('10')", "E430"),
-        ("ctx.sleep()", "E430"),
-        ("ctx.wait_signal('')", "E429"),
-        ("ctx.wait_signal('a', timeout='-1s')", "E430"),
-    ],
-)
-def test_a_wrong_wait_fails_the_task_and_nothing_waits(start_worker, call: str, code: str):
-    worker = start_worker(one_step(call))
-
-    run = worker.start_run({})
-
-    outcome, text = failure(worker, run)
-    assert (outcome, text[:4]) == ("failed", code)
     assert worker.value("select count(*) from pgflowd.waits") == 0
