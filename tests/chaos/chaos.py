@@ -71,6 +71,7 @@ def _rage(environment: Environment, seconds: float) -> None:
         environment.look_after_server()
         environment.look_after_daemons()
         environment.start_runs()
+        environment.send_signals()
         if now() >= next_fault:
             _do_something_bad(environment)
             next_fault = now() + environment.chance.uniform(0.1, 1.5)

@@ -58,11 +58,23 @@ PROFILE: dict[str, dict[str, Any]] = {
     },
     "recovery": {"lease": f"{LEASE_S}s"},
     "flows.shared": {"max_concurrency": 16, "tasks_per_runner": 8},
+    "flows.drowsy": {"max_concurrency": 16, "tasks_per_runner": 8},
     "logging": {"level": "info"},
 }
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
 ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
+
+TABLES = """
+create table chaos_rows (run_id uuid, step_slug text, task_index int, token bigint, what text,
+  value float8);
+create table chaos_retried (run_id uuid)
+"""
+SIGNAL = """
+select pgflowd.signal(run.run_id, 'go', to_jsonb(gen_random_uuid()))
+  from (select run_id from pgflow.runs where status = 'started' and flow_slug = 'waiting'
+         order by random() limit 1) as run
+"""
 
 Given = Callable[[random.Random], Any]
 RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its input
@@ -71,6 +83,8 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "doomed": (2, "failed", lambda chance: {"s": chance.random()}),
     "unlucky": (3, "completed", lambda chance: list(range(chance.randrange(8)))),
     "shared": (3, "completed", lambda chance: list(range(chance.randrange(24)))),
+    "waiting": (5, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(4)}),
+    "drowsy": (2, "completed", lambda chance: list(range(chance.randrange(12)))),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),
@@ -149,6 +163,7 @@ class Environment:
         self.windows: list[Window] = []
         self.acknowledged: dict[str, str] = {}  # runs whose start was committed: their flow
         self.in_doubt: dict[str, str] = {}
+        self.signalled: set[int] = set()  # signals whose sending was acknowledged
         self.troubles: list[str] = []
         self.done: dict[str, int] = {}  # faults, counted
         self._verbose, self._last_logged = verbose, ""
@@ -156,7 +171,7 @@ class Environment:
         self._order = itertools.count()
         self._undo: list[tuple[float, int, Callable[[], None]]] = []
         self._conn: psycopg.Connection[Any] | None = None
-        self._next_start = 0.0
+        self._next_start = self._next_signal = 0.0
         self.disk: Path | None = None
         self.places: list[Place] = []
         self._start_server()
@@ -245,6 +260,7 @@ class Environment:
                 where = sql.SQL("tablespace small")
             conn.execute(sql.SQL("create database chaos {}").format(where))
         schema.install(self.conn())
+        self.conn().execute(TABLES)
         self.conn().execute("select pgflowd.set_setting('crash_limit', '1000', 'chaos')")
 
     def restart_server(self, number: int, down_s: float) -> None:
@@ -311,6 +327,17 @@ class Environment:
         query = "select pgflow.start_flow(%s, %s::jsonb, %s)"
         self.conn().execute(query, (slug, given, run_id))
         self.acknowledged[run_id] = self.in_doubt.pop(run_id)
+
+    def send_signals(self) -> None:
+        """Send one to a run that may wait for it; remember those that were acknowledged."""
+        if time.monotonic() < self._next_signal:
+            return
+        self._next_signal = time.monotonic() + 0.1
+        try:
+            self.signalled.update(number for (number,) in self.conn().execute(SIGNAL))
+        except (psycopg.Error, OSError) as error:
+            self._note_once(f"no signal was sent: {str(error).strip().splitlines()[0][:60]}")
+            self.drop_line()
 
     def count_open(self) -> int:
         query = "select count(*) from pgflow.runs where status = 'started'"

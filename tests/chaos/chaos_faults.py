@@ -155,10 +155,13 @@ def locks(environment: Environment, place: Place) -> str:
 def retry(environment: Environment, place: Place) -> str:
     """Failed runs are retried while siblings still run, open ones are cancelled and retried."""
     query = """
+        with run as (
+          select run_id, status from pgflow.runs where status = %s order by started_at desc limit %s
+        ), remembered as (
+          insert into chaos_retried select run_id from run)
         select count(case status when 'started' then pgflowd.cancel(run_id, 'chaos', 'chaos') end),
                count(pgflowd.retry(run_id, 'chaos', true))
-          from (select run_id, status from pgflow.runs where status = %s
-                 order by started_at desc limit %s) as run
+          from run
     """
     chance = environment.chance
     params = chance.choice(("started", "failed")), chance.choice((1, 3))

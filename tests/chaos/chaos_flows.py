@@ -1,8 +1,9 @@
 """
 The flows of the chaos, and their ledger: a file that only grows, and outlives every database.
 
-Each execution of a task writes what it does: "start", "tick" while it works, and "end" with its
-output. In the end the database is compared with that.
+Each execution of a task writes what it does: "start", "tick" while it works, "ran" in the function
+of a memo, "kept" with what a memo or a wait returned, and "end" with its output. In the end the
+database is compared with that.
 """
 
 from __future__ import annotations
@@ -162,6 +163,91 @@ async def waits(item: int, ctx: Context) -> int:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
     return done(ctx, item)
+
+
+waiting = Flow("waiting", timeout=5, **SURVIVES)
+
+
+def mishap(ctx: Context) -> None:
+    """Now and then something ends the attempt."""
+    thrown = random.random()
+    if thrown < 0.03:
+        raise ValueError("bad luck")
+    if thrown < 0.06:
+        os._exit(3)
+    if thrown < 0.09:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if thrown < 0.10:
+        go_on(ctx, 60)
+
+
+def drawn(ctx: Context) -> float:
+    value = random.random()
+    note(ctx, "ran", ["drawn", value])
+    return value
+
+
+def inserted(ctx: Context) -> float:
+    """Its row and its memo are there, or neither."""
+    value = random.random()
+    note(ctx, "ran", ["row", value])
+    insert(ctx, "memo", value)
+    mishap(ctx)
+    return value
+
+
+def insert(ctx: Context, what: str, value: float | None = None) -> None:
+    row = (ctx.run_id, ctx.step_slug, ctx.task_index, ctx.token, what, value)
+    ctx.conn().execute("insert into chaos_rows values (%s, %s, %s, %s, %s, %s)", row)
+
+
+@waiting.step
+def prepares(run: dict[str, Any], ctx: Context) -> list[int]:
+    note(ctx, "start")
+    note(ctx, "kept", ["drawn", ctx.memo("drawn", drawn, ctx)])
+    mishap(ctx)
+    ctx.sleep(run["s"])
+    mishap(ctx)
+    note(ctx, "kept", ["row", ctx.memo("row", inserted, ctx)])
+    mishap(ctx)
+    return done(ctx, list(range(run["n"])))
+
+
+@waiting.map(over=prepares)
+def asks(item: int, ctx: Context) -> Any:
+    note(ctx, "start")
+    mishap(ctx)
+    got = ctx.wait_signal("go", timeout=0.5 + item, default="none")
+    note(ctx, "kept", ["signal", got])
+    mishap(ctx)
+    return done(ctx, got)
+
+
+@waiting.step
+def writes(asks: list[Any], ctx: Context) -> int:
+    note(ctx, "start")
+    insert(ctx, "step")
+    mishap(ctx)
+    return done(ctx, len(asks))
+
+
+drowsy = Flow("drowsy", timeout=3, **SURVIVES)
+
+
+@drowsy.map
+async def dozes(item: int, ctx: Context) -> float:
+    """Waits beside others in one event loop, and leaves it meanwhile."""
+    note(ctx, "start")
+
+    async def thought() -> float:
+        await asyncio.sleep(random.random() / 10)
+        return drawn(ctx)
+
+    note(ctx, "kept", ["drawn", value := await ctx.memo("drawn", thought)])
+    mishap(ctx)
+    ctx.sleep(item / 10)
+    mishap(ctx)
+    return done(ctx, value)
 
 
 late = Flow("late", max_attempts=1, timeout=1)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import chaos  # noqa: F401  (which knows where the other houses are)
 import chaos_checks
 import pytest
-from chaos_environment import RUNS, Window
+from chaos_environment import RUNS, TABLES, Window
 
 
 class Told(SimpleNamespace):
@@ -32,6 +32,7 @@ class Told(SimpleNamespace):
 @pytest.fixture
 def checked(database, tmp_path) -> Told:
     conn, worker = database.connect(), uuid4()
+    conn.execute(TABLES)
     for slug in RUNS:
         conn.execute("select pgflow.create_flow(%s, timeout => 5)", (slug,))
         conn.execute("select pgflow.add_step(%s, 'only')", (slug,))
@@ -50,6 +51,7 @@ def checked(database, tmp_path) -> Told:
         windows=[],
         acknowledged={run_id: "chain"},
         in_doubt={},
+        signalled=set(),
         leftovers=list,
     )
 
