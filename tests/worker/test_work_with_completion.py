@@ -13,7 +13,11 @@ from pgflowd.core.messages import Wake
 from pgflowd.testing.until import until
 
 WRITE = 'ctx.conn().execute("insert into work values (%s, %s)", (ctx.attempt, ctx.task_index))\n'
-GATE = 7  # the advisory lock for which a commit waits
+AT_GATE = """
+    select pid from pg_locks
+     where locktype = 'advisory' and not granted and database = (
+       select oid from pg_database where datname = current_database())
+"""
 
 
 @pytest.fixture
@@ -54,8 +58,7 @@ def warnings(worker) -> list[str]:
 
 
 def waits_at_gate(worker) -> bool:
-    query = "select exists (select from pg_locks where locktype = 'advisory' and not granted)"
-    return worker.value(query)
+    return worker.value(f"select exists ({AT_GATE})")
 
 
 # together
@@ -537,7 +540,7 @@ def test_a_conflict_of_snapshots_fails_the_attempt_and_the_next_one_repeats_it(
                 with psycopg.connect(ctx.database(), autocommit=True) as other:
                     other.execute("update pgflow.runs set remaining_steps = remaining_steps")
     """
-    worker = start_worker(module)
+    worker = start_worker(module, heartbeat_interval_s=60.0)  # a renewal is a conflict, too
 
     run = worker.start_run()
 
@@ -617,9 +620,7 @@ def test_a_runner_killed_in_its_commit(start_worker, table, commits):
     os.kill(runner, signal.SIGKILL)
     until(lambda: is_gone(runner))
     if not commits:
-        table.execute("""
-            select pg_terminate_backend(pid) from pg_locks
-             where locktype = 'advisory' and not granted""")
+        table.execute(f"select pg_terminate_backend(pid) from ({AT_GATE}) as waiting")
     table.execute("select pg_advisory_unlock(7)")
 
     assert worker.completed(run)

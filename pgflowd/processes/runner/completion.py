@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +33,7 @@ from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.db import tasks
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.errors import RunError
+from pgflowd.processes.runner.sessions import cut_off
 
 if TYPE_CHECKING:
     from pgflowd.processes.runner.context import RunnerContext
@@ -91,47 +91,49 @@ class Session(NamedTuple):
 
 
 def complete(conn: Connection, completion: Completion) -> Head:
-    """Complete the task, and close the connection; return the head of `done`."""
-    with closing(conn):
-        if not has_open_transaction(conn):
-            return AS_USUAL
-        ours = Connection(conn.pgconn)
-        ours.prepare_threshold = None  # the handler's object has used the names
-        steps, answer = _complete(completion), None
-        try:
-            while True:
-                query = steps.send(answer)
-                try:
-                    if query is None:
-                        ours.commit()
-                    else:
-                        answer = execute(ours, query)
-                except psycopg.Error as error:
-                    steps.throw(error)
-        except StopIteration as end:
-            return dict(end.value)
+    """Complete the task; return the head of `done`. The caller ends the connection."""
+    if not has_open_transaction(conn):
+        return AS_USUAL
+    ours = Connection(conn.pgconn)
+    ours.prepare_threshold = None  # the handler's object has used the names
+    steps, answer = _complete(completion), None
+    try:
+        while True:
+            query = steps.send(answer)
+            try:
+                if query is None:
+                    ours.commit()
+                else:
+                    answer = execute(ours, query)
+            except psycopg.Error as error:
+                steps.throw(error)
+    except StopIteration as end:
+        return dict(end.value)
+    finally:
+        cut_off(ours)
 
 
 async def complete_async(conn: Connection, completion: Completion) -> Head:
     """Do the same without blocking the event loop."""
-    with closing(conn):
-        if not has_open_transaction(conn):
-            return AS_USUAL
-        ours = psycopg.AsyncConnection[Any](conn.pgconn)
-        ours.prepare_threshold = None
-        steps, answer = _complete(completion), None
-        try:
-            while True:
-                query = steps.send(answer)
-                try:
-                    if query is None:
-                        await ours.commit()
-                    else:
-                        answer = await execute_async(ours, query)
-                except psycopg.Error as error:
-                    steps.throw(error)
-        except StopIteration as end:
-            return dict(end.value)
+    if not has_open_transaction(conn):
+        return AS_USUAL
+    ours = psycopg.AsyncConnection[Any](conn.pgconn)
+    ours.prepare_threshold = None
+    steps, answer = _complete(completion), None
+    try:
+        while True:
+            query = steps.send(answer)
+            try:
+                if query is None:
+                    await ours.commit()
+                else:
+                    answer = await execute_async(ours, query)
+            except psycopg.Error as error:
+                steps.throw(error)
+    except StopIteration as end:
+        return dict(end.value)
+    finally:
+        cut_off(ours)
 
 
 def _complete(completion: Completion) -> Steps:

@@ -72,7 +72,7 @@ class RunnerContext(WaitingContext):
         steps: Mapping[str, StepSpec],
         frame: Frame,
         worker_socket: WorkerSocket,
-        connect: Callable[[str, str], Any],
+        connect: Callable[[str, str], tuple[Any, str]],
         max_bytes: int,
     ) -> None:
         head = frame.head
@@ -131,11 +131,11 @@ class RunnerContext(WaitingContext):
         if self._conn is None or self._conn.closed:
             where = self._ask("conn")
             self._lease_s = where["lease_s"]
-            self._conn = self._connect_when_free(where["conninfo"], where["name"])
-            self.is_home = _database_of(self._conn) == where["database"]
+            self._conn, database = self._connect_when_free(where["conninfo"], where["name"])
+            self.is_home = database == where["database"]
         return self._conn
 
-    def _connect_when_free(self, conninfo: str, name: str) -> Any:
+    def _connect_when_free(self, conninfo: str, name: str) -> tuple[Any, str]:
         """Wait while the server has too many clients, so that this costs no attempt."""
         nap_s = 0.0
         while True:
@@ -156,7 +156,11 @@ class RunnerContext(WaitingContext):
     def take_conn(self) -> Any:
         """The connection that the handler used, if any: it is to be ended now."""
         conn, self._conn = self._conn, None
-        return None if self._socket.is_copy else conn
+        if self._socket.is_copy:
+            return None
+        if self._of_memos is not None:
+            self._of_memos.end()
+        return conn
 
     def roll_back(self) -> None:
         """Undo what the handler did over its connection, and did not commit."""
@@ -256,17 +260,6 @@ class RunnerContext(WaitingContext):
                 "only the runner itself can ask its worker, not a process that the handler forked",
                 code="E402",
             )
-
-
-def _database_of(conn: Any) -> str:
-    """Which database a new connection leads to; it begins no transaction."""
-    from pgflowd.db.query import database_identity, execute
-
-    conn.autocommit = True
-    try:
-        return execute(conn, database_identity())
-    finally:
-        conn.autocommit = False
 
 
 class LogForwarder(logging.Handler):

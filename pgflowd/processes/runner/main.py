@@ -36,6 +36,7 @@ from pgflowd.processes.runner.execution import (
 )
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
+from pgflowd.processes.runner.sessions import Sessions
 from pgflowd.processes.runner.shared_loop import SharedLoop
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
@@ -57,6 +58,7 @@ class RunnerProcess:
         self._memory = memory  # for tasks that share the runner
         self._caller = Caller()
         self._log_forwarder = LogForwarder(worker_socket)
+        self._sessions = Sessions()
 
     def live(self, steps: Mapping[str, StepSpec], *, is_debug: bool = False) -> None:
         """Execute tasks until the worker closes the socket."""
@@ -81,6 +83,7 @@ class RunnerProcess:
                 if "left" not in head:
                     head["left"] = leftovers.found(head["peak_kb"])
                 self._send(head, body)
+                self._sessions.clean()
                 self._title("idle")
                 frame = None
 
@@ -112,7 +115,7 @@ class RunnerProcess:
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
         max_bytes = self._max_output_bytes
-        return RunnerContext(self._flow, steps, frame, self._socket, _connect, max_bytes)
+        return RunnerContext(self._flow, steps, frame, self._socket, self._sessions.open, max_bytes)
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""
@@ -155,7 +158,12 @@ class RunnerProcess:
         if "children" in left:  # nothing outlives its task
             end_children()
         cpu_s = round(time.process_time() - before_s, 6)
-        head = complete(conn, completion_of(ctx, body, self._wants_changes, cpu_s, peak_kb()))
+        try:
+            head = complete(conn, completion_of(ctx, body, self._wants_changes, cpu_s, peak_kb()))
+        except BaseException:
+            conn.close()
+            raise
+        self._sessions.give_back(conn, may_keep=not left)
         return {**head, "left": left}, body_of(head, body)
 
     def _send(self, head: dict[str, Any], body: bytes) -> None:
@@ -174,10 +182,3 @@ def _choose_levels(is_debug: bool) -> None:
         logging.root.setLevel(logging.INFO)
     if is_debug:
         logging.getLogger("pgflowd").setLevel(logging.DEBUG)
-
-
-def _connect(conninfo: str, name: str) -> Any:
-    """Open a connection for a handler, as `psycopg.connect` does."""
-    from pgflowd.db.connection import connect
-
-    return connect(conninfo, name=name, autocommit=False)

@@ -26,6 +26,7 @@ from pgflowd.processes.runner.completion import (
     look_at_session,
     set_role,
 )
+from pgflowd.processes.runner.sessions import cut_off
 
 LOCKED_NAP_S = 0.02  # between two tries while another session has the task
 
@@ -39,6 +40,10 @@ class MemoWork:
         self.conn = conn
         self._ours = psycopg.Connection[Any](conn.pgconn)
         self._ours.prepare_threshold = None  # the handler's object has used the names
+
+    def end(self) -> None:
+        """The task ends; its connection is ended elsewhere."""
+        cut_off(self._ours)
 
     def mark(self) -> bool:
         """Mark where a memo begins, if a transaction is open; return whether that is so."""

@@ -202,7 +202,8 @@ class SharedLoop:
         from pgflowd.processes.runner.completion import complete_async, completion_of
 
         completion = completion_of(ctx, body, self._wants_changes, None, peak_kb())
-        head = await complete_async(conn, completion)
+        with contextlib.closing(conn):
+            head = await complete_async(conn, completion)
         return dict(head), body_of(head, body)
 
     def _end(self, head: Head, body: bytes) -> None:
