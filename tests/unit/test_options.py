@@ -93,3 +93,14 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
     assert list(plain.values()) == ["3", "5s", "60s", "", "fail", ""]
     assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
     assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
+
+
+def test_the_version_is_no_part_of_the_shape_and_at_least_one():
+    plain, newer, wrong = Flow("shop"), Flow("shop"), Flow("shop")
+    plain.step(slug="first")(lambda run: run)
+    newer.step(slug="first", version=2)(lambda run: run)
+    wrong.step(slug="first", version=0)(lambda run: run)
+
+    assert newer.shape() == plain.shape()
+    assert newer.steps["first"].options == {"version": 2}
+    assert [problem.code for problem in wrong.check()] == ["E209"]
