@@ -44,9 +44,11 @@ def list_signals(
     return Query(_LIST, (run_id, only_open, most), _read_listed)
 
 
-def get_signal(signal_id: int) -> Query[ListedSignal | None]:
-    def read(rows: Rows) -> ListedSignal | None:
-        return _read_listed(rows)[0] if rows else None
+def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
+    """Return a signal, and whether a task waits for one of this name."""
+
+    def read(rows: Rows) -> tuple[ListedSignal, bool] | None:
+        return (_read_listed([rows[0][:-1]])[0], rows[0][-1]) if rows else None
 
     return Query(_GET, (signal_id,), read)
 
@@ -62,7 +64,12 @@ _COLUMNS = """
 signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at
 """
 _LIST = f"select {_COLUMNS} from pgflowd.list_signals(%s, %s, %s)"
-_GET = f"select {_COLUMNS} from pgflowd.signals where signal_id = %s"
+_GET = f"""
+select {_COLUMNS}, exists (
+         select from pgflowd.waits as wait
+          where wait.run_id = signal.run_id and wait.kind = 'signal' and wait.name = signal.name)
+  from pgflowd.signals as signal where signal_id = %s
+"""
 
 
 def _read_sent(rows: Rows) -> SignalReceipt:

@@ -22,6 +22,13 @@ COMMANDS = [
     ("flows", "show", "{}"),
     ("flows", "graph", "{}"),
     ("flows", "delete", "{}", "--force", "--yes"),
+    ("runs", "signal", "@last", "{}"),
+    ("runs", "signal", "@last", "paid", "JSON", "--dedup", "{}"),
+    ("runs", "approve", "@last", "{}"),
+    ("runs", "reject", "@last", "perform", "--note", "{}"),
+    ("signals", "list", "--run", "{}"),
+    ("tasks", "list", "--flow", "{}"),
+    ("tasks", "wake", "{}"),
     ("stalled", "requeue", "{}"),
     ("stalled", "fail", "--all", "--reason", "{}"),
 ]
@@ -45,6 +52,21 @@ def test_no_command_takes_an_argument_for_sql_or_for_the_terminal(here, shop, co
         assert not {char for char in shown if ord(char) < 32} - MAY_BE_SHOWN, (attack, shown)
 
     assert unharmed.is_it()
+
+
+@covers("row 105")
+def test_a_hostile_name_of_a_signal_is_printed_escaped_on_one_line(here, shop):
+    for attack in SOME:
+        if not 0 < len(attack) <= 200 or "\0" in attack:
+            continue
+        run_id = str(shop.start("send_email"))
+        shop.suspend(shop.claim_all("send_email")["perform#0"], kind="signal", name=attack)
+        shop.do("select pgflowd.signal(%s, %s, %s)", run_id, f"{attack}"[:190] + "!", '"x"')
+        for words in ("runs show", "runs follow --timeout 1ms", "tasks list --run",
+                      "signals list --run"):  # fmt: skip
+            shown = here(*words.split(), run_id)
+            assert not {char for char in shown.out if ord(char) < 32} - MAY_BE_SHOWN, shown.out
+            assert "\u202e" not in shown.out
 
 
 @covers("row 105")

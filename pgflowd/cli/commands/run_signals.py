@@ -2,7 +2,7 @@
 `pgflowd runs signal`, `approve` and `reject`: tell a run what it waits for.
 
 They need the database and no daemon. A sweeper gives the signal to a task some milliseconds later,
-so each waits up to a second, to print which task got it.
+so each waits up to a second, if a task waits for it, to print which one got it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
 from pgflowd.cli.params import JSON, RUN
 from pgflowd.cli.terminal.wait_view import receiver
+from pgflowd.core.redact import one_line
 from pgflowd.core.suggest import nearest
 from pgflowd.core.text import short_id
 from pgflowd.errors import AccessDenied, NotFound
@@ -118,19 +119,23 @@ def _send(
         return
     was_sent = "" if found.sent_at == sent.at else "sent before, "
     became = f"given to {receiver(found)}" if found.step_slug else "kept until a task waits for it"
+    name = one_line(found.name, 60)
     app.print_result(
-        f"signal {found.name} for run {short_id(run_id)}: {was_sent}{became}", **found.to_json()
+        f"signal {name} for run {short_id(run_id)}: {was_sent}{became}", **found.to_json()
     )
 
 
 def _given(conn: psycopg.Connection[Any], sent: SignalReceipt) -> ListedSignal | None:
-    """The signal, when a task has got it, or a second later."""
+    """The signal, when a task has got it, at once if none waits for it, or a second later."""
     from pgflowd.db.query import execute
     from pgflowd.db.signals import get_signal
 
     until = time.monotonic() + GIVEN_S
     while True:
         found = execute(conn, get_signal(sent.signal_id))
-        if found is None or found.step_slug is not None or time.monotonic() >= until:
-            return found
+        if found is None:
+            return None
+        known, is_awaited = found
+        if known.step_slug is not None or not is_awaited or time.monotonic() >= until:
+            return known
         time.sleep(PAUSE_S)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pgflowd.cli.app import App
 from pgflowd.cli.lookup import task_name
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
+from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import ago, brief, cut, duration, short_id, size
 from pgflowd.core.waiting import WaitKind
@@ -44,6 +45,7 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
 
 def wait_lines(screen: Screen, head: str, text: str, command: str, indent: int) -> list[str]:
     """What a task waits for, and the command that ends it, which stays whole."""
+    text, command = one_line(text), one_line(command)
     line = f"{head}{text}; `{command}` ends it"
     if screen.fits(line):
         return [line]
