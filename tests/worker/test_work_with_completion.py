@@ -10,6 +10,7 @@ from support.covers import covers
 from support.worker import is_gone, one_step
 
 from pgflowd.core.messages import Wake
+from pgflowd.resources import shipped
 from pgflowd.testing.until import until
 
 WRITE = 'ctx.conn().execute("insert into work values (%s, %s)", (ctx.attempt, ctx.task_index))\n'
@@ -264,6 +265,23 @@ def test_a_map_of_a_thousand_meets_no_deadlock(start_worker, table):
     assert set(worker.outcomes(run)) == {"completed"} and len(worker.outcomes(run)) == 1000
     deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
     assert worker.value(deadlocks) == 0
+
+
+@covers("G12")
+def test_on_a_foreign_core_work_is_committed_with_its_completion_too(start_worker, table):
+    adapters = shipped("sql") / "schema/pgflowd/foreign/any/functions"
+    table.execute("set check_function_bodies = off")
+    for file in sorted(adapters.glob("*.sql")):
+        table.execute(file.read_bytes())
+    worker = start_worker(handler("if ctx.attempt == 1: raise ValueError('no')\nreturn 5"))
+
+    run = worker.start_run()
+
+    assert worker.output(run) == {"after": 5}
+    assert worker.outcomes(run) == ["failed", "completed", "completed"]
+    assert written(worker) == [2]
+    ended = [each["step"] for each in worker.records("step.completed")]
+    assert ended == ["work", "after"]
 
 
 # async handlers
