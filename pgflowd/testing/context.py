@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -22,23 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
-from pgflowd.core.statuses import RunStatus, StepStatus
-from pgflowd.core.waiting import Checkpoint, Keep, Wait, WaitingContext, WaitKind
-from pgflowd.errors import LeaseLost, TooLarge
-from pgflowd.testing.engine import EngineRun, SentSignal, TaskRow
+from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
+from pgflowd.testing.engine import SentSignal
 from pgflowd.testing.signals import sent_signals
-from pgflowd.testing.sizes import refuse_too_large
+from pgflowd.testing.sizes import refuse_checkpoint
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-MAX_CHECKPOINTS = 10_000  # of a task, as in SQL
-ATTEMPT = "pgflowd_attempt"  # the savepoint to which a failed attempt is undone
-
 
 @dataclass
-class FakeContext(WaitingContext):
-    """A context of plain values; events can be set by the test."""
+class PlainContext(WaitingContext):
+    """What all contexts of tests have: plain values, and events that a test can set."""
 
     run_id: str = "00000000-0000-7000-8000-000000000000"
     flow_slug: str = "flow"
@@ -55,9 +49,6 @@ class FakeContext(WaitingContext):
     step_outputs: Mapping[str, Any] = field(default_factory=dict)
     steps: Collection[str] = ()  # of the flow; unless empty, step_output() refuses other slugs
     connection: Connection[Any] | None = None  # returned by conn()
-    saved: dict[str, Any] = field(default_factory=dict)  # by the names of `save` and `memo`
-    signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
-    waited_s: float = 0.0  # in virtual time
 
     def flow_input(self) -> Any:
         return deep_copy(self.run_input)
@@ -75,16 +66,32 @@ class FakeContext(WaitingContext):
             )
         return self.connection
 
-    _version = 1
-
     def _moment(self) -> datetime:
         return datetime.now(UTC)
+
+    def _from_now(self, wait: Wait) -> Wait:
+        """The wait with its seconds from now, where it has a moment."""
+        if wait.until is None:
+            return wait
+        left_s = (wait.until - self._moment()).total_seconds()
+        return replace(wait, in_s=max(0.0, left_s), until=None)
+
+
+@dataclass
+class FakeContext(PlainContext):
+    """The context of a handler that a test calls by itself."""
+
+    saved: dict[str, Any] = field(default_factory=dict)  # by the names of `save` and `memo`
+    signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
+    waited_s: float = 0.0  # in virtual time
+
+    _version = 1
 
     def _read_checkpoints(self) -> list[Checkpoint]:
         return [Checkpoint(name, 1, as_stored(value)) for name, value in self.saved.items()]
 
     def _keep(self, checkpoint: Checkpoint) -> None:
-        _refuse_if_full(checkpoint, self._saved)
+        refuse_checkpoint(checkpoint, self._saved)
         self.saved[checkpoint.name] = checkpoint.data
 
     def _forget(self, name: str) -> None:
@@ -102,13 +109,6 @@ class FakeContext(WaitingContext):
             return self._end_of_signal(wait)
         self.waited_s += wait.in_s or 0.0
         return {"slept": True}
-
-    def _from_now(self, wait: Wait) -> Wait:
-        """The wait with its seconds from now, where it has a moment."""
-        if wait.until is None:
-            return wait
-        left_s = (wait.until - self._moment()).total_seconds()
-        return replace(wait, in_s=max(0.0, left_s), until=None)
 
     def _end_of_signal(self, wait: Wait) -> dict[str, Any]:
         sent = [each for each in self._unused if each.name == wait.name][:1]
@@ -129,71 +129,6 @@ class FakeContext(WaitingContext):
     @cached_property
     def _unused(self) -> list[SentSignal]:
         return sent_signals(self.signals)
-
-
-@dataclass
-class TestedContext(FakeContext):
-    """The context of a handler that `run_flow` calls: its checkpoints are in the engine."""
-
-    __test__ = False  # pytest takes the name for a class of tests
-
-    run: EngineRun = field(kw_only=True)
-    version: int = 1  # the option of the step
-
-    @property
-    def _version(self) -> int:  # type: ignore[override]
-        return self.version
-
-    @property
-    def _task(self) -> TaskRow:
-        return self.run.states[self.step_slug].tasks[self.task_index]
-
-    def _read_checkpoints(self) -> list[Checkpoint]:
-        return list(self._task.saved.values())
-
-    def _keep(self, checkpoint: Checkpoint) -> None:
-        self._refuse_if_over()
-        _refuse_if_full(checkpoint, self._task.saved)
-        self._task.saved[checkpoint.name] = checkpoint
-
-    def _forget(self, name: str) -> None:
-        self._refuse_if_over()
-        del self._task.saved[name]
-
-    def _refuse_if_over(self) -> None:
-        """Raise if a task beside this one has ended the run or the step."""
-        step = self.run.states[self.step_slug]
-        if self.run.status is not RunStatus.STARTED or step.status is not StepStatus.STARTED:
-            raise LeaseLost("the run or the step has ended, so nothing is kept for it")
-
-    def _end_of(self, wait: Wait) -> Any:
-        return WaitingContext._end_of(self, self._from_now(wait))
-
-    @contextmanager
-    def _work_of_memo(self) -> Iterator[Keep]:
-        """Keep what the function did on the connection with its result, or undo both."""
-        if self.connection is None or self.connection.autocommit:
-            yield self._keep
-            return
-        self.connection.execute("savepoint pgflowd_memo")
-        try:
-            yield self._keep_with_work
-        except BaseException:
-            with suppress(self.connection.Error):  # the function has ended the transaction
-                self.connection.execute("rollback to savepoint pgflowd_memo")
-            raise
-
-    def _keep_with_work(self, checkpoint: Checkpoint) -> None:
-        self.conn().execute(f"savepoint {ATTEMPT}")  # if the attempt fails, it is undone to here
-        self._keep(checkpoint)
-
-
-def _refuse_if_full(checkpoint: Checkpoint, saved: Mapping[str, Checkpoint]) -> None:
-    """Raise E424 as the database does with its default settings."""
-    refuse_too_large(checkpoint.data, f"checkpoint '{checkpoint.name}'")
-    if checkpoint.name not in saved and len(saved) >= MAX_CHECKPOINTS:
-        text = f"the task has {MAX_CHECKPOINTS} checkpoints already"
-        raise TooLarge(text, next="save many values under one name, or drop some")
 
 
 def fake_context(**values: Any) -> FakeContext:

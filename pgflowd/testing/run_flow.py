@@ -37,7 +37,6 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
-from pgflowd.testing.context import ATTEMPT, TestedContext
 from pgflowd.testing.engine import (
     ClaimedRecord,
     Engine,
@@ -49,6 +48,7 @@ from pgflowd.testing.engine import (
 )
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 from pgflowd.testing.signals import sent_signals
+from pgflowd.testing.tested_context import ATTEMPT, TestedContext
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,17 +30,22 @@ def first_seed() -> int:
 
 
 def test_random_flows_end_alike_in_this_process_and_in_the_database(database):
-    connection = database.connect()
-    start = first_seed()
-    say(f"seeds {start} to {start + FLOWS - 1}; PGFLOWD_SEED={start} repeats them")
-    endings: dict[str, int] = {}
+    assert endings(database, compare, FLOWS) == {"completed", "failed"}
 
-    for seed in range(start, start + FLOWS):
-        status = compare(connection, seed)
-        endings[status] = endings.get(status, 0) + 1
 
-    say(f"endings: {endings}")
-    assert set(endings) == {"completed", "failed"}
+def test_random_flows_that_wait_end_alike_in_this_process_and_in_the_database(database):
+    found = endings(database, compare_waits, WAITING)
+
+    assert found == {"completed", "failed", "started"}  # some wait for ever
+
+
+def endings(database: Any, compare_one: Callable[[Any, int], str], flows: int) -> set[str]:
+    """In which statuses so many random flows have ended, each of them alike in both."""
+    connection, start = database.connect(), first_seed()
+    say(f"seeds {start} to {start + flows - 1}; PGFLOWD_SEED={start} repeats them")
+    found = Counter(compare_one(connection, seed) for seed in range(start, start + flows))
+    say(f"endings: {found}")
+    return set(found)
 
 
 def differences(theirs: Any, ours: Any, place: str) -> Iterator[str]:
@@ -78,20 +84,6 @@ def compare(connection: Any, seed: int) -> str:
     assert list(differences(records, ours, "claims")) == [], told
     assert list(differences(snapshot, engine.snapshot(RUN_ID), "run")) == [], told
     return str(row.status)
-
-
-def test_random_flows_that_wait_end_alike_in_this_process_and_in_the_database(database):
-    connection = database.connect()
-    start = first_seed()
-    say(f"seeds {start} to {start + WAITING - 1}; PGFLOWD_SEED={start} repeats them")
-    endings: dict[str, int] = {}
-
-    for seed in range(start, start + WAITING):
-        status = compare_waits(connection, seed)
-        endings[status] = endings.get(status, 0) + 1
-
-    say(f"endings: {endings}")
-    assert set(endings) == {"completed", "failed", "started"}  # some wait for ever
 
 
 def compare_waits(connection: Any, seed: int) -> str:
