@@ -17,13 +17,22 @@ import click
 from click.shell_completion import CompletionItem
 
 from pgflowd.cli.connect import suggestions
-from pgflowd.cli.lookup import LAST, check_run_word, check_task_word, flow_slugs, task_name
+from pgflowd.cli.lookup import (
+    LAST,
+    check_run_word,
+    check_task_word,
+    find_run,
+    flow_slugs,
+    task_name,
+)
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import short_id
 
 if TYPE_CHECKING:
     import psycopg
+
+    from pgflowd.core.documents.waits import OpenTask
 
     ParamType = click.ParamType[Any]
 else:
@@ -60,6 +69,26 @@ class WordParam(ParamType):
             if word.startswith(incomplete):
                 items.append(CompletionItem(word, help=help or None))
         return items
+
+
+class WaitedParam(ParamType):
+    """A word that ends a wait of the run that was named before: of a step, or of a signal."""
+
+    def __init__(self, name: str, word_of: Callable[[OpenTask], str | None]) -> None:
+        self.name, self._word_of = name, word_of
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        def suggest(conn: psycopg.Connection[Any]) -> list[str]:
+            from pgflowd.db.query import execute
+            from pgflowd.db.waits import waits_of
+
+            waits = execute(conn, waits_of(find_run(conn, ctx.params["run"]), 100))
+            return [word for task in waits if (word := self._word_of(task))]
+
+        words = dict.fromkeys(suggestions(suggest, ctx))
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 class DurationParam(ParamType):
@@ -176,6 +205,8 @@ def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
+APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_approval else None)
+SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON = DurationParam(), JsonParam()
 LIMIT_OPTION = click.option(

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pgflowd.core.approval import APPROVAL
+
 
 @pytest.fixture
 def suggested(process, shop) -> Callable[..., list[str]]:
@@ -40,6 +42,22 @@ def test_stalled_tasks_are_suggested(suggested, shop):
     shop.stall()
 
     assert suggested("pgflowd stalled requeue ") == [f"{str(run_id)[-8:]}/perform#0"]
+
+
+def test_what_waits_is_suggested(suggested, shop):
+    run_id = shop.start()
+    shop.complete(shop.claim_all()["website#0"], 1)
+    keys = shop.claim_all()
+    shop.suspend(keys["sentiment#0"], kind="signal", name="paid")
+    shop.suspend(keys["summary#0"], kind="signal", name="summary", why=APPROVAL)
+    short = str(run_id)[-8:]
+
+    assert set(suggested("pgflowd tasks wake ")) == {f"{short}/sentiment#0", f"{short}/summary#0"}
+    assert set(suggested(f"pgflowd runs signal {short} ")) == {"paid", "summary"}
+    assert suggested("pgflowd runs signal @last p") == ["paid"]
+    assert suggested("pgflowd runs approve @last ") == ["summary"]
+    assert suggested("pgflowd runs reject nonsense! ") == []
+    assert set(suggested("pgflowd tasks list --run ")) == {"@last", short}
 
 
 def test_a_database_that_is_not_there_is_passed_over_in_silence(suggested, shop):

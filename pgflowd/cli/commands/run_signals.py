@@ -17,7 +17,7 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_run
-from pgflowd.cli.params import JSON, RUN
+from pgflowd.cli.params import APPROVAL_STEP, JSON, RUN, SIGNAL_NAME
 from pgflowd.cli.terminal.wait_view import receiver
 from pgflowd.core.redact import one_line
 from pgflowd.core.suggest import nearest
@@ -35,13 +35,13 @@ GIVEN_S = 1.0  # so long the command waits until a task has got the signal
 PAUSE_S = 0.02  # between two looks
 
 run_argument = click.argument("run", metavar="RUN", type=RUN)
-step_argument = click.argument("step", metavar="STEP")
+step_argument = click.argument("step", metavar="STEP", type=APPROVAL_STEP)
 note_option = click.option("--note", metavar="TEXT", default="", help="Why; the run gets it.")
 
 
 @click.command(cls=Command)
 @run_argument
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="NAME", type=SIGNAL_NAME)
 @click.argument("payload", metavar="[JSON|-|@FILE]", type=JSON, default="null")
 @click.option("--dedup", metavar="KEY", help="Send it once for each key.")
 @pass_app
