@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
@@ -68,9 +68,17 @@ class Wait:
 
     def as_json(self) -> dict[str, Any]:
         """The wait as runners and workers send it; what is not set is left out."""
-        until = self.until.isoformat() if self.until else None
+        until = _as_utc(self.until).isoformat() if self.until else None
         whole = {**vars(self), "kind": str(self.kind), "until": until}
         return {key: value for key, value in whole.items() if value is not None}
+
+
+def _as_utc(moment: datetime) -> datetime:
+    """The moment in UTC: PostgreSQL refuses offsets that Python allows, such as 23 hours."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # before the year 1: long over, too
+        return datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -291,3 +291,19 @@ def test_a_handler_that_catches_its_suspension_has_failed_for_good():
         " catch Exception, not BaseException"
     )
     assert not failure_of(error).retry
+
+
+@pytest.mark.parametrize(
+    ("hours", "sent"),
+    [(23, "2026-12-31T01:00:00+00:00"), (-23, "2027-01-01T23:00:00+00:00")],
+)
+def test_a_moment_is_sent_in_utc_since_postgresql_refuses_some_offsets(hours: int, sent: str):
+    until = datetime(2027, 1, 1, tzinfo=timezone(timedelta(hours=hours)))
+
+    assert Wait(WaitKind.SLEEP, until=until).as_json()["until"] == sent
+
+
+def test_a_moment_before_the_first_year_is_over_like_any_other():
+    until = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+
+    assert Wait(WaitKind.SLEEP, until=until).as_json()["until"] == "0001-01-01T00:00:00+00:00"
