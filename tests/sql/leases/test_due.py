@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from support.covers import covers
 from support.database import Connection, Row, key
-from support.leases import LONG_SLEEP, LeaseDatabase
+from support.leases import LONG_SLEEP, LeaseDatabase, element
 from support.rows_read import rows_read
 
 from pgflowd.testing.until import until
@@ -415,6 +415,49 @@ def test_open_transactions_that_may_have_missed_a_sleeper_are_named(own: LeaseDa
         assert own.value(query, []) == []
 
     assert own.value(query, [writer]) == []
+
+
+def test_a_look_reads_no_more_where_more_is_due(own: LeaseDatabase) -> None:
+    flow, many = own.flow("m*"), 2000
+    run, worker = own.start(flow, list(range(many))), own.worker(flow)
+    while claimed := own.claim(flow, worker, 200):
+        own.report(*[element(task, "suspended", wait=LONG_SLEEP) for task in claimed])
+    own.do("vacuum analyze")  # nothing is due, the planner learns
+    own.do("update pgflowd.waits set due_at = now()")
+
+    with own.conn.transaction(force_rollback=True):
+        few = rows_read(own.conn, "select pgflowd.process_due(5)")
+    read = rows_read(own.conn, "select pgflowd.process_due(10)")
+
+    assert read < few + 10 * 50
+    assert len(own.waits(run)) == many - 10
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_many_signals_and_waits_of_a_run_cost_no_more_than_few(
+    own: LeaseDatabase, is_known: bool
+) -> None:
+    flow = own.flow("m*")
+    run, worker = own.start(flow, list(range(900))), own.worker(flow)
+    if not is_known:
+        own.do("vacuum analyze")
+    while claimed := own.claim(flow, worker, 200):
+        waits = [PAID | {"name": "owed"}] * 200
+        own.report(*[element(t, "suspended", wait=w) for t, w in zip(claimed, waits, strict=False)])
+    used = """
+        insert into pgflowd.signals (run_id, name, is_new, step_slug, task_index, consumed_at)
+        select %s, name, false, 'm', 0, now()
+          from generate_series(1, 1000), unnest('{paid,owed}'::text[]) as name
+    """
+    own.do(used, run)
+    if is_known:
+        own.do("vacuum analyze")
+    signal(own, run, name="owed")
+    signal(own, run, name="paid")
+
+    assert rows_read(own.conn, "select pgflowd.process_due()") < 200
+    assert len(own.waits(run)) == 899
+    own.do("delete from pgflowd.signals where step_slug = 'm' and signal_id <= 2000")
 
 
 def test_while_nothing_is_due_many_waits_and_signals_cost_nothing(own: LeaseDatabase) -> None:

@@ -4,9 +4,11 @@
 -- caller frees the tasks or notifies the sweepers.
 -- The caller holds the runs, and that is why no signal is lost: of a signal and a wait, who comes
 -- here second sees the first.
+-- Signals are read in the order of their index of unused ones, which no other index has: they cost the
+-- same however many the run was sent before. Hence the comparison of rows, and no sort.
 -- Called by: process_due, _suspend.   Locks: nothing new.
 create or replace function pgflowd._deliver_signals(run_ids uuid[], names text[])
-returns int language plpgsql set search_path = '' as $$
+returns int language plpgsql set search_path = '' set enable_sort = off as $$
 declare
   given int;
 begin
@@ -15,12 +17,12 @@ begin
       from unnest(_deliver_signals.run_ids, _deliver_signals.names) as one (run_id, name)
      group by one.run_id, one.name
   ), waiting as materialized (
-    select come.run_id, come.name, wait.step_slug, wait.task_index, wait.checkpoint,
+    select come.run_id, come.name, wait.step_slug, wait.task_index, wait.checkpoint, wait.ctid,
            row_number() over (partition by come.run_id, come.name order by wait.nr) as place,
            count(*) over (partition by come.run_id, come.name) as waits
       from come
      cross join lateral (
-       select one.* from pgflowd.waits as one
+       select one.*, one.ctid from pgflowd.waits as one
         where one.run_id = come.run_id and one.name = come.name and one.kind = 'signal'
         order by one.nr limit come.times) as wait
   ), unused as materialized (
@@ -30,9 +32,10 @@ begin
       from waiting as first
      cross join lateral (
        select one.* from pgflowd.signals as one
-        where one.run_id = first.run_id and one.name = first.name and one.consumed_at is null
-        order by one.signal_id limit first.waits) as signal
-     where first.place = 1
+        where (one.run_id, one.name, one.signal_id) > (first.run_id, first.name, 0)
+          and one.consumed_at is null
+        order by one.run_id, one.name, one.signal_id limit first.waits) as signal
+     where first.place = 1 and signal.run_id = first.run_id and signal.name = first.name
   ), pair as materialized (
     select waiting.*, unused.signal_id, unused.payload
       from waiting
@@ -43,7 +46,8 @@ begin
        set consumed_at = now(), step_slug = pair.step_slug, task_index = pair.task_index,
            is_new = false
       from pair
-     where signal.signal_id = pair.signal_id
+     where signal.signal_id = any (array(select pair.signal_id from pair))
+       and signal.signal_id = pair.signal_id
   ), kept as (
     insert into pgflowd.checkpoints as known (run_id, step_slug, task_index, name, token, data)
     select pair.run_id, pair.step_slug, pair.task_index, pair.checkpoint, 0,
@@ -55,9 +59,7 @@ begin
   ), ended as (
     update pgflowd.waits as wait
        set kind = 'sleep', name = null, due_at = now()
-      from pair
-     where wait.run_id = pair.run_id and wait.step_slug = pair.step_slug
-       and wait.task_index = pair.task_index
+     where wait.ctid = any (array(select pair.ctid from pair))
     returning wait.run_id
   )
   select count(*) into given from ended;

@@ -20,7 +20,8 @@ begin
    cross join lateral (
      select one.* from pgflowd.waits as one
       where one.run_id = given.run_id and one.step_slug = given.step_slug
-        and one.task_index = given.task_index and one.due_at <= now() offset 0) as wait;
+        and one.task_index = given.task_index offset 0) as wait
+   where wait.due_at <= now();
   begin
     perform pgflowd._end_waits(due.run_ids, due.step_slugs, due.task_indexes)
       where due.number > 0;

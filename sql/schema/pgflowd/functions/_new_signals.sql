@@ -9,7 +9,7 @@ begin
   return query
     select signal.signal_id, signal.run_id, signal.name
       from (select one.signal_id, one.run_id, one.name from pgflowd.signals as one
-             where one.is_new order by one.signal_id) as signal
+             where one.is_new order by one.sent_at) as signal
      cross join lateral (
        select from pgflow.runs as one
         where one.run_id = signal.run_id offset 0 for no key update skip locked) as run

@@ -22,7 +22,7 @@ begin
            format('nobody has looked at signal %L for %s s', signal.name,
                   floor(extract(epoch from now() - signal.sent_at)))
       from (select one.* from pgflowd.signals as one
-             where one.is_new order by one.signal_id limit max_rows) as signal
+             where one.is_new order by one.sent_at limit max_rows) as signal
       join pgflow.runs as run on run.run_id = signal.run_id
      where signal.sent_at < now() - interval '1 minute';
 end $$;

@@ -5,21 +5,23 @@
 -- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
 -- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
 -- passed over, and met again: soon, then ever later, at most after a second.
--- Due times are compared with now(): the clock is volatile, and no index would serve.
+-- Due times are compared with now(): the clock is volatile, and no index would serve. Without sorts what
+-- comes first is found by the one index that has the order, whatever the statistics say.
 -- Called by: the sweeper; operators.
 -- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits.
 create or replace function pgflowd.process_due(
   max_rows int default 200, out done int, out next_s float8)
-language plpgsql set search_path = '' as $$
+language plpgsql set search_path = '' set enable_sort = off as $$
 declare
   due_at timestamptz;
   came record;
   skipped_at timestamptz;
 begin
   done := 0;
-  select least((select min(wait.due_at) from pgflowd.waits as wait where wait.due_at is not null),
+  select least((select wait.due_at from pgflowd.waits as wait
+                 where wait.due_at is not null order by wait.due_at limit 1),
                (select least(signal.sent_at, now()) from pgflowd.signals as signal
-                 where signal.is_new order by signal.signal_id limit 1))
+                 where signal.is_new order by signal.sent_at limit 1))
     into due_at;
   if due_at > now() or due_at is null then
     next_s := extract(epoch from due_at - clock_timestamp());
@@ -49,14 +51,15 @@ begin
      select one.signal_id from pgflowd.signals as one
       where one.is_new
         and not exists (select from pgflow.runs as run where run.run_id = one.run_id)
-      limit process_due.max_rows));
+      order by one.sent_at limit process_due.max_rows));
   skipped_at := greatest(
-    (select max(wait.due_at) from pgflowd.waits as wait where wait.due_at <= now()),
+    (select wait.due_at from pgflowd.waits as wait
+      where wait.due_at <= now() order by wait.due_at desc limit 1),
     (select least(signal.sent_at, now()) from pgflowd.signals as signal
-      where signal.is_new order by signal.signal_id desc limit 1));
+      where signal.is_new order by signal.sent_at desc limit 1));
   next_s := extract(epoch from least(
-    (select min(wait.due_at) from pgflowd.waits as wait where wait.due_at > now())
-      - clock_timestamp(),
+    (select wait.due_at from pgflowd.waits as wait
+      where wait.due_at > now() order by wait.due_at limit 1) - clock_timestamp(),
     case when skipped_at is not null
          then least(interval '1 second', greatest(interval '10 ms', now() - skipped_at)) end));
 end $$;

@@ -1,4 +1,5 @@
--- signals: what somebody told a run, and which task got it. `is_new`: no sweep has seen it yet.
+-- signals: what somebody told a run, and which task got it. `is_new`: no sweep has seen it yet; no other
+-- index has the order of theirs, so that each look at them is short whatever the statistics say.
 -- Without a foreign key, since a signal must not wait for who has the run's lock; what deletes a run
 -- deletes its signals.
 create table if not exists pgflowd.signals (
@@ -17,7 +18,7 @@ create table if not exists pgflowd.signals (
   constraint consumed_by_a_task check (
     (consumed_at is null) = (step_slug is null) and (consumed_at is null) = (task_index is null))
 );
-create index if not exists signals_new on pgflowd.signals (signal_id) where is_new;
+create index if not exists signals_new on pgflowd.signals (sent_at) where is_new;
 create index if not exists signals_unused
   on pgflowd.signals (run_id, name, signal_id) where consumed_at is null;
 create index if not exists signals_run_id on pgflowd.signals (run_id, signal_id);
