@@ -127,3 +127,14 @@ def test_a_session_that_did_not_end_in_order_is_closed(start_worker, table, left
     handlers = "select count(*) from pg_stat_activity where application_name like '%% handler'"
     until(lambda: worker.value("select count(*) from pgflowd.attempts where ended_at is not null"))
     until(lambda: table.execute(handlers.encode(), ()).fetchone() == (0,))
+
+
+def test_a_session_that_no_task_uses_is_closed_after_a_while(start_worker, table):
+    worker = start_worker(module(), max_concurrency=1)
+    kept = worker.output(worker.start_run())["work"][0]
+    of_runner = "select count(*) from pg_stat_activity where pid = %s"
+
+    assert table.execute(of_runner, (kept,)).fetchone() == (1,)
+    until(lambda: table.execute(of_runner, (kept,)).fetchone() == (0,), 20)
+
+    assert worker.output(worker.start_run())["work"][0] != kept

@@ -36,7 +36,7 @@ from pgflowd.processes.runner.execution import (
 )
 from pgflowd.processes.runner.handler import Caller
 from pgflowd.processes.runner.leftovers import Leftovers, end_children, peak_kb
-from pgflowd.processes.runner.sessions import Sessions
+from pgflowd.processes.runner.sessions import KEPT_S, Sessions
 from pgflowd.processes.runner.shared_loop import SharedLoop
 from pgflowd.processes.runner.worker_socket import WorkerGone, WorkerSocket
 
@@ -73,6 +73,8 @@ class RunnerProcess:
             self._socket.send({"say": "ready"})
             frame: Frame | None = None
             while True:
+                if self._sessions.has_kept and self._socket.is_silent(KEPT_S):
+                    self._sessions.close_kept()
                 frame = frame or self._socket.next_task()
                 if frame.head["shared"]:
                     frame = self._share(steps, frame, leftovers)

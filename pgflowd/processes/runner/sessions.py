@@ -4,7 +4,8 @@ Keeps the session of `ctx.conn()` for the next task of the runner.
 To open one takes the server 2 ms, and the first completion there 25 ms instead of 3, since each
 session plans for itself. So a session that ends in order stays open. Nothing that a handler did to
 it reaches the next one: not its settings, role, prepared statements, cursors, temporary tables,
-locks and channels. Its Python objects are cut off from it. A session in a pooler is closed.
+locks and channels. Its Python objects are cut off from it. A session in a pooler is closed, and
+one that no task has used for `KEPT_S`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
 
+KEPT_S = 5.0  # unused; others may need the server's connections more
+
+
 class Sessions:
     """At most one session of a runner that no task uses."""
 
@@ -25,6 +29,14 @@ class Sessions:
         self._is_direct = False
         self._used: list[PGconn] = []  # by the last task
         self._clean: list[PGconn] = []
+
+    @property
+    def has_kept(self) -> bool:
+        return bool(self._clean)
+
+    def close_kept(self) -> None:
+        while self._clean:
+            self._clean.pop().finish()
 
     def open(self, conninfo: str, name: str) -> tuple[psycopg.Connection[Any], str]:
         """Return a connection as `psycopg.connect` does, and to which database it leads."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import contextlib
 import os
+import select
 import signal
 import socket
 import threading
@@ -114,6 +115,12 @@ class WorkerSocket:
                     return
                 self._handle(frame)
             self._receive()
+
+    def is_silent(self, for_s: float) -> bool:
+        """Whether the worker sends nothing for so long."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(for_s * 1000)
 
     def next_task(self) -> Frame:
         with self._reading:
