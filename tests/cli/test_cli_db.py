@@ -44,6 +44,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0009_pgflowd_waits",
         "applied 0010_pgflowd_sweepers",
         "applied 0011_pgflowd_lists",
+        "applied 0012_pgflowd_checkpoint_size",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -93,6 +94,7 @@ def test_json_is_the_same_for_programs(db):
             "0009_pgflowd_waits",
             "0010_pgflowd_sweepers",
             "0011_pgflowd_lists",
+            "0012_pgflowd_checkpoint_size",
         ],
         "dry_run": False,
     }

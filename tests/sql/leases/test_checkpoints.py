@@ -4,6 +4,7 @@ Checkpoints: what a task saves under its lease, and its next attempt finds.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import uuid4
 
@@ -141,6 +142,30 @@ def test_a_task_has_ten_thousand_checkpoints_at_most(own: LeaseDatabase) -> None
     assert refused(own, task, name="more").sqlstate == "PF021"
     drop(own, task, "n1")
     assert save(own, task, "more") == "ok"
+
+
+def test_all_checkpoints_of_a_task_have_64_mib_at_most(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b")
+    own.start(flow)
+    task, other = own.claim(flow, own.worker(flow))
+    fill = """
+        insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, token, data)
+        select %s, %s, %s, 'x' || nr, 0, to_jsonb(repeat('y', 1000000))
+          from generate_series(1, %s) as nr
+    """
+    own.do(fill, *key(task)[:3], 67)
+
+    with pytest.raises(psycopg.Error, match="have 67000134 bytes already") as refused:
+        save(own, task, "page", json.dumps("z" * 200_000))
+    assert refused.value.sqlstate == "PF021"
+    assert save(own, task, "x1", "1") == save(own, other, "page", "1") == "ok"
+    assert save(own, task, "page", json.dumps("z" * 200_000)) == "ok"
+    assert len(load(own, task)) == 68
+
+    own.do(fill.replace("'x'", "'more'"), *key(task)[:3], 70)  # as signals may
+    with pytest.raises(psycopg.Error, match="134217728 can be read") as refused:
+        load(own, task)
+    assert refused.value.sqlstate == "PF021"
 
 
 @pytest.mark.parametrize("verb", [save, drop])

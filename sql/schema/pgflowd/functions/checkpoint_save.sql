@@ -4,7 +4,8 @@
 -- Afterwards at least half of `lease` is left. The names of what waits received, which begin with
 -- `sleep `, `signal ` or `runs `, are not for this function.
 -- PF001 when the token holds no live lease, PF002 for an unknown task, PF021 for more than
--- `checkpoint_max` bytes or the 10,001st name, 22023 for a bad name or version, PostgreSQL's for bad
+-- `checkpoint_max` bytes, the 10,001st name or more than 64 MiB in all, as an attempt reads all of them
+-- at once; 22023 for a bad name or version, PostgreSQL's for bad
 -- JSON. A call that raises has changed nothing.
 -- Called by: workers.
 -- Locks: the task, without waiting; its checkpoint; to renew the lease see heartbeat.
@@ -14,9 +15,11 @@ create or replace function pgflowd.checkpoint_save(
 returns text language plpgsql set search_path = '' as $$
 declare
   max_names constant int := 10000;
+  max_bytes_in_all constant int := 64 * 1024 * 1024;
   max_bytes constant int := pgflowd.setting('checkpoint_max')::int;
   task_name constant text := pgflowd._task_name(
     checkpoint_save.run_id, checkpoint_save.step_slug, checkpoint_save.task_index);
+  others record;
 begin
   if (length(checkpoint_save.name) between 1 and 200) is not true
      or checkpoint_save.name ~ '^(sleep|signal|runs) ' then
@@ -34,6 +37,18 @@ begin
                                  checkpoint_save.task_index, checkpoint_save.token) then
     return 'busy';
   end if;
+  select count(*) as number, coalesce(sum(known.size), 0) as bytes into others
+    from pgflowd.checkpoints as known
+   where known.run_id = checkpoint_save.run_id and known.step_slug = checkpoint_save.step_slug
+     and known.task_index = checkpoint_save.task_index and known.name <> checkpoint_save.name;
+  if others.number >= max_names then
+    raise exception '% has % checkpoints already', task_name, max_names using errcode = 'PF021',
+      hint = 'save many values under one name, or drop those that are no longer needed';
+  elsif others.bytes + octet_length(checkpoint_save.data) > max_bytes_in_all then
+    raise exception 'the checkpoints of % have % bytes already, and % are allowed in all',
+      task_name, others.bytes, max_bytes_in_all using errcode = 'PF021',
+      hint = 'save references to the data, or drop what is no longer needed';
+  end if;
 
   update pgflowd.checkpoints as known
      set version = checkpoint_save.version, token = checkpoint_save.token, saved_at = now(),
@@ -41,13 +56,6 @@ begin
    where known.run_id = checkpoint_save.run_id and known.step_slug = checkpoint_save.step_slug
      and known.task_index = checkpoint_save.task_index and known.name = checkpoint_save.name;
   if not found then
-    perform from pgflowd.checkpoints as known
-      where known.run_id = checkpoint_save.run_id and known.step_slug = checkpoint_save.step_slug
-        and known.task_index = checkpoint_save.task_index offset max_names - 1;
-    if found then
-      raise exception '% has % checkpoints already', task_name, max_names using errcode = 'PF021',
-        hint = 'save many values under one name, or drop those that are no longer needed';
-    end if;
     insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, version, token, data)
     values (checkpoint_save.run_id, checkpoint_save.step_slug, checkpoint_save.task_index,
             checkpoint_save.name, checkpoint_save.version, checkpoint_save.token,
