@@ -171,6 +171,25 @@ def test_what_a_handler_committed_by_itself_stays(start_worker, table):
     assert written(worker) == [1, 2]
 
 
+@covers("G12")
+def test_runs_and_signals_of_a_handler_are_part_of_its_work(start_worker, table):
+    body = """
+        from pgflowd import Client
+        if not run:
+            client = Client()
+            child = client.start_flow("flow", {"child": True}, conn=ctx.conn())
+            client.signal(ctx.run_id, "hello", ctx.attempt, conn=ctx.conn())
+            if ctx.attempt == 1: raise ValueError("no")
+    """
+    worker = start_worker(handler(body))
+
+    run = worker.start_run()
+
+    until(lambda: worker.column("select status from pgflow.runs") == ["completed"] * 2, 10)
+    assert worker.outcomes(run) == ["failed", "completed", "completed"]
+    assert worker.column("select payload from pgflowd.signals") == [2]
+
+
 @pytest.mark.own_session
 def test_a_transaction_that_only_reads_is_left_to_the_workers_report(start_worker, table):
     table.execute("create table reporters (name text)")
