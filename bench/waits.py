@@ -42,6 +42,7 @@ from pgflowd.testing.until import until
 
 Connection = psycopg.Connection[Any]
 DUE_AT_ONCE = 20_000
+IDLE_S = 0.2  # afterwards worker and sweeper sleep
 FLOW = """
 import time
 from datetime import datetime
@@ -52,8 +53,8 @@ flow = Flow("waits")
 def nap(run, ctx):
     if "until" in run:
         ctx.sleep(until=datetime.fromisoformat(run["until"]))
-    else:
-        ctx.wait_signal("go", timeout="1h")
+    elif "signal" in run:
+        ctx.wait_signal(run["signal"], timeout="1h")
     return time.time()
 """
 FILL = """
@@ -163,7 +164,13 @@ def punctuality(dsn: str, directory: Path, number: int) -> list[str]:
         until(lambda: _value(conn, "select count(*) from pgflow.flows") == 1, 60)
         timers = _timers(conn, number)
         signals = [_signal_ms(conn) for _ in range(number // 2)]
-    rows = {"due to message": timers[0], "due to handler": timers[1], "signal to handler": signals}
+        starts = [_start_ms(conn) for _ in range(number // 2)]
+    rows = {
+        "due to message": timers[0],
+        "due to handler": timers[1],
+        "signal to handler": signals,
+        "start to handler, for comparison": starts,
+    }
     lines = [_row("ms", "p50", "p99", "max"), "| --- | ---: | ---: | ---: |"]
     for what, found in rows.items():
         found.sort()
@@ -221,10 +228,21 @@ def _timers(conn: Connection, number: int) -> tuple[list[float], list[float]]:
 
 def _signal_ms(conn: Connection) -> float:
     """From the commit of a signal to the line after the wait for it."""
-    run = _start(conn)
+    run = _start(conn, signal="go")
     until(lambda: _value(conn, "select count(*) from pgflowd.waits"), 10)
-    time.sleep(0.2)  # the worker and the sweeper are idle
+    time.sleep(IDLE_S)
     conn.execute("select pgflowd.signal(%s, 'go')", (run,))
+    return _late_ms(conn, run)
+
+
+def _start_ms(conn: Connection) -> float:
+    """From the commit of a start to the first line of the handler."""
+    time.sleep(IDLE_S)
+    return _late_ms(conn, _start(conn))
+
+
+def _late_ms(conn: Connection, run: uuid.UUID) -> float:
+    """From now to the moment that the handler returns."""
     sent_at = time.time()
     query = "select output ->> 'nap' from pgflow.runs where run_id = %s and status = 'completed'"
     return (float(until(lambda: _value(conn, query, run), 10)) - sent_at) * 1000
