@@ -266,6 +266,19 @@ def test_follow_says_what_a_task_waits_for_and_what_ends_it(here, shop, wait, sa
     assert f"{last['text']}; `{last['ends_by']}` ends it" == said.format(run=str(run_id)[-8:])
 
 
+def test_who_waits_for_a_run_is_told_what_the_run_waits_for(here, shop, waiting):
+    run = str(waiting)[-8:]
+
+    ended = here("runs", "wait", "@last", "--timeout", "1ms")
+
+    assert (ended.code, ended.out) == (5, "")
+    note, error = ended.err.splitlines()
+    assert note.startswith(f"run {run}, website: waits for signal website, at most ")
+    assert note.endswith(f"; `pgflowd runs signal {run} website` ends it")
+    assert "it waits; `pgflowd runs show" in error
+    assert here("runs", "wait", "@last", "--timeout", "1ms", "-q").err.splitlines() == [error]
+
+
 def test_a_wait_that_begins_later_is_a_new_line(shop, elsewhere):
     shop.start()
     shop.suspend(shop.claim_all()["website#0"], kind="signal", name="one")

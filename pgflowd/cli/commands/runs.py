@@ -32,6 +32,7 @@ from pgflowd.cli.terminal.run_view import (
 )
 from pgflowd.cli.terminal.timeline import TimelineWriter
 from pgflowd.core.ids import uuid7
+from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import short_id
 from pgflowd.errors import NotRetryable, UnknownFlow
@@ -313,8 +314,10 @@ def _wait(
     app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
 ) -> None:
     follower = _follower(app, conn, run_ids)
-    for _ in follower.follow(timeout_s):
-        pass
+    for entry in follower.follow(timeout_s):
+        if entry.ends_by is not None:
+            name = f"run {short_id(entry.run_id)}, {entry.step}"
+            app.note(one_line(f"{name}: {entry.text}; `{entry.ends_by}` ends it"))
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
         app.print_document(runs=[run.to_json() for run in ended])
