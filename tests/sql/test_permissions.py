@@ -9,6 +9,11 @@ grant execute on function pgflow.start_flow_with_states(text, jsonb, uuid) to {r
 grant execute on function pgflow.get_run_with_states(uuid) to {role};
 grant select on pgflow.flows, pgflow.steps to {role};
 """
+THEIRS = """
+grant usage on schema pgflow, pgmq to {role};
+grant all on all tables in schema pgflow, pgmq to {role};
+grant execute on all functions in schema pgflow, pgmq to {role};
+"""
 
 
 @pytest.fixture
@@ -79,6 +84,26 @@ def test_a_client_may_do_nothing_else(client, query):
     error = client.error(query)
 
     assert isinstance(error, psycopg.errors.InsufficientPrivilege)
+
+
+@pytest.mark.parametrize("end", ["completed", "failed"])
+def test_a_worker_of_another_runtime_needs_no_right_on_our_schema(plain, end):
+    plain.flow("f", "a", "b: a", max_attempts=1)
+    run, worker = plain.start("f"), plain.worker("f")
+    plain.do("create role d_stranger")
+    for right in THEIRS.format(role="d_stranger").strip().split("\n"):
+        plain.do(right)
+    plain.do("set local role d_stranger")
+
+    for step in ("a", "b"):
+        read = "select array_agg(msg_id) from pgmq.read('f', 30, 1)"
+        plain.rows(f"select * from pgflow.start_tasks('f', ({read}), %s)", worker)
+        if (step, end) == ("b", "failed"):
+            plain.rows("select pgflow.fail_task(%s, %s, 0, 'boom')", run, step)
+        else:
+            plain.rows("select pgflow.complete_task(%s, %s, 0, '1')", run, step)
+
+    assert plain.value("select status from pgflow.runs") == end
 
 
 def test_a_definer_function_does_not_trust_the_caller_s_temporary_types(client):

@@ -19,9 +19,7 @@ begin
   )
   select array_agg(open_task.flow_slug), array_agg(open_task.message_id)
     into flows, messages from open_task;
-  delete from pgflowd.waits as wait
-   where wait.run_id = _close_tasks.run_id
-     and (skipped_steps is null or wait.step_slug = any (skipped_steps));
+  perform pgflow._forget_waits(_close_tasks.run_id);
   if messages is null then
     return;
   end if;

@@ -24,7 +24,7 @@ begin
     end if;
   end loop;
   update pgflow.step_states as state
-     set status = 'completed', completed_at = greatest(pgflowd._moment(), state.started_at),
+     set status = 'completed', completed_at = greatest(pgflow._moment(), state.started_at),
          output = (select to_jsonb(array_agg(task.output order by task.task_index))
                      from pgflow.step_tasks as task
                     where task.run_id = state.run_id and task.step_slug = state.step_slug)

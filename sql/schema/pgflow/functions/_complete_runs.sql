@@ -14,10 +14,10 @@ begin
            status = case when not ended.last then run.status
                          when ended.is_too_large then 'failed' else 'completed' end,
            completed_at = case when ended.last and not ended.is_too_large
-                               then greatest(pgflowd._moment(), run.started_at)
+                               then greatest(pgflow._moment(), run.started_at)
                                else run.completed_at end,
            failed_at = case when ended.is_too_large
-                            then greatest(pgflowd._moment(), run.started_at) else run.failed_at end,
+                            then greatest(pgflow._moment(), run.started_at) else run.failed_at end,
            error_message = case when ended.is_too_large
              then 'the output of the run would be larger than 256 MB, the most that jsonb holds: '
                   || 'let its last steps return less'

@@ -40,7 +40,7 @@ begin
         on step.flow_slug = found.flow_slug and step.step_slug = found.step_slug
   ), done as (
     update pgflow.step_tasks as task
-       set status = 'completed', completed_at = greatest(pgflowd._moment(), task.started_at),
+       set status = 'completed', completed_at = greatest(pgflow._moment(), task.started_at),
            output = outputs[reported.ord]
       from reported
      where reported.effect = 'act' and not reported.violates
@@ -60,7 +60,7 @@ begin
            status = case when per_step.single_tasks = state.remaining_tasks then 'completed'
                          else state.status end,
            completed_at = case when per_step.single_tasks = state.remaining_tasks
-                               then greatest(pgflowd._moment(), state.started_at) end,
+                               then greatest(pgflow._moment(), state.started_at) end,
            output = case when per_step.single_tasks = state.remaining_tasks
                          then outputs[per_step.ord] end
       from per_step

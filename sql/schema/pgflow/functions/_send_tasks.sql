@@ -8,7 +8,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 begin
   insert into pgflow.step_tasks (flow_slug, run_id, step_slug, task_index, message_id, queued_at)
   select _send_tasks.flow_slug, task.run_id, task.step_slug, task.task_index, task.message_id,
-         pgflowd._moment()
+         pgflow._moment()
     from unnest(run_ids, step_slugs, task_indexes,
                 pgflow._send_messages(flow_slug, delay_s, run_ids, step_slugs, task_indexes))
            as task (run_id, step_slug, task_index, message_id);

@@ -11,7 +11,7 @@ declare
 begin
   update pgflow.step_states as state
      set status = 'skipped', skip_reason = skipped.reason,
-         skipped_at = greatest(pgflowd._moment(), state.created_at),
+         skipped_at = greatest(pgflow._moment(), state.created_at),
          error_message = _skip_steps.error_message, remaining_tasks = null
     from unnest(step_slugs, skip_reasons) as skipped (step_slug, reason)
    where state.run_id = the_run and state.step_slug = skipped.step_slug;

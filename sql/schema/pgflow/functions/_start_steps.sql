@@ -5,7 +5,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 begin
   update pgflow.step_states as state
-     set status = 'started', started_at = greatest(pgflowd._moment(), state.created_at),
+     set status = 'started', started_at = greatest(pgflow._moment(), state.created_at),
          remaining_tasks = state.initial_tasks
     from unnest(run_ids, step_slugs) as ready (run_id, step_slug)
    where state.run_id = ready.run_id and state.step_slug = ready.step_slug;

@@ -20,8 +20,8 @@ begin
   for round in 1 .. 50 loop
     with done as (
       update pgflow.step_states as state
-         set status = 'completed', started_at = greatest(pgflowd._moment(), state.created_at),
-             completed_at = greatest(pgflowd._moment(), state.created_at), remaining_tasks = 0,
+         set status = 'completed', started_at = greatest(pgflow._moment(), state.created_at),
+             completed_at = greatest(pgflow._moment(), state.created_at), remaining_tasks = 0,
              output = case when step.step_type = 'map' then '[]'::jsonb end
         from pgflow.steps as step
        where state.run_id = the_run and state.status = 'created' and state.remaining_deps = 0

@@ -2,8 +2,9 @@
 -- token, verdict, sqlstate, message, run_status for each, in the order given.
 -- An element is an object with run_id, step_slug, task_index, token, outcome (completed, failed,
 -- timed_out, crashed, released, suspended), and as the outcome needs: error_message, error_type,
--- traceback, retry, delay, usage, reason, and wait: {"kind": "sleep", "in_s" or "until"} or {"kind":
--- "signal", "name", "checkpoint"}, all with "checkpoint", "why" and a moment where they have one. Its output, a JSON text, stands at its place in `outputs`.
+-- traceback, retry, delay, usage, reason, wait. Its output, a JSON text, stands at its place in
+-- `outputs`. A wait is {"kind": "sleep", "in_s" or "until"}, or {"kind": "signal", "name",
+-- "checkpoint"}; either may have all of "checkpoint", "in_s" or "until", and "why".
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s, or within a quarter of a short
 -- `statement_timeout`, gives `error` 55P03.

@@ -28,11 +28,6 @@ begin
     answers := answers || pgflowd._close_attempts(
       judged, pgflowd._pass_to_core(judged, outputs), outputs);
   end loop;
-  delete from pgflowd.waits as wait
-   using pgflow.runs as run, pgflow.step_states as state
-   where wait.run_id in (select one.run_id from unnest(elements) as one)
-     and run.run_id = wait.run_id
-     and state.run_id = wait.run_id and state.step_slug = wait.step_slug
-     and (run.status <> 'started' or state.status <> 'started');
+  perform pgflowd._forget_waits(array(select one.run_id from unnest(elements) as one));
   return answers;
 end $$;
