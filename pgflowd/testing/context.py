@@ -24,7 +24,7 @@ from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
 from pgflowd.testing.engine import SentSignal
 from pgflowd.testing.signals import sent_signals
-from pgflowd.testing.sizes import refuse_checkpoint
+from pgflowd.testing.sizes import Room
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -69,6 +69,10 @@ class PlainContext(WaitingContext):
     def _moment(self) -> datetime:
         return datetime.now(UTC)
 
+    @cached_property
+    def _room(self) -> Room:
+        return Room(self._saved.values())
+
     def _from_now(self, wait: Wait) -> Wait:
         """The wait with its seconds from now, where it has a moment."""
         if wait.until is None:
@@ -91,10 +95,11 @@ class FakeContext(PlainContext):
         return [Checkpoint(name, 1, as_stored(value)) for name, value in self.saved.items()]
 
     def _keep(self, checkpoint: Checkpoint) -> None:
-        refuse_checkpoint(checkpoint, self._saved)
+        self._room.take(checkpoint)
         self.saved[checkpoint.name] = checkpoint.data
 
     def _forget(self, name: str) -> None:
+        self._room.give_back(name)
         del self.saved[name]
 
     def _end_of(self, wait: Wait) -> Any:

@@ -13,7 +13,6 @@ from pgflowd.core.waiting import Checkpoint, Keep, Wait
 from pgflowd.errors import LeaseLost
 from pgflowd.testing.context import PlainContext
 from pgflowd.testing.engine import EngineRun, TaskRow
-from pgflowd.testing.sizes import refuse_checkpoint
 
 ATTEMPT = "pgflowd_attempt"  # the savepoint to which a failed attempt is undone
 
@@ -40,11 +39,12 @@ class TestedContext(PlainContext):
 
     def _keep(self, checkpoint: Checkpoint) -> None:
         self._refuse_if_over()
-        refuse_checkpoint(checkpoint, self._task.saved)
+        self._room.take(checkpoint)
         self._task.saved[checkpoint.name] = checkpoint
 
     def _forget(self, name: str) -> None:
         self._refuse_if_over()
+        self._room.give_back(name)
         del self._task.saved[name]
 
     def _refuse_if_over(self) -> None:

@@ -347,6 +347,21 @@ def test_a_task_keeps_ten_thousand_checkpoints():
     assert str(run.steps["perform"].error).startswith("E424 the task has 10000 checkpoints")
 
 
+def test_a_task_keeps_64_mebibytes_in_all():
+    def perform(ctx: Context) -> None:
+        for number in range(64):
+            ctx.save(f"page {number}", "x" * ((1 << 20) - 2))
+        ctx.save("page 0", "small")
+        ctx.drop("page 1")
+        ctx.save("page 1", "x" * ((1 << 20) - 2))
+        ctx.save("one more", "x" * ((1 << 20) - 2))
+
+    run = run_flow(flow_of(perform, max_attempts=1))
+
+    error = "E424 the checkpoints of the task have 66060295 bytes already"
+    assert str(run.steps["perform"].error).startswith(error)
+
+
 def test_a_handler_that_waits_for_ever_is_ended():
     beginnings: list[int] = []
 
