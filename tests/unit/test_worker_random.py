@@ -69,6 +69,7 @@ class World:
         self.peeks: list[actions.ReadResult] = []
         self.claimed: Counter[int] = Counter()
         self.told: Counter[int] = Counter()  # endings the database took, by token
+        self.recorded: set[int] = set()  # tokens of tasks that their runners have completed
         self.dropped: set[int] = set()  # tokens whose lease was lost, or whose report is refused
         self.killed: set[int] = set()  # runners signalled, not reaped
         self.tokens = 0
@@ -222,6 +223,10 @@ class World:
         suspended = TaskReport(task, Outcome.SUSPENDED, wait=Wait(WaitKind.SLEEP, in_s=1.0))
         waits = [events.Done(runner, suspended, left) for left in LEFT]
         found = [*done, *waits, done[0], wrong, asked, events.OutputWaiting()]
+        answer = events.Recorded(events.ReportAnswer(Verdict.COMPLETED))
+        recorded = [events.Done(runner, report, left, recorded=answer) for left in LEFT]
+        found += [Recording(runner, each, dies=False) for each in recorded]
+        found += [Recording(runner, recorded[0], dies=True)]
         is_alone = len(self.tasks[runner]) == 1
         return found + [events.Undelivered(runner, task.token)] * is_alone
 
@@ -377,6 +382,21 @@ class Finishing(Act):
         return events.ResultAnnounced(self.runner, self.token, self.size)
 
 
+class Recording(Act):
+    """The runner completes the task by itself. It may die before it can tell that."""
+
+    def __init__(self, runner: int, done: events.Done, *, dies: bool) -> None:
+        super().__init__(runner)
+        self.done, self.dies = done, dies
+
+    def into(self, world: World) -> object:
+        token = self.done.report.task.token
+        world.recorded.add(token)
+        world.told[token] += 1
+        world.soon.append(Ending(self.runner) if self.dies else self.done)
+        return events.Committing(self.runner, token)
+
+
 class Reaping(Act):
     def into(self, world: World) -> object:
         world.reaping.remove(self.runner)
@@ -429,6 +449,9 @@ class Turning(Act):
         holder = [r for r, tasks in world.tasks.items() if report.task.token in tasks]
         assert not set(holder) & world.killed, "reported before it was reaped"
         world.check_blame(report)
+        if report.task.token in world.recorded:
+            assert report.may_be_recorded
+            return events.ReportAnswer(Verdict.LOST, "PF001")
         if self.verdict == "completed":
             world.told[report.task.token] += 1
             is_suspended = report.outcome is Outcome.SUSPENDED
