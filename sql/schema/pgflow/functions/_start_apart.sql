@@ -19,12 +19,7 @@ begin
         perform pgflowd._fail_unstarted(
           _start_apart.flow_slug, msg_id, _start_apart.worker_id, sqlstate, sqlerrm);
       when object_not_in_prerequisite_state then
-        perform from pgflowd.waits as wait
-          join pgflow.step_tasks as task
-            on task.run_id = wait.run_id and task.step_slug = wait.step_slug
-           and task.task_index = wait.task_index
-         where task.flow_slug = _start_apart.flow_slug and task.message_id = msg_id;
-        if not found then
+        if not pgflow._waits(_start_apart.flow_slug, msg_id) then
           raise;
         end if;
     end;
