@@ -23,6 +23,7 @@ from typing import Any
 
 import psycopg
 
+from support.actors import act_together
 from support.database import Connection, Row, key
 from support.leases import LeaseDatabase, element
 
@@ -74,24 +75,8 @@ class Stress:
             self.starter,
             self.operator,
         ]
-        threads = [
-            threading.Thread(target=self._act, args=(actor, random.Random(f"{self.seed}/{number}")))
-            for number, actor in enumerate(actors)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for error in self.errors:
-            raise error
-
-    def _act(
-        self, actor: Callable[[Connection, random.Random], None], chance: random.Random
-    ) -> None:
-        try:
-            actor(self.db.connect(), chance)
-        except BaseException as error:
-            self.errors.append(error)
+        connected = [partial(actor, self.db.connect()) for actor in actors]
+        act_together(connected, self.seed, self.errors)
 
     def record(self, task: Row, verdict: str, output: str) -> None:
         """Enter the verdict of a report into the ledger."""

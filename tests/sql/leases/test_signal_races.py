@@ -13,12 +13,12 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import psycopg
+from support.actors import Actor, act_together
 from support.database import Row
 from support.leases import LeaseDatabase, element
 
@@ -59,28 +59,13 @@ class Race:
 
     def go(self) -> None:
         part = RUNS // 3
-        actors: list[Callable[[random.Random], None]] = [
+        actors: list[Actor] = [
             *[self.work] * 3,
             *[partial(self.send, runs=self.runs[part * i :][:part]) for i in range(3)],
             *[self.sweep] * 2,
             self.disturb,
         ]
-        threads = [
-            threading.Thread(target=self.act, args=(actor, random.Random(f"{self.seed}/{number}")))
-            for number, actor in enumerate(actors)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for error in self.errors:
-            raise error
-
-    def act(self, actor: Callable[[random.Random], None], chance: random.Random) -> None:
-        try:
-            actor(chance)
-        except BaseException as error:
-            self.errors.append(error)
+        act_together(actors, self.seed, self.errors)
 
     def work(self, chance: random.Random) -> None:
         """Suspend each task once; complete it with what its wait brought."""
