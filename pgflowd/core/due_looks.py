@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 APART_S = 0.005  # between the beginnings of two looks
 AWAKE_S = 0.02  # so long after its last work, and before a known moment, it does not lie down
+ROW_S = (
+    300.0  # for so long the row of one who knows of nothing lasts: to renew it costs three calls
+)
 BUSY_S = 0.1  # of work without a pause: then notifications save no time
 WRITERS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)  # between two looks at open transactions
 NEVER = float("inf")
@@ -27,6 +30,7 @@ class DueLooks:
     sleeps_until: float = -NEVER  # as its row says; a moment that has passed: it is awake
     writers: tuple[str, ...] = ()  # open transactions that may have missed the row
     _writers_looks: int = 0
+    _next_at: float = NEVER  # the next moment that is known
     _began_at: float = -NEVER  # of the last look
     _worked_at: float = -NEVER
     _busy_since: float = NEVER
@@ -53,8 +57,8 @@ class DueLooks:
             self._busy_since = min(self._busy_since, now)
         elif self._is_idle(now):
             self._busy_since = NEVER
-        next_at = NEVER if next_s is None else now + next_s
-        self.look_at = min(max(next_at, began_at + APART_S), now + self.longest_s)
+        self._next_at = NEVER if next_s is None else now + next_s
+        self.look_at = min(max(self._next_at, began_at + APART_S), now + self.longest_s)
         if self.sleeps_until > now:
             self.look_at = min(self.look_at, self.sleeps_until)
         if self.writers:
@@ -75,8 +79,8 @@ class DueLooks:
                 return 0.0
             is_too_long = self.look_at < self.sleeps_until - AWAKE_S
             return self.look_at - now if self._is_rung_in_vain and is_too_long else None
-        if self._is_idle(now) and self.look_at > now + AWAKE_S:
-            return self.look_at - now
+        if self._is_idle(now) and self._next_at > now + AWAKE_S:
+            return min(self._next_at - now, ROW_S)
         self.look_at = min(self.look_at, max(now, self._began_at + APART_S))
         return None
 

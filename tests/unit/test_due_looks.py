@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgflowd.core.due_looks import APART_S, AWAKE_S, BUSY_S, NEVER, WRITERS_S, DueLooks
+from pgflowd.core.due_looks import APART_S, AWAKE_S, BUSY_S, NEVER, ROW_S, WRITERS_S, DueLooks
 
 INTERVAL_S = 15.0
 
@@ -31,13 +31,13 @@ def lie_down(looks: DueLooks, now: float, writers: tuple[str, ...] = ()) -> floa
     return for_s
 
 
-def test_it_looks_as_soon_as_it_is_connected_and_then_lies_down_for_an_interval() -> None:
+def test_it_looks_as_soon_as_it_is_connected_and_then_lies_down_for_long() -> None:
     looks = DueLooks(INTERVAL_S)
     looks.connected(100.0)
     assert looks.look_at == 100.0
 
     look(looks, 100.0)
-    assert lie_down(looks, 100.0) == INTERVAL_S
+    assert lie_down(looks, 100.0) == ROW_S
 
     assert looks.look_at == 100.0, "once more, since a transaction may have missed the row"
     look(looks, 100.0)
@@ -45,17 +45,28 @@ def test_it_looks_as_soon_as_it_is_connected_and_then_lies_down_for_an_interval(
     assert looks.look_at == 100.0 + INTERVAL_S
 
 
-def test_it_lies_down_until_the_moment_that_it_knows(looks: DueLooks) -> None:
-    look(looks, INTERVAL_S, next_s=3.0)
+def test_while_its_row_lasts_it_looks_in_each_interval_and_leaves_the_row(looks: DueLooks) -> None:
+    now, looked = 0.0, 0
+    while now < ROW_S:
+        assert looks.next_row_s(now) is None
+        now, looked = looks.look_at, looked + 1
+        look(looks, now)
 
-    assert lie_down(looks, INTERVAL_S) == 3.0
+    assert looked == ROW_S / INTERVAL_S
+    assert looks.next_row_s(now) == ROW_S
+
+
+def test_it_lies_down_until_the_moment_that_it_knows(looks: DueLooks) -> None:
+    look(looks, ROW_S, next_s=3.0)
+
+    assert lie_down(looks, ROW_S) == 3.0
 
 
 def test_before_a_moment_that_is_near_it_stays_awake(looks: DueLooks) -> None:
-    look(looks, INTERVAL_S, next_s=AWAKE_S / 2)
+    look(looks, ROW_S, next_s=AWAKE_S / 2)
 
-    assert looks.next_row_s(INTERVAL_S) is None
-    assert looks.look_at == INTERVAL_S + APART_S
+    assert looks.next_row_s(ROW_S) is None
+    assert looks.look_at == ROW_S + APART_S
 
 
 def test_a_notification_lets_it_look_at_once(looks: DueLooks) -> None:
@@ -89,7 +100,7 @@ def test_after_a_notification_that_brought_work_the_row_stays_as_it_is(looks: Du
     look(looks, 3.0 + APART_S)
 
     assert looks.next_row_s(3.0 + APART_S) is None
-    assert looks.look_at == INTERVAL_S
+    assert looks.look_at == 3.0 + APART_S + INTERVAL_S
 
 
 def test_a_notification_of_what_is_due_later_shortens_the_row(looks: DueLooks) -> None:
@@ -133,18 +144,18 @@ def test_pauses_let_it_sleep_on(looks: DueLooks) -> None:
 
 
 def test_after_its_last_work_it_looks_for_a_while_and_lies_down(looks: DueLooks) -> None:
-    look(looks, 20.0, done=1, next_s=0.0)
-    now, seen = 20.0, 0
+    look(looks, ROW_S, done=1, next_s=0.0)
+    now, seen = ROW_S, 0
 
     while looks.next_row_s(now) is None:
         now, seen = looks.look_at, seen + 1
         look(looks, now)
 
-    assert now == pytest.approx(20.0 + AWAKE_S, abs=APART_S)
+    assert now == pytest.approx(ROW_S + AWAKE_S, abs=APART_S)
     assert seen >= 4
 
 
-@pytest.mark.parametrize("now", [3.0, 20.0])
+@pytest.mark.parametrize("now", [3.0, ROW_S + 3.0])
 def test_while_another_sweeper_is_at_it_it_comes_again_and_leaves_its_row(
     looks: DueLooks, now: float
 ) -> None:
@@ -156,9 +167,9 @@ def test_while_another_sweeper_is_at_it_it_comes_again_and_leaves_its_row(
 
 
 def test_while_transactions_may_have_missed_its_row_it_looks_ever_later(looks: DueLooks) -> None:
-    look(looks, INTERVAL_S)
-    lie_down(looks, INTERVAL_S, ("1/2", "3/4"))
-    now, pauses = INTERVAL_S, []
+    look(looks, ROW_S)
+    lie_down(looks, ROW_S, ("1/2", "3/4"))
+    now, pauses = ROW_S, []
 
     for left in [("3/4",)] * 8:
         look(looks, now)
@@ -170,7 +181,7 @@ def test_while_transactions_may_have_missed_its_row_it_looks_ever_later(looks: D
     assert pauses == pytest.approx([*WRITERS_S, WRITERS_S[-1]])
     looks.still_open(())
     look(looks, now)
-    assert looks.look_at == 2 * INTERVAL_S
+    assert looks.look_at == now + INTERVAL_S
 
 
 def test_after_a_lost_connection_it_does_not_count_on_its_row(looks: DueLooks) -> None:
@@ -178,7 +189,7 @@ def test_after_a_lost_connection_it_does_not_count_on_its_row(looks: DueLooks) -
     look(looks, 3.0)
 
     assert looks.look_at == 3.0 + INTERVAL_S
-    assert looks.next_row_s(3.0) == INTERVAL_S
+    assert looks.next_row_s(3.0) == ROW_S
 
 
 def test_it_looks_in_each_interval_whatever_it_was_told(looks: DueLooks) -> None:
