@@ -198,16 +198,30 @@ def test_a_renewal_that_is_due_goes_before_what_handlers_ask_for():
 
 def test_output_is_published_before_the_sign_off():
     play = at_rest()
-    play.feed(events.HandlerAsked(INPUT))
+    play.feed(events.OutputWaiting())
     play.feed(events.OutputWaiting())
     play.feed(events.StopAsked())
 
-    assert actions.PublishOutput(MAIN) in play.feed(events.Fetched(MAIN))
+    assert actions.PublishOutput(MAIN) in play.feed(events.OutputPublished(MAIN))
     assert actions.SignOff(MAIN) in play.feed(events.OutputPublished(MAIN))
 
 
-def save_of(runner: int) -> events.HandlerAsked:
-    return events.HandlerAsked(SAVE._replace(runner_id=runner, token=runner))
+def save_of(token: int) -> events.HandlerAsked:
+    return events.HandlerAsked(SAVE._replace(token=token))
+
+
+def test_nothing_is_saved_any_more_for_a_runner_that_is_gone():
+    play = with_second(1)
+    play.feed(events.HandlerAsked(SAVE))
+    play.feed(events.HandlerAsked(OUTPUT))
+    play.feed(events.RunnerEnded(1))
+
+    assert not [a for a in play.feed(events.Fetched(SECOND, is_locked=True)) if is_fetch(a)]
+    assert not [a for a in play.feed(events.Tick(), after_s=LOCKED_PAUSE_S) if is_fetch(a)]
+
+
+def is_fetch(action: object) -> bool:
+    return isinstance(action, actions.Fetch)
 
 
 def test_what_meets_a_lock_is_tried_again_soon_and_nothing_waits_for_it():
@@ -226,8 +240,8 @@ def test_what_meets_a_lock_is_tried_again_soon_and_nothing_waits_for_it():
 
 def test_a_hundred_runners_that_save_delay_no_renewal_by_more_than_one_call():
     play = with_second(*range(1, 5))
-    for runner in range(100):
-        play.feed(save_of(runner))
+    for token in range(100):
+        play.feed(save_of(token))
     assert play.did(actions.SideAction) == []  # the first of them is under way
 
     done = play.feed(events.Fetched(SECOND), after_s=OPTIONS.heartbeat_interval_s)
@@ -237,8 +251,8 @@ def test_a_hundred_runners_that_save_delay_no_renewal_by_more_than_one_call():
 
 def test_runners_that_save_without_end_do_not_hold_up_output():
     play = with_second(1)
-    for runner in range(10):
-        play.feed(save_of(runner))
+    for token in range(10):
+        play.feed(save_of(token))
     play.feed(events.OutputWaiting())
 
     assert play.feed(events.Fetched(SECOND)) == [actions.PublishOutput(SECOND)]

@@ -12,6 +12,8 @@ connection is opened again after growing, jittered delays; reports wait meanwhil
 
 from __future__ import annotations
 
+from functools import partial
+
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.database_failure import DatabaseFailure
 from pgflowd.core.metrics.definitions import DATABASE_ERRORS, WAKES
@@ -29,11 +31,13 @@ from pgflowd.core.worker import (
 )
 from pgflowd.core.worker.events import LeaseVerdict, RowState
 from pgflowd.core.worker.part import NEVER
+from pgflowd.core.worker.runner_state import RunnerPhase
 from pgflowd.core.worker.state import (
     FREE,
     ConnectionName,
     ConnectionState,
     DatabaseConnection,
+    FetchRequest,
     NextDueQuestion,
     SideCall,
     WakeReason,
@@ -46,6 +50,7 @@ from pgflowd.core.worker.turns import HEALTHY, Suspect
 
 SOON_S = 0.5  # renewals that wakes ask for are at least so far apart
 LOCKED_PAUSE_S = 0.02  # until a request whose task was locked is tried again
+_GONE = (RunnerPhase.KILLED, RunnerPhase.STUCK, RunnerPhase.ENDED)
 FOREIGN_PAUSE_S = 60.0  # between two records about messages that belong to no open task
 
 
@@ -86,8 +91,10 @@ def _repeat_refused(connections: WorkerConnections, now: float) -> None:
 
 def use_free(transition: WorkerTransition) -> None:
     """Start the calls for which a connection is free."""
-    connections = transition.state.connections
-    call = _due_side_call(transition.state, transition.now)
+    state, connections = transition.state, transition.state.connections
+    if connections.requests:
+        connections.requests = tuple(filter(partial(_is_wanted, state), connections.requests))
+    call = _due_side_call(state, transition.now)
     if call and connections.second.state is ConnectionState.FREE:
         _make_side_call(transition, ConnectionName.SECOND, call)
         call = None
@@ -151,6 +158,12 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
     if may_fetch and not (may_publish and connections.is_output_next):
         return SideCall.FETCH
     return SideCall.OUTPUT if may_publish else None
+
+
+def _is_wanted(state: WorkerState, request: FetchRequest) -> bool:
+    """Whether the runner that asked may live: nothing is saved for one that is gone."""
+    runner = state.runners.by_id.get(request.runner_id)
+    return runner is not None and runner.phase not in _GONE
 
 
 def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: SideCall) -> None:
