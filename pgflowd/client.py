@@ -5,7 +5,8 @@
                                         # and, in a handler, for the daemon's database
     run = client.start_flow_sync("analyze_website", {"url": url}, timeout=30)
 
-`AsyncClient` has the same methods, awaited. Both only perform the operations of `db.operations`.
+`AsyncClient` has the same methods, awaited. Both only perform the operations of `db.operations` and
+`db.starts`.
 A client with a URL keeps a few connections for the next call, and several threads may use it. A
 connection that was passed in stays the caller's: it is never committed, rolled back or closed, and
 no run can be waited for on it, since nothing happens before its commit.
@@ -14,17 +15,19 @@ no run can be waited for on it, since nothing happens before its commit.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 import psycopg
 
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
-from pgflowd.core.ids import run_id_of, uuid7
-from pgflowd.db import operations
+from pgflowd.core.ids import run_id_of
+from pgflowd.core.waiting import Time
+from pgflowd.core.wishes import Wishes, begins_at, expires_at
+from pgflowd.db import operations, starts
 from pgflowd.db.client_connections import AsyncConnection, ClientConnections, Connection
 from pgflowd.db.connection import connect, connect_async
 from pgflowd.db.operations import Operation, PatientWait, run_async, run_sync
@@ -49,10 +52,16 @@ class Client(ClientConnections[Connection]):
         input: Any,
         *,
         run_id: RunId | None = None,
+        key: str | None = None,
         conn: Connection | None = None,
+        **wishes: Unpack[Wishes],
     ) -> Run:
-        """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
-        return self._perform(operations.start(flow_slug, input, _id_or_new(run_id)), conn)
+        """
+        Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput.
+
+        `key`: whoever starts the flow with the same key gets the same run.
+        """
+        return self._perform(starts.start(flow_slug, input, run_id, key, wishes), conn)
 
     def start_flows(
         self,
@@ -61,9 +70,10 @@ class Client(ClientConnections[Connection]):
         *,
         run_ids: Sequence[RunId] | None = None,
         conn: Connection | None = None,
+        **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        return self._perform(operations.start_many(flow_slug, inputs, _ids(run_ids, inputs)), conn)
+        return self._perform(starts.start_many(flow_slug, inputs, run_ids, wishes), conn)
 
     def start_flow_sync(
         self,
@@ -72,11 +82,14 @@ class Client(ClientConnections[Connection]):
         *,
         timeout: float | None = None,
         run_id: RunId | None = None,
+        key: str | None = None,
+        **wishes: Unpack[Wishes],
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = self._perform(operations.start_followed(flow_slug, input, _id_or_new(run_id)))
-        wait = PatientWait(run.run_id, timeout, was_started=True)
+        operation = starts.start_followed(flow_slug, input, run_id, key, wishes)
+        run = self._perform(operation)
+        wait = PatientWait(run.run_id, timeout, was_started=not wishes and key is None)
         return run if run.has_ended else self._wait(wait)
 
     def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
@@ -108,6 +121,21 @@ class Client(ClientConnections[Connection]):
     ) -> Run:
         """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
         return self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
+
+    def reschedule(
+        self,
+        run_id: RunId,
+        *,
+        at: datetime | None = None,
+        delay: Time | None = None,
+        expires: datetime | Time | None = None,
+        conn: Connection | None = None,
+    ) -> Run:
+        """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
+        operation = operations.reschedule(
+            run_id_of(run_id), begins_at(at, delay), expires_at(expires)
+        )
+        return self._perform(operation, conn)
 
     def retry(
         self,
@@ -202,10 +230,17 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         input: Any,
         *,
         run_id: RunId | None = None,
+        key: str | None = None,
         conn: AsyncConnection | None = None,
+        **wishes: Unpack[Wishes],
     ) -> Run:
-        """Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput."""
-        return await self._perform(operations.start(flow_slug, input, _id_or_new(run_id)), conn)
+        """
+        Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput.
+
+        `key`: whoever starts the flow with the same key gets the same run.
+        """
+        operation = starts.start(flow_slug, input, run_id, key, wishes)
+        return await self._perform(operation, conn)
 
     async def start_flows(
         self,
@@ -214,10 +249,10 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         run_ids: Sequence[RunId] | None = None,
         conn: AsyncConnection | None = None,
+        **wishes: Unpack[Wishes],
     ) -> list[Run]:
         """Start a run for each input, all or none, in their order."""
-        operation = operations.start_many(flow_slug, inputs, _ids(run_ids, inputs))
-        return await self._perform(operation, conn)
+        return await self._perform(starts.start_many(flow_slug, inputs, run_ids, wishes), conn)
 
     async def start_flow_sync(
         self,
@@ -226,11 +261,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         timeout: float | None = None,
         run_id: RunId | None = None,
+        key: str | None = None,
+        **wishes: Unpack[Wishes],
     ) -> Run:
         """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
         self._refuse_wait()
-        run = await self._perform(operations.start_followed(flow_slug, input, _id_or_new(run_id)))
-        wait = PatientWait(run.run_id, timeout, was_started=True)
+        operation = starts.start_followed(flow_slug, input, run_id, key, wishes)
+        run = await self._perform(operation)
+        wait = PatientWait(run.run_id, timeout, was_started=not wishes and key is None)
         return run if run.has_ended else await self._wait(wait)
 
     async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
@@ -262,6 +300,21 @@ class AsyncClient(ClientConnections[AsyncConnection]):
     ) -> Run:
         """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
         return await self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
+
+    async def reschedule(
+        self,
+        run_id: RunId,
+        *,
+        at: datetime | None = None,
+        delay: Time | None = None,
+        expires: datetime | Time | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
+        operation = operations.reschedule(
+            run_id_of(run_id), begins_at(at, delay), expires_at(expires)
+        )
+        return await self._perform(operation, conn)
 
     async def retry(
         self,
@@ -345,15 +398,3 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
         with self._kept_after(own):
             return await run_async(own, operation)
-
-
-def _id_or_new(run_id: RunId | None) -> UUID:
-    return _new_id() if run_id is None else run_id_of(run_id)
-
-
-def _ids(run_ids: Sequence[RunId] | None, inputs: Sequence[Any]) -> list[UUID]:
-    return [_new_id() for _ in inputs] if run_ids is None else [run_id_of(one) for one in run_ids]
-
-
-def _new_id() -> UUID:
-    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))

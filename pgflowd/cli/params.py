@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -111,6 +112,56 @@ class DurationParam(ParamType):
             )
 
 
+class MomentParam(ParamType):
+    """A moment as ISO 8601 has it; without an offset in the time zone of this machine."""
+
+    name = "moment"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return datetime.fromisoformat(value).astimezone()
+        except (ValueError, OverflowError):
+            self.fail(
+                f"'{one_line(value, 60)}' is not a moment; write for example 2026-12-31T08:00"
+                " or 2026-12-31T08:00Z",
+                param,
+                ctx,
+            )
+
+
+class MomentOrDurationParam(ParamType):
+    """A moment, or a duration from now on."""
+
+    name = "moment or duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime | float:
+        if isinstance(value, datetime) or "-" in str(value):
+            return MOMENT.convert(value, param, ctx)
+        return DURATION.convert(value, param, ctx)
+
+
+class LabelParam(ParamType):
+    """A label: `NAME=VALUE`."""
+
+    name = "label"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not (name and equals):
+            self.fail(f"'{one_line(value, 60)}' is not a label; write customer=42", param, ctx)
+        return name, text
+
+
 class NumberParam(click.IntRange):
     """A whole number within limits; the error names them."""
 
@@ -209,6 +260,7 @@ APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_appro
 SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON = DurationParam(), JsonParam()
+MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()
 LIMIT_OPTION = click.option(
     "--limit",
     type=NumberParam(1, 10_000),

@@ -65,13 +65,18 @@ class Status(StrEnum):
 
 
 class RunStatus(Status):
-    """To other runtimes a waiting run has started, and a cancelled one has failed."""
+    """
+    To other runtimes a waiting run has started, a cancelled or expired one has failed, and none is
+    scheduled.
+    """
 
+    SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
     STARTED = "started", Marks.ACTIVE, False
     WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
     CANCELLED = "cancelled", Marks.CANCELLED
+    EXPIRED = "expired", Marks.CANCELLED  # its time was over
 
 
 class StepStatus(Status):

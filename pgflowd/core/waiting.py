@@ -302,18 +302,24 @@ def seconds_of(time: object, what: str) -> float:
     return seconds
 
 
+def moment_of(time: object, what: str) -> datetime:
+    """The moment itself, or E430."""
+    if not isinstance(time, datetime):
+        raise _bad_time(f"{what} is {repr(time)[:60]}, which is not a datetime")
+    if time.utcoffset() is None:
+        raise _bad_time(f"{what} is {time.isoformat()}, which has no time zone")
+    return time
+
+
 def check_moment(until: object, now: datetime) -> None:
     """Raise E430 unless a task may sleep until then."""
-    if not isinstance(until, datetime):
-        raise _bad_time(f"until is {repr(until)[:60]}, which is not a datetime")
-    if until.utcoffset() is None:
-        raise _bad_time(f"until is {until.isoformat()}, which has no time zone")
+    until = moment_of(until, "until")
     if (until - now).total_seconds() > MAX_WAIT_S:
         raise _bad_time(f"until is {until.isoformat()}, more than 100 years ahead")
 
 
 def _bad_time(text: str) -> RunError:
-    remedy = 'give seconds, a text such as "2h", a timedelta, or until= with a time zone'
+    remedy = 'give seconds, a text such as "2h", a timedelta, or a datetime with a time zone'
     return RunError(text, code="E430", next=remedy)
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pgflowd.db.query import Query, only
 
-NOT_FREED = "PF013"  # the notice that a task could not be freed, and is tried again
+NOT_DONE = "PF013"  # the notice that something due could not be done, and is tried again
 
 
 class DueLook(NamedTuple):
@@ -23,12 +23,12 @@ class DueLook(NamedTuple):
     next_s: float | None
 
 
-class NotFreed(NamedTuple):
-    """A task whose wait is over, and why it could not be freed."""
+class NotDone(NamedTuple):
+    """A task that could not be freed, or a run that could not begin or end, and why."""
 
     run_id: str
-    step: str
-    task_index: int
+    step: str | None  # None: the run itself
+    task_index: int | None
     error: str
 
 
@@ -50,7 +50,7 @@ def due_writers(known: Sequence[str] | None) -> Query[tuple[str, ...]]:
     return Query(query, (None if known is None else list(known),), lambda rows: tuple(only(rows)))
 
 
-def not_freed(detail: str) -> NotFreed:
+def not_done(detail: str) -> NotDone:
     """Read the detail of that notice."""
     told = json.loads(detail)
-    return NotFreed(told["run"], told["step"], told["task_index"], told["error"])
+    return NotDone(told["run"], told.get("step"), told.get("task_index"), told["error"])

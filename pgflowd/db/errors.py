@@ -27,6 +27,7 @@ from pgflowd.errors import (
     NotRetryable,
     PgflowdError,
     RunEnded,
+    RunError,
     RunExists,
     TooLarge,
     UnknownFlow,
@@ -39,6 +40,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF003": (RunEnded, "E411"),
     "PF004": (NotRetryable, "E411"),
     "PF008": (NotOpen, "E423"),
+    "PF009": (RunError, "E432"),
     "PF020": (PgflowdError, "E105"),
     "PF021": (TooLarge, "E424"),
     "PF030": (DatabaseError, "E307"),
@@ -99,7 +101,7 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
     if state == "P0001" and _MAP_INPUT.match(text):
         return MapInput(text, next="start it with a JSON array, one element per task")
     name = error.diag.constraint_name
-    if error.diag.schema_name == "pgflow" and name in CONSTRAINTS:
+    if error.diag.schema_name in ("pgflow", "pgflowd") and name in CONSTRAINTS:
         return CONSTRAINTS[name](error.diag.message_detail or text)
     return None
 

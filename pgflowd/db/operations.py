@@ -1,5 +1,6 @@
 """
-The operations of clients on runs, and their execution on plain and asyncio connections.
+The operations of clients on runs, and their execution on plain and asyncio connections. Those that
+start runs are in `db.starts`.
 
 An operation is a generator. It yields steps (`Query`, `Listen`, `Hears`, `Nap`, `Now`) and receives
 the result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and
@@ -8,9 +9,8 @@ decide nothing, so the logic exists once.
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -23,12 +23,13 @@ from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.waiting import check_signal_name
+from pgflowd.core.wishes import Moment
 from pgflowd.db import runs, signals
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
 from pgflowd.db.signals import SignalReceipt
-from pgflowd.errors import MapInput, NotFound, RunExists, UnknownFlow, Unreachable, WaitTimeout
+from pgflowd.errors import NotFound, Unreachable, WaitTimeout
 
 Connection = psycopg.Connection[Any]
 AsyncConnection = psycopg.AsyncConnection[Any]
@@ -41,8 +42,10 @@ MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 
 # statuses in the core, and what such a run may be called here
-_KNOWN_BETTER = {RunStatus.STARTED: {RunStatus.WAITING}, RunStatus.FAILED: {RunStatus.CANCELLED}}
-_KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
+_KNOWN_BETTER = {
+    RunStatus.STARTED: {RunStatus.WAITING},
+    RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED},
+}
 
 
 @dataclass(frozen=True)
@@ -78,58 +81,26 @@ Step = Query[Any] | Listen | Hears | Unlisten | Nap | Now
 Operation = Generator[Step, Any, T]
 
 
-def start(flow_slug: str, input: Any, run_id: UUID) -> Operation[Run]:
-    _require_slug(flow_slug)
-    text = encode(input, what="input")
-    run: Run = yield from _started(runs.start(flow_slug, text, run_id), flow_slug, run_id)
-    return run
-
-
-def start_followed(flow_slug: str, input: Any, run_id: UUID) -> Operation[Run]:
-    """Start a run for whose end somebody waits: its events are notified from the start."""
-    if not (yield from _may_follow()):
-        return (yield from start(flow_slug, input, run_id))
-    _require_slug(flow_slug)
-    query = runs.start_followed(flow_slug, encode(input, what="input"), run_id)
-    run: Run = yield from _started(query, flow_slug, run_id)
-    return run
-
-
-def start_many(
-    flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[UUID]
-) -> Operation[list[Run]]:
-    _require_slug(flow_slug)
-    if isinstance(inputs, str | bytes | Mapping):  # these have elements as well
-        raise TypeError(f"start_flows takes a list of inputs, not one {type(inputs).__name__}")
-    if len(inputs) != len(run_ids):
-        raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
-    texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
-    if not texts:
-        return []
-    can: Abilities = yield runs.abilities()
-    query = runs.start_many(flow_slug, texts, run_ids, can)
-    try:
-        started: list[Run] = yield from _started(query, flow_slug, None)
-    except MapInput as error:
-        at = next((at for at, text in enumerate(texts) if not text.startswith("[")), 0)
-        raise MapInput(f"inputs[{at}]: {error.text}", next=error.next) from error
-    return started
-
-
 def get(run_id: UUID) -> Operation[Run]:
     found: tuple[Run | None, bool] = yield runs.get(run_id)
     run, may_read_status = found
-    return (yield from _with_status(run, run_id, may_read_status))
+    return (yield from _with_status(run, run_id, may_read_status, runs.get_planned(run_id)))
 
 
 def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
     found: tuple[RunWithStates | None, bool] = yield runs.get_with_states(run_id)
     run, may_read_status = found
-    return (yield from _with_status(run, run_id, may_read_status))
+    planned = runs.get_planned_with_states(run_id)
+    return (yield from _with_status(run, run_id, may_read_status, planned))
 
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
     yield runs.cancel(run_id, reason, actor)
+    return (yield from get(run_id))
+
+
+def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Operation[Run]:
+    yield runs.reschedule(run_id, begins, expires)
     return (yield from get(run_id))
 
 
@@ -179,24 +150,22 @@ def wait(
         if now >= follow_at:
             follow_at = now + (yield runs.follow([run_id]))
         run: Run | None = yield runs.get_row(run_id, can)
+        if run is None and can.get_run:
+            run = yield runs.get_planned(run_id)
         now = yield Now()
         rest_s = float("inf") if limit_s is None else began + limit_s - now
         if run is None or run.has_ended or rest_s <= 0:
             yield Unlisten()
             break
+        if run.status is RunStatus.SCHEDULED:  # nobody notifies that it begins
+            yield Nap(min(MAX_NAP_S, rest_s))
+            continue
         yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
         nap_s = min(nap_s * 1.5, MAX_NAP_S)
-    known = yield from _with_status(run, run_id, can.read_status)
+    known = yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id))
     if not known.has_ended:
         raise _timeout(run_id, timeout_s, known.status)
     return known
-
-
-def _may_follow() -> Operation[bool]:
-    """Whether following brings notifications: this role may, and no pooler is in between."""
-    can: Abilities = yield runs.abilities()
-    hears: bool = yield Hears()
-    return can.follow and hears
 
 
 def _timeout(
@@ -205,45 +174,33 @@ def _timeout(
     does, remedy = "continues", "wait again, or cancel it"
     if status is RunStatus.WAITING:
         does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
+    if status is RunStatus.SCHEDULED:
+        does = "has not begun"
     text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
     error = WaitTimeout(text, next=remedy)
     error.run_id = run_id
     return error
 
 
-def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[T]:
-    """Execute a start; if the database refuses it, name the flow or the run in the error."""
-    try:
-        started: T = yield query
-    except UnknownFlow as error:
-        text = f"there is no flow '{flow_slug}' in the database"
-        raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error
-    except RunExists as error:
-        found = _KEY.search(error.text)
-        name = run_id or (found[1] if found else "with one of these ids")
-        raise RunExists(
-            f"run {name} already exists", next="leave run_id out to start another"
-        ) from error
-    return started
-
-
-def _require_slug(flow_slug: Any) -> None:
-    """Raise TypeError for a flow, a job or None instead of a slug."""
-    if not isinstance(flow_slug, str):
-        flow = getattr(flow_slug, "flow", flow_slug)
-        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
-        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
-
-
-def _with_status(run: AnyRun | None, run_id: UUID, may_read_status: bool) -> Operation[AnyRun]:
-    """Return the run with its status as people know it: `waiting`, `cancelled`, by whom."""
+def _with_status(
+    run: AnyRun | None, run_id: UUID, may_read_status: bool, planned: Query[AnyRun | None]
+) -> Operation[AnyRun]:
+    """
+    Return the run with its status as people know it: `waiting`, `cancelled`, by whom. One that has
+    not begun is read by `planned`.
+    """
     if run is None:
-        raise NotFound(f"there is no run {run_id}")
-    if not may_read_status or run.status not in _KNOWN_BETTER:
+        can: Abilities = yield runs.abilities()
+        found_planned: AnyRun | None = (yield planned) if can.get_run else None
+        if found_planned is None:
+            raise NotFound(f"there is no run {run_id}")
+        return found_planned
+    if not may_read_status:
         return run
     found: dict[str, Any] = yield runs.get_status(run.run_id)
     # it may have gone on since the run was read
-    return replace(run, **found) if found.get("status") in _KNOWN_BETTER[run.status] else run
+    is_better = found.get("status") in _KNOWN_BETTER.get(run.status, ())
+    return replace(run, **{**found, "status": found["status"] if is_better else run.status})
 
 
 class PatientWait:

@@ -28,6 +28,7 @@ from pgflowd.core.documents.runs import (
 )
 from pgflowd.core.json import decode
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.wishes import CheckedWishes, Moment
 from pgflowd.db.query import Query, Rows, only
 
 Document = dict[str, Any]
@@ -43,6 +44,7 @@ class Abilities:
     start_many: bool  # by `start_flows`; without it one by one, as a role that reads no table
     read_runs: bool  # without their steps
     read_status: bool  # as people know it
+    get_run: bool  # also one that has not begun
     follow: bool  # and so be notified of events; an older schema notifies everybody
 
 
@@ -58,6 +60,16 @@ def start_followed(flow_slug: str, input: str, run_id: UUID) -> Query[Run]:
     """Start a run and follow it, in one transaction."""
     params = (flow_slug, input, run_id, [run_id])
     return Query(_START_FOLLOWED, params, lambda rows: run_of(decode(rows[0][0])))
+
+
+def start_wished(
+    flow_slug: str, inputs: Sequence[str], run_ids: Sequence[UUID | None], wishes: CheckedWishes
+) -> Query[list[Run]]:
+    """Start runs with the same wishes, in their order."""
+    begins, expires = wishes.begins, wishes.expires
+    params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
+              expires.in_s, wishes.labels, wishes.key)  # fmt: skip
+    return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
 def start_many(
@@ -86,13 +98,30 @@ def get_with_states(run_id: UUID) -> Query[tuple[RunWithStates | None, bool]]:
     return Query(_GET_WITH_STATES, (run_id,), lambda rows: (_states_or_none(rows), rows[0][1]))
 
 
+def get_planned(run_id: UUID) -> Query[Run | None]:
+    """Read a run that may not have begun yet, or never did."""
+    return Query("select pgflowd.get_run(%s) -> 'run'", (run_id,), _run_or_none)
+
+
+def get_planned_with_states(run_id: UUID) -> Query[RunWithStates | None]:
+    return Query("select pgflowd.get_run(%s)", (run_id,), _states_or_none)
+
+
 def get_status(run_id: UUID) -> Query[dict[str, Any]]:
-    """Return the status of a run as people know it, and who cancelled it; {} without such a run."""
+    """
+    Return the status of a run as people know it, its wishes, and who cancelled it; {} without such
+    a run.
+    """
     return Query(_GET_STATUS, (run_id,), _read_status)
 
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
     return Query(_CANCEL, (run_id, reason, actor), only)
+
+
+def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Query[str]:
+    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s)
+    return Query(_RESCHEDULE, params, only)
 
 
 def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Query[int]:
@@ -144,10 +173,11 @@ def list_runs(
     statuses: Sequence[str] = (),
     since_s: float | None = None,
     most: int = 20,
+    labels: str | None = None,
 ) -> Query[list[ListedRun]]:
-    """Return the newest runs."""
+    """Return the newest runs; `labels` is JSON."""
     since = None if since_s is None else timedelta(seconds=since_s)
-    params = (flow_slug, list(statuses) or None, since, most)
+    params = (flow_slug, list(statuses) or None, since, most, labels)
     return Query(_LIST_RUNS, params, _read_listed_runs)
 
 
@@ -180,19 +210,35 @@ exists (select from pg_catalog.pg_class as class
            and has_schema_privilege(namespace.oid, 'usage')
            and has_table_privilege(class.oid, 'select'))
 """
+
+
+def _may_execute(function: str) -> str:
+    return f"""
+exists (select from pg_catalog.pg_proc as proc
+          join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
+         where namespace.nspname = 'pgflowd' and proc.proname = '{function}'
+           and has_schema_privilege(namespace.oid, 'usage')
+           and has_function_privilege(proc.oid, 'execute'))
+"""
+
+
 _ABILITIES = f"""
 select to_regprocedure('pgflow.start_flows(text, jsonb[], uuid[])') is not null
          and has_table_privilege('pgflow.runs', 'insert'),
-       has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS},
-       exists (select from pg_catalog.pg_proc as proc
-                 join pg_catalog.pg_namespace as namespace on namespace.oid = proc.pronamespace
-                where namespace.nspname = 'pgflowd' and proc.proname = 'follow'
-                  and has_schema_privilege(namespace.oid, 'usage')
-                  and has_function_privilege(proc.oid, 'execute'))
+       has_table_privilege('pgflow.runs', 'select'), {_MAY_READ_STATUS}, {_may_execute("get_run")},
+       {_may_execute("follow")}
 """
 _START = "select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run'"
 _START_FOLLOWED = """
 select pgflow.start_flow_with_states(%s, %s::jsonb, %s) -> 'run', pgflowd.follow(%s)
+"""
+_MOMENT = "coalesce(%s::timestamptz, clock_timestamp() + make_interval(secs => %s::float8))"
+_START_WISHED = f"""
+select pgflowd.get_run(started.run_id) -> 'run'
+  from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
+ cross join lateral pgflowd.start(
+   %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s) as started
+ order by one.nr
 """
 _START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"
 _START_EACH = """
@@ -204,13 +250,16 @@ _GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"
 _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
 _GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
 _GET_STATUS = """
-select status, cancelled_at, cancelled_by, cancel_reason from pgflowd.run_status where run_id = %s
+select status, cancelled_at, cancelled_by, cancel_reason, start_at, expires_at, expired_at, labels
+  from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
+_RESCHEDULE = f"select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT})"
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
 _LIST_RUNS = """
-select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message
-  from pgflowd.list_runs(%s, %s, %s, %s)
+select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
+       start_at, labels
+  from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb)
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
@@ -279,13 +328,21 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 
 
 def _read_status(rows: Rows) -> Document:
-    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason")
-    found = dict(zip(names, rows[0], strict=True)) if rows else {}
-    return {**found, "status": RunStatus(found["status"])} if found else {}
+    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "start_at", "expires_at",
+             "expired_at")  # fmt: skip
+    if not rows:
+        return {}
+    *values, labels = rows[0]
+    found = dict(zip(names, values, strict=True))
+    return {**found, "status": RunStatus(found["status"]), "labels": decode(labels)}
 
 
 def _read_listed_runs(rows: Rows) -> list[ListedRun]:
-    return [replace(run, status=RunStatus(run.status)) for run in starmap(ListedRun, rows)]
+    def read(*row: Any) -> ListedRun:
+        run = ListedRun(*row)
+        return replace(run, status=RunStatus(run.status), labels=decode(row[-1]))
+
+    return list(starmap(read, rows))
 
 
 def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:

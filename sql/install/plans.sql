@@ -18,7 +18,7 @@ declare
     pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
     pgflowd.list_checkpoints, pgflowd.list_runs, pgflowd.list_signals, pgflowd.list_tasks,
     pgflowd.look_at_queues, pgflowd.news, pgflowd.process_due, pgflowd.renew_workers,
-    pgflowd.resend, pgflowd.run_steps, pgflowd.run_troubles, pgflowd.signal,
+    pgflowd.reschedule, pgflowd.resend, pgflowd.run_steps, pgflowd.run_troubles, pgflowd.signal,
     pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{
@@ -26,9 +26,10 @@ declare
     pgflow.complete_task, pgflow.fail_task, pgflow.get_run_with_states, pgflow.maybe_complete_run,
     pgflow.recover_stalled_tasks, pgflow.requeue_stalled_tasks, pgflow.start_flows,
     pgflow.start_ready_steps, pgflow.start_tasks, pgflow._started_tasks,
-    pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.give_up_task,
-    pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.sweep,
-    pgflowd.sweep_dead, pgflowd._started_tasks}';
+    pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.get_run,
+    pgflowd.give_up_task,
+    pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.start,
+    pgflowd.sweep, pgflowd.sweep_dead, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,
     pgflowd._handle_unstarted,

@@ -45,6 +45,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
         "applied 0010_pgflowd_sweepers",
         "applied 0011_pgflowd_lists",
         "applied 0012_pgflowd_checkpoint_size",
+        "applied 0013_pgflowd_planned_runs",
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -95,6 +96,7 @@ def test_json_is_the_same_for_programs(db):
             "0010_pgflowd_sweepers",
             "0011_pgflowd_lists",
             "0012_pgflowd_checkpoint_size",
+            "0013_pgflowd_planned_runs",
         ],
         "dry_run": False,
     }

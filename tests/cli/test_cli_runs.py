@@ -180,6 +180,7 @@ def test_list_for_programs(here, shop):
 
     assert set(run) == {
         "run_id", "flow", "status", "started_at", "ended_at", "steps", "steps_done", "error",
+        "start_at", "labels",
     }  # fmt: skip
     assert (run["run_id"], run["status"], run["steps"]) == (str(done), "completed", 4)
 

@@ -121,6 +121,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0010_pgflowd_sweepers",
         "0011_pgflowd_lists",
         "0012_pgflowd_checkpoint_size",
+        "0013_pgflowd_planned_runs",
     ]
 
     assert catalog(conn) == before

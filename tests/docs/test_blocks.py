@@ -69,15 +69,17 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("block", ALL, ids=str)
 def test_a_block_is_of_a_kind_that_is_tested(block):
-    """Python runs in test_readme.py, test_scaling.py and test_waits.py, console lines below."""
+    """Console lines run below, Python and SQL in the test of their page."""
     if block.language == "python":
-        run = ("README.md", "scaling.md", "waits.md")
+        run = ("README.md", "scaling.md", "waits.md", "planned-runs.md")
         assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())
     elif block.language == "toml":
         values = from_document(tomllib.loads(block.text), lines_of(block.text), "page", "/")
         assert build(values, lambda ref: ref.written).problems == []
+    elif block.language == "sql":
+        assert block.page.name == "planned-runs.md", "the SQL of no other page is run"
     elif block.language in ("yaml", "ini", "sh"):  # tests/support/patroni.py and pgbouncer.py
         assert block.page.name == "high-availability.md"
     else:

@@ -204,7 +204,7 @@ def test_a_task_that_cannot_be_freed_is_a_problem_in_the_status_and_goes_on_late
     [problem] = until(
         lambda: [each for each in daemon.ask()["problems"] if each["code"] == "E324"], 10
     )
-    assert "1 task cannot go on although the wait is over" in problem["text"]
+    assert "1 task or run cannot go on although its time has come" in problem["text"]
     assert "not this one" in problem["text"]
     conn.execute("drop trigger refuse on pgmq.q_waits")
     conn.execute("update pgflowd.waits set due_at = now()")

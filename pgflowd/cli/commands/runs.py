@@ -16,6 +16,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_plans import label_option, reschedule, time_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
@@ -71,15 +72,21 @@ def runs() -> None:
 @click.option("--wait", is_flag=True, help="Wait until it ends, then print its output.")
 @timeout_option
 @click.option("--run-id", type=click.UUID, metavar="UUID", help="Its id; by default a new one.")
+@click.option("--key", metavar="TEXT", help="Whoever starts FLOW with the same key gets this run.")
+@time_options
+@label_option
 @pass_app
 def start(
     app: App,
+    /,
     flow: str,
     input: Any,
     follow: bool,
     wait: bool,
     timeout: float | None,
     run_id: UUID | None,
+    key: str | None,
+    **wishes: Any,
 ) -> None:
     """Start a run of FLOW and print its id.
 
@@ -88,28 +95,44 @@ def start(
     \b
     Example: pgflowd runs start analyze_website '{"url": "https://example.com"}' --follow
              pgflowd runs start import_orders @orders.json --wait --timeout 5m
+             pgflowd runs start remind '{"customer": 42}' --delay 2h --label customer=42
     """
-    from pgflowd.db import operations
+    from pgflowd.db import starts
 
-    if follow and wait:
-        raise click.UsageError("--follow and --wait exclude each other")
-    if timeout is not None and not (follow or wait):
-        raise click.UsageError("--timeout needs --follow or --wait")
-    chosen = run_id or uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    _check_following(follow, wait, timeout)
+    if run_id is None and key is None:
+        run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
+    operation = starts.start(flow, input, run_id, key, wishes_of(**wishes))
     with database(app, listening=follow or wait) as conn:
-        # it listens before the start, so it misses no event
-        follower = _follower(app, conn, [chosen], with_output=True) if follow else None
-        try:
-            started = operations.run_sync(conn, operations.start(flow, input, chosen))
-        except UnknownFlow as error:
-            raise unknown_flow(flow, flow_slugs(conn)) from error
+        # it listens before the start, so it misses no line of output; an id of a key comes later
+        follower = _follower(app, conn, [run_id], with_output=True) if follow and run_id else None
+        started = _start(conn, flow, operation)
+        if follow and not follower:
+            follower = _follower(app, conn, [started.run_id], with_output=True)
         if follower:
             _print_events(app, follower, timeout)
         elif wait:
-            app.note(f"run {started.run_id} started")
+            app.note(f"run {started.run_id} {started.status}")
             _wait(app, conn, [started.run_id], timeout)
         else:
             app.print_result(str(started.run_id), **started.to_json())
+
+
+def _check_following(follow: bool, wait: bool, timeout_s: float | None) -> None:
+    if follow and wait:
+        raise click.UsageError("--follow and --wait exclude each other")
+    if timeout_s is not None and not (follow or wait):
+        raise click.UsageError("--timeout needs --follow or --wait")
+
+
+def _start(conn: psycopg.Connection[Any], flow: str, operation: Operation[Run]) -> Run:
+    """Start a run. If there is no such flow, the error names the nearest one."""
+    from pgflowd.db import operations
+
+    try:
+        return operations.run_sync(conn, operation)
+    except UnknownFlow as error:
+        raise unknown_flow(flow, flow_slugs(conn)) from error
 
 
 @runs.command("list")
@@ -119,27 +142,35 @@ def start(
     help=f"{', '.join(STATUSES)}; may be repeated; of the newest 100,000.",
 )  # fmt: skip
 @click.option("--since", type=DURATION, metavar="DUR", help="Only runs started within this time.")
+@label_option
 @LIMIT_OPTION
 @pass_app
 def list_(
-    app: App, flow: str | None, statuses: Sequence[str], since: float | None, limit: int
+    app: App,
+    flow: str | None,
+    statuses: Sequence[str],
+    since: float | None,
+    labels: Sequence[tuple[str, str]],
+    limit: int,
 ) -> None:
     """List the newest runs; with -v whole ids and errors.
 
     \b
     Example: pgflowd runs list --status failed --since 1d
+             pgflowd runs list --status scheduled --label customer=42
     """
+    from pgflowd.core.wishes import labels_json
     from pgflowd.db.query import database_time, execute
     from pgflowd.db.runs import list_runs
 
     with database(app) as conn:
-        found = execute(conn, list_runs(flow, statuses, since, limit))
+        found = execute(conn, list_runs(flow, statuses, since, limit, labels_json(dict(labels))))
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
     if app.json:
         app.print_document(runs=[run.to_json() for run in found])
-    elif not (found or flow or statuses or since):
+    elif not (found or flow or statuses or since or labels):
         app.note("there are no runs yet; `pgflowd runs start FLOW` starts one")
     else:
         print_runs(app, found, now)
@@ -249,6 +280,8 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         try:
             return (yield from operations.retry(run_id, None, even_if_cancelled))
         except NotRetryable as error:
+            if "has never begun" in error.text:
+                raise
             if RunStatus.CANCELLED in error.text:
                 error.next = "--even-if-cancelled retries it"
             else:
@@ -267,7 +300,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         _print_events(app, follower, None)
 
 
-for _command in (signal, approve, reject):
+for _command in (reschedule, signal, approve, reject):
     runs.add_command(_command)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.runs import (
         FailedAttempt,
         ListedRun,
+        Run,
         RunDetails,
         RunWithStates,
         StepState,
@@ -117,11 +118,20 @@ def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
         str(run.run_id) if app.verbose else short_id(run.run_id),
         run.flow_slug,
         app.out.cell(run.status.mark, f" {run.status}"),
-        ago(run.started_at, now),
-        duration(between(run.started_at, run.ended_at or now) or 0.0),
+        _begin(run, now),
+        duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",
         f"{run.steps_done}/{run.steps}",
         app.out.shown(error if app.verbose else cut(error, _ERROR_LENGTH)),
     ]
+
+
+def _begin(run: ListedRun | Run, now: datetime) -> str:
+    """When a run has begun, or will begin."""
+    if run.started_at is not None:
+        return ago(run.started_at, now)
+    if run.start_at is None or run.has_ended:
+        return "never"
+    return f"in {duration(max(round((run.start_at - now).total_seconds()), 0))}"
 
 
 def print_run(app: App, details: RunDetails) -> None:
@@ -129,6 +139,12 @@ def print_run(app: App, details: RunDetails) -> None:
     run = details.run
     for line in _head(app, details):
         app.print(line)
+    if run.labels:
+        labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
+        _print_labelled(app, "labels", app.hide(one_line(labels)))
+    if run.expires_at is not None and not run.has_ended:
+        left_s = max(round((run.expires_at - details.now).total_seconds()), 0)
+        _print_labelled(app, "expires", f"in {duration(left_s)}")
     picture = painted(graph_of_run(run, details.steps, details.now), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     error, traceback = last_error(run, details.failures, details.now) or ("", None)
@@ -197,10 +213,11 @@ def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:
 def _head(app: App, details: RunDetails) -> list[str]:
     """The run, its flow, its status and its input; on several lines where it is narrow."""
     run, screen = details.run, app.out
-    assert run.started_at is not None
-    started = ago(run.started_at, details.now)
+    started = _begin(run, details.now)
     state = f" {run.status} {started}"
-    if run.has_ended:
+    if run.started_at is None and run.has_ended:
+        state = f" {run.status} before it began"
+    elif run.has_ended:
         took = duration(between(run.started_at, run.ended_at) or 0.0)
         state = f" {run.status} after {took}, started {started}"
     parts = [f"run {run.run_id}", run.flow_slug, screen.marked(run.status.mark, state)]
@@ -284,8 +301,8 @@ def last_error(
 
 def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: datetime) -> Node:
     status: Status = state.status if state else StepStatus.CREATED
-    if run.status is RunStatus.CANCELLED and status is StepStatus.FAILED:
-        status = RunStatus.CANCELLED
+    if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
+        status = run.status
     is_open = status is StepStatus.STARTED and not run.has_ended
     detail = _detail(step, state, status, now)
     if is_open and step.only_waits:

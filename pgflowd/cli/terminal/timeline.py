@@ -48,7 +48,8 @@ def timeline_of(
     waits: Iterable[OpenTask] = (),
 ) -> list[TimelineEntry]:
     """All entries of a run so far, its start first and its end last."""
-    assert run.started_at is not None
+    if run.started_at is None:  # it has not begun, or never did
+        return list(_end(run))
     inner = [entry for state in run.steps.values() for entry in _of_step(run, state)]
     inner += [_of_failure(run, each) for each in failures if _is_shown(each.outcome)]
     inner += [_of_wait(run, each) for each in waits]
@@ -86,6 +87,8 @@ def output_entry(run: RunWithStates, line: Mapping[str, Any]) -> TimelineEntry:
 
 def reason(run: RunWithStates) -> str | None:
     """Why a run did not complete."""
+    if run.status is RunStatus.EXPIRED:
+        return "its time was over"
     if run.status is RunStatus.CANCELLED:
         by, text = run.cancelled_by or "an unknown user", run.cancel_reason
         return f"by {by}: {text}" if text else f"by {by}"

@@ -59,6 +59,10 @@ class Run:
     cancelled_at: datetime | None = None
     cancelled_by: str | None = None
     cancel_reason: str | None = None
+    start_at: datetime | None = None  # what its start asked for
+    expires_at: datetime | None = None
+    expired_at: datetime | None = None
+    labels: Mapping[str, str] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -66,7 +70,7 @@ class Run:
 
     @property
     def ended_at(self) -> datetime | None:
-        return self.completed_at or self.failed_at
+        return self.completed_at or self.failed_at or self.cancelled_at or self.expired_at
 
     def to_json(self) -> dict[str, Any]:
         return plain({
@@ -80,6 +84,9 @@ class Run:
             "ended_at": self.ended_at,
             "cancelled_by": self.cancelled_by,
             "cancel_reason": self.cancel_reason,
+            "start_at": self.start_at,
+            "expires_at": self.expires_at,
+            "labels": self.labels,
         })  # fmt: skip
 
 
@@ -97,11 +104,17 @@ class ListedRun:
     run_id: UUID
     flow_slug: str
     status: RunStatus
-    started_at: datetime
+    started_at: datetime | None  # None: it has not begun
     ended_at: datetime | None
     steps: int
     steps_done: int
     error: str | None
+    start_at: datetime | None = None
+    labels: Mapping[str, str] | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.is_end
 
     def to_json(self) -> dict[str, Any]:
         return plain({
@@ -113,6 +126,8 @@ class ListedRun:
             "steps": self.steps,
             "steps_done": self.steps_done,
             "error": self.error,
+            "start_at": self.start_at,
+            "labels": self.labels,
         })  # fmt: skip
 
 

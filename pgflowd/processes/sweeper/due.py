@@ -1,9 +1,10 @@
 """
-Does what is due: frees tasks whose wait is over, and gives them the signals that have come.
+Does what is due: frees tasks whose wait is over, gives them the signals that have come, and starts
+and ends runs whose time has come.
 
 It sleeps until the next moment that the database knows of, or until the listener hears that
 something is due earlier; `core.due_looks` decides when it looks, and what its row says meanwhile. A
-task that cannot be freed is tried again by the database; until then it is a problem, E324.
+task or run that cannot go on is tried again by the database; until then it is a problem, E324.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ import psycopg
 
 from pgflowd.core.due_looks import DueLooks
 from pgflowd.core.text import counted, short_id
-from pgflowd.db.due import due_writers, not_freed, process_due, sweeper_sleeps
+from pgflowd.db.due import due_writers, not_done, process_due, sweeper_sleeps
 from pgflowd.errors import Problem
 
-MAX_ROWS = 200  # waits, and signals, of one call
+MAX_ROWS = 200  # waits, signals and runs, of one call
 SHOWN_S = 90.0  # a task that cannot be freed is tried again within this time
-TRY_AGAIN = "its queue may be missing: see the error; it is tried again each minute"
+TRY_AGAIN = (
+    "its flow may have changed, or its queue be missing: see the error; it is tried again each"
+    " minute"
+)
 
 
 class DueWork:
@@ -32,7 +36,9 @@ class DueWork:
         self._execute = execute
         self._looks = DueLooks(longest_s)
         self._sweeper_id = uuid4()
-        self._not_freed: dict[tuple[str, str, int], tuple[float, str]] = {}  # when, and why
+        self._not_done: dict[
+            tuple[str, str | None, int | None], tuple[float, str]
+        ] = {}  # when, and why
 
     @property
     def look_at(self) -> float:
@@ -44,20 +50,21 @@ class DueWork:
     def on_notification(self, now: float) -> None:
         self._looks.rung(now)
 
-    def on_not_freed(self, detail: str) -> None:
-        """The database could not free a task."""
-        task = not_freed(detail)
-        self._not_freed[task[:3]] = time.monotonic(), task.error
+    def on_not_done(self, detail: str) -> None:
+        """The database could not free a task, or start or end a run."""
+        task = not_done(detail)
+        self._not_done[task[:3]] = time.monotonic(), task.error
 
     def problems(self, now: float) -> list[Problem]:
         """What could not be freed lately, as one problem."""
-        lately = {task: each for task, each in self._not_freed.items() if each[0] > now - SHOWN_S}
-        self._not_freed = lately
+        lately = {task: each for task, each in self._not_done.items() if each[0] > now - SHOWN_S}
+        self._not_done = lately
         if not lately:
             return []
         (run_id, step, index), (_, why) = next(reversed(lately.items()))
-        text = f"{counted(len(lately), 'task')} cannot go on although the wait is over; the last"
-        text += f" one, {short_id(run_id)}/{step}#{index}: {why}"
+        name = short_id(run_id) if step is None else f"{short_id(run_id)}/{step}#{index}"
+        text = f"{counted(len(lately), 'task or run')} cannot go on although its time has come; the"
+        text += f" last one, {name}: {why}"
         return [Problem("E324", text, "database", TRY_AGAIN)]
 
     def do(self, conn: psycopg.Connection[Any]) -> None:

@@ -43,7 +43,7 @@ from pgflowd.core.messages import (
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
-from pgflowd.db.due import NOT_FREED
+from pgflowd.db.due import NOT_DONE
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
 from pgflowd.db.waits import waiting_tasks
@@ -103,8 +103,8 @@ class Sweeper:
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == RUN_FAILED:
             self._failed.append(json.loads(notice.message_detail or "{}"))
-        elif notice.sqlstate == NOT_FREED:
-            self._due.on_not_freed(notice.message_detail or "{}")
+        elif notice.sqlstate == NOT_DONE:
+            self._due.on_not_done(notice.message_detail or "{}")
             self._health.look_at = time.monotonic()
 
     def _work(self, conn: psycopg.Connection[Any]) -> None:

@@ -1,6 +1,6 @@
 -- _check_map_input(flow_slug, input): raises unless the input is an array of not too many elements.
 -- Only flows with a root map need one.
--- Called by: _start_runs.   Locks: nothing.
+-- Called by: pgflowd._check_input, _start_runs.   Locks: nothing.
 create or replace function pgflow._check_map_input(flow_slug text, input jsonb)
 returns void language plpgsql stable set search_path = '', pg_temp as $$
 begin

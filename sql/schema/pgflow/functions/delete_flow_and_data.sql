@@ -14,7 +14,10 @@ begin
   perform from pgflow.flows as flow where flow.flow_slug = p_flow_slug for no key update;
   perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id for update;
   perform pgflowd._forget_runs(array(
-    select run.run_id from pgflow.runs as run where run.flow_slug = p_flow_slug));
+    select run.run_id from pgflow.runs as run where run.flow_slug = p_flow_slug
+    union all
+    select run.run_id from pgflowd.runs as run
+     where run.flow_slug = p_flow_slug and run.state <> 'started'));
   delete from pgflow.step_tasks as task where task.flow_slug = p_flow_slug;
   delete from pgflow.step_states as state where state.flow_slug = p_flow_slug;
   delete from pgflow.runs as run where run.flow_slug = p_flow_slug;

@@ -16,6 +16,10 @@ declare
      where run.started_at < cutoff and coalesce(run.completed_at, run.failed_at) < cutoff
        and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs))
      order by run.run_id for update skip locked);
+  never_begun constant uuid[] := array(
+    select run.run_id from pgflowd.runs as run
+     where run.state = 'ended' and coalesce(run.cancelled_at, run.expired_at) < cutoff
+       and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs)));
   queue record;
 begin
   for queue in
@@ -33,13 +37,14 @@ begin
       using cutoff;
   end loop;
 
-  perform pgflowd._forget_runs(old_runs);
+  perform pgflowd._forget_runs(old_runs || never_begun);
   delete from pgflow.step_tasks as task where task.run_id = any (old_runs);
   get diagnostics deleted_step_tasks = row_count;
   delete from pgflow.step_states as state where state.run_id = any (old_runs);
   get diagnostics deleted_step_states = row_count;
   delete from pgflow.runs as run where run.run_id = any (old_runs);
   get diagnostics deleted_runs = row_count;
+  deleted_runs := deleted_runs + cardinality(never_begun);
   deleted_workers := pgflow._prune_workers(cutoff);
   return next;
 end $$;

@@ -1,22 +1,24 @@
--- _list_runs(of_flow, statuses, since, max_runs): see list_runs. Its query is planned for the very
--- arguments, so that those which are null cost nothing, and each other one can have its index.
--- No index knows a status, so it looks at the newest 100,000 runs of that flow and age; for `waiting`
--- alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
+-- _list_runs(of_flow, statuses, since, max_runs, with_labels): see list_runs. Its query is planned for
+-- the very arguments, so that those which are null cost nothing, and each other one can have its index.
+-- No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and as many
+-- that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
 -- no output, waits only of open runs, and their steps only where something waits. `missing` stands for a
 -- column that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
-  of_flow text, statuses text[], since interval, max_runs int)
+  of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
-               ended_at timestamptz, steps int, steps_done int, error_message text)
+               ended_at timestamptz, steps int, steps_done int, error_message text,
+               start_at timestamptz, labels jsonb)
 language plpgsql stable set search_path = '' as $$
 begin
   return query execute $query$
     select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
            progress.steps, progress.done,
-           coalesce(found.error_message, progress.error_message)
-      from (select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
-                   case when run.status = 'failed' then run.error_message end as error_message
+           coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels
+      from ((select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
+                   case when run.status = 'failed' then run.error_message end as error_message,
+                   run.started_at as at
               from (values (null::text)) as missing (error_message)
              cross join lateral (
                select one.run_id, one.flow_slug, one.status, one.started_at,
@@ -24,7 +26,13 @@ begin
                  from pgflow.runs as one
                 where ($1 is null or one.flow_slug = $1)
                   and ($3 is null or one.started_at > now() - $3)
+                  and ($5 is null or one.run_id = any (array(
+                    select labelled.run_id from pgflowd.runs as labelled
+                     where labelled.labels @> $5 order by labelled.created_at desc limit 100000)))
                 order by one.started_at desc limit 100000) as run
+              left join lateral (
+               select one.cancelled_at, one.expired_at from pgflowd.runs as one
+                where one.run_id = run.run_id and run.status = 'failed' offset 0) as ours on true
              cross join lateral (
                select count(*) as tasks from pgflowd.waits as wait
                 where wait.run_id = run.run_id and run.status = 'started') as waiting
@@ -34,26 +42,46 @@ begin
                   and waiting.tasks > 0) as open
              cross join lateral (
                select pgflowd._run_status(
-                        run.status,
-                        run.status = 'failed' and exists (
-                          select from pgflowd.runs as ours
-                           where ours.run_id = run.run_id and ours.cancelled_at is not null),
-                        open.tasks, waiting.tasks) as status) as judged
+                        run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
+                        false, ours.expired_at is not null) as status) as judged
              where $2 is null
                 or judged.status = any ($2)
                    and run.status = any (array(  -- of others nothing is looked up
-                         select case given.status when 'waiting' then 'started'
-                                                  when 'cancelled' then 'failed'
-                                                  else given.status end
+                         select case when given.status = 'waiting' then 'started'
+                                     when given.status in ('cancelled', 'expired') then 'failed'
+                                     else given.status end
                            from unnest($2) as given (status)))
              order by run.started_at desc
+             limit $4)
+            union all
+           (select ours.run_id, ours.flow_slug, judged.status, null, ours.ended_at, null,
+                   ours.created_at
+              from (select one.run_id, one.flow_slug, one.state, one.cancelled_at, one.expired_at,
+                           coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at
+                      from pgflowd.runs as one
+                     where one.state <> 'started' and ($1 is null or one.flow_slug = $1)
+                       and ($3 is null or one.created_at > now() - $3)
+                       and ($5 is null or one.labels @> $5)
+                     order by one.created_at desc limit 100000) as ours
+             cross join lateral (
+               select pgflowd._run_status(
+                        null, ours.cancelled_at is not null, null, null, ours.state = 'planned',
+                        ours.expired_at is not null) as status) as judged
+             where $2 is null or judged.status = any ($2)
+             order by ours.created_at desc
+             limit $4)
+             order by at desc
              limit $4) as found
      cross join lateral (
        select count(*)::int as steps,
               count(*) filter (where state.status in ('completed', 'skipped'))::int as done,
               min(state.error_message) filter (where state.status = 'failed') as error_message
          from pgflow.step_states as state where state.run_id = found.run_id) as progress
-     order by found.started_at desc, found.run_id desc
+      left join lateral (
+       select one.start_at, one.labels from pgflowd.runs as one
+        where one.run_id = found.run_id offset 0) as wished on true
+     order by found.at desc, found.run_id desc
     $query$
-    using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs;
+    using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs,
+          _list_runs.with_labels;
 end $$;

@@ -1,11 +1,16 @@
--- _run_status(status, is_cancelled, open_tasks, waits): returns what a run with this status in the core
--- is called here: a failed one that was cancelled is `cancelled`, and one whose open tasks all wait
--- is `waiting`. Queries inline it, so it has no settings of its own.
--- Called by: _list_runs, view run_status.   Locks: nothing.
+-- _run_status(status, is_cancelled, open_tasks, waits, is_planned, is_expired): returns what a run with
+-- this status in the core is called here. A failed one that was cancelled is `cancelled`, or `expired` if
+-- its time was over; one whose open tasks all wait is `waiting`. One that the core does not have (null)
+-- is `scheduled`, or was cancelled or expired before it began. Queries inline it, so it has no settings
+-- of its own.
+-- Called by: _list_runs, retry, signal, view run_status.   Locks: nothing.
 create or replace function pgflowd._run_status(
-  status text, is_cancelled boolean, open_tasks bigint, waits bigint)
+  status text, is_cancelled boolean, open_tasks bigint, waits bigint,
+  is_planned boolean default false, is_expired boolean default false)
 returns text language sql immutable as $$
-  select case when status = 'failed' and is_cancelled then 'cancelled'
+  select case when status is null and is_planned then 'scheduled'
+              when coalesce(status, 'failed') = 'failed' and is_expired then 'expired'
+              when coalesce(status, 'failed') = 'failed' and is_cancelled then 'cancelled'
               when status = 'started' and waits > 0 and waits >= open_tasks then 'waiting'
               else status end;
 $$;

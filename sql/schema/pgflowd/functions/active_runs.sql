@@ -1,6 +1,8 @@
--- active_runs(flow_slug): returns how many runs of a flow have not ended (see _open_runs).
+-- active_runs(flow_slug): returns how many runs of a flow have not ended (see _open_runs), or are planned.
 -- Called by: `pgflowd flows delete`.   Locks: nothing.
 create or replace function pgflowd.active_runs(flow_slug text)
 returns bigint language sql stable set search_path = '' as $$
-  select count(*) from pgflowd._open_runs(active_runs.flow_slug);
+  select (select count(*) from pgflowd._open_runs(active_runs.flow_slug))
+         + (select count(*) from pgflowd.runs as run
+             where run.flow_slug = active_runs.flow_slug and run.state = 'planned');
 $$;

@@ -1,21 +1,29 @@
 -- cancel(run_id, reason, actor): ends a run now, as failed; returns `cancelled`, or `repeated`
--- when it was cancelled before. Its started steps fail, its open tasks too (they are `cancelled`
+-- when it was cancelled before. A planned run never begins. Of another one its started steps fail, its open tasks too (they are `cancelled`
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
 -- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
 -- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
 -- role of roles.sql needs a grant.
--- Called by: clients, commands, operators.
--- Locks: the run, its started steps (by slug), their open tasks (by slug and index), messages.
+-- Called by: _process_runs; clients, commands, operators.
+-- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
   run pgflow.runs;
+  answer text;
   error_message text := left(concat(
     'cancelled by ', coalesce(nullif(cancel.actor, ''), 'an unknown user'),
     ': ' || nullif(cancel.reason, '')), 4000);
 begin
   select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
+  if run.run_id is null then
+    answer := pgflowd._cancel_planned(cancel.run_id, cancel.reason, cancel.actor);
+    if answer is not null then
+      return answer;
+    end if;
+    select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
+  end if;
   if run.run_id is null then
     raise exception 'there is no run %', cancel.run_id using errcode = 'PF002';
   elsif pgflowd._is_cancelled(cancel.run_id) then
@@ -25,8 +33,8 @@ begin
       using errcode = 'PF003';
   end if;
 
-  insert into pgflowd.runs as known (run_id, cancelled_at, cancelled_by, cancel_reason)
-  values (cancel.run_id, now(), cancel.actor, cancel.reason)
+  insert into pgflowd.runs as known (run_id, flow_slug, cancelled_at, cancelled_by, cancel_reason)
+  values (cancel.run_id, run.flow_slug, now(), cancel.actor, cancel.reason)
   on conflict on constraint runs_pkey do update
      set cancelled_at = excluded.cancelled_at, cancelled_by = excluded.cancelled_by,
          cancel_reason = excluded.cancel_reason;

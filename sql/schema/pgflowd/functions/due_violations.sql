@@ -1,5 +1,6 @@
 -- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
--- has shown life within five: the oldest waits that are over, and the oldest new signals.
+-- has shown life within five: the oldest waits that are over, runs to be started or ended, and the
+-- oldest new signals.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.due_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
@@ -17,6 +18,13 @@ begin
            format('its wait was over %s s ago', floor(extract(epoch from now() - wait.due_at)))
       from pgflowd.waits as wait
      where wait.due_at < now() - interval '1 minute' order by wait.due_at limit max_rows;
+  return query
+    select 'I16', run.flow_slug, run.run_id, null::text, null::int,
+           format('its time to %s came %s s ago',
+                  case run.state when 'planned' then 'begin' else 'expire' end,
+                  floor(extract(epoch from now() - run.due_at)))
+      from pgflowd.runs as run
+     where run.due_at < now() - interval '1 minute' order by run.due_at limit max_rows;
   return query
     select 'I16', run.flow_slug, signal.run_id, null::text, null::int,
            format('nobody has looked at signal %L for %s s', signal.name,

@@ -1,14 +1,16 @@
--- list_runs(flow_slug, statuses, since, max_runs): returns the newest runs, with how far each
--- one is and why it failed. Null means any flow, any status, any age. A cancelled run has status
--- `cancelled` here, and one whose open tasks all wait `waiting`. `steps_done` counts completed and
+-- list_runs(flow_slug, statuses, since, max_runs, labels): returns the newest runs, with how far each
+-- one is and why it failed. Null means any flow, any status, any age, any labels. A cancelled run has status
+-- `cancelled` here, or `expired`; one whose open tasks all wait is `waiting`, and one that begins later
+-- `scheduled`: it counts from when it was asked for. `steps_done` counts completed and
 -- skipped steps. With statuses it looks at the newest 100,000 runs of that flow and age.
 -- Called by: `pgflowd runs list`.   Locks: nothing.
 create or replace function pgflowd.list_runs(
   flow_slug text default null, statuses text[] default null, since interval default null,
-  max_runs int default 20)
+  max_runs int default 20, labels jsonb default null)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
-               ended_at timestamptz, steps int, steps_done int, error_message text)
+               ended_at timestamptz, steps int, steps_done int, error_message text,
+               start_at timestamptz, labels jsonb)
 language sql stable set search_path = '' as $$
   select * from pgflowd._list_runs(list_runs.flow_slug, list_runs.statuses, list_runs.since,
-                                   list_runs.max_runs);
+                                   list_runs.max_runs, list_runs.labels);
 $$;

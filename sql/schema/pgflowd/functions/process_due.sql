@@ -1,14 +1,15 @@
--- process_due(max_rows): gives new signals to the tasks that wait for them, and frees tasks whose wait
--- is over, each at most so many. Returns how much it has done (null: another one is at it), and in how
--- many seconds there may be more to do (null: nothing is known). While nothing is due it costs one
--- statement with two looks into partial indexes.
+-- process_due(max_rows): gives new signals to the tasks that wait for them, frees tasks whose wait
+-- is over, and starts and ends runs whose time has come, each at most so many. Returns how much it has
+-- done (null: another one is at it), and in how many seconds there may be more to do (null: nothing is
+-- known). While nothing is due it costs one statement with three looks into partial indexes.
 -- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
 -- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
 -- passed over, and met again: soon, then ever later, at most after a second.
 -- Due times are compared with now(): the clock is volatile, and no index would serve. Without sorts what
 -- comes first is found by the one index that has the order, whatever the statistics say.
 -- Called by: the sweeper; operators.
--- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits.
+-- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits and
+-- _process_due_runs.
 create or replace function pgflowd.process_due(
   max_rows int default 200, out done int, out next_s float8)
 language plpgsql set search_path = '' set enable_sort = off as $$
@@ -20,6 +21,8 @@ begin
   done := 0;
   select least((select wait.due_at from pgflowd.waits as wait
                  where wait.due_at is not null order by wait.due_at limit 1),
+               (select run.due_at from pgflowd.runs as run
+                 where run.due_at is not null order by run.due_at limit 1),
                (select least(signal.sent_at, now()) from pgflowd.signals as signal
                  where signal.is_new order by signal.sent_at limit 1))
     into due_at;
@@ -40,26 +43,40 @@ begin
      where signal.signal_id = any (came.signal_ids) and signal.is_new;
     perform pgflowd._deliver_signals(came.run_ids, came.names);
   end if;
-  done := came.number + pgflowd._end_due_waits(process_due.max_rows);
+  done := came.number + pgflowd._end_due_waits(process_due.max_rows)
+          + pgflowd._process_due_runs(process_due.max_rows);
   if done > 0 then
     next_s := 0;
     return;
   end if;
 
+  update pgflowd.signals as signal set is_new = false   -- of planned runs: their tasks look for them
+   where signal.signal_id = any (array(
+     select one.signal_id from pgflowd.signals as one
+      where one.is_new
+        and exists (select from pgflowd.runs as run
+                     where run.run_id = one.run_id and run.state = 'planned')
+      order by one.sent_at limit process_due.max_rows));
   delete from pgflowd.signals as signal   -- of runs that were deleted while the signal came
    where signal.signal_id = any (array(
      select one.signal_id from pgflowd.signals as one
       where one.is_new
         and not exists (select from pgflow.runs as run where run.run_id = one.run_id)
+        and not exists (select from pgflowd.runs as run
+                         where run.run_id = one.run_id and run.state = 'planned')
       order by one.sent_at limit process_due.max_rows));
   skipped_at := greatest(
     (select wait.due_at from pgflowd.waits as wait
       where wait.due_at <= now() order by wait.due_at desc limit 1),
+    (select run.due_at from pgflowd.runs as run
+      where run.due_at <= now() order by run.due_at desc limit 1),
     (select least(signal.sent_at, now()) from pgflowd.signals as signal
       where signal.is_new order by signal.sent_at desc limit 1));
   next_s := extract(epoch from least(
     (select wait.due_at from pgflowd.waits as wait
       where wait.due_at > now() order by wait.due_at limit 1) - clock_timestamp(),
+    (select run.due_at from pgflowd.runs as run
+      where run.due_at > now() order by run.due_at limit 1) - clock_timestamp(),
     case when skipped_at is not null
          then least(interval '1 second', greatest(interval '10 ms', now() - skipped_at)) end));
 end $$;

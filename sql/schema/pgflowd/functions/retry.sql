@@ -3,8 +3,9 @@
 -- that failed by its condition is tested again). Each unfinished task gets a new message and all
 -- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
 -- and only then the task begins anew, or when its lease has lapsed. Then the core's pipeline goes
--- on. PF002 for an unknown run; PF004 for one that has not failed, or was cancelled, unless
--- `even_if_cancelled`.
+-- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
+-- ahead only. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
+-- was cancelled, unless `even_if_cancelled`.
 -- Called by: clients, commands, operators.
 -- Locks: the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
 -- messages.
@@ -13,11 +14,19 @@ create or replace function pgflowd.retry(
 returns int language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
+  unbegun text;
   queued int := 0;
   step record;
 begin
   select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for update;
   if run.run_id is null then
+    select pgflowd._run_status(
+             null, known.cancelled_at is not null, null, null, known.state = 'planned', known.expired_at is not null) into unbegun
+      from pgflowd.runs as known where known.run_id = retry.run_id and known.state <> 'started';
+    if unbegun is not null then
+      raise exception 'run % has never begun: it is %', retry.run_id, unbegun
+        using errcode = 'PF004', hint = 'start another one';
+    end if;
     raise exception 'there is no run %', retry.run_id using errcode = 'PF002';
   end if;
   if run.status <> 'failed' then
@@ -43,7 +52,11 @@ begin
      and (attempt.lease_until < clock_timestamp()
           or pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
                state.status, pgflowd._is_cancelled(retry.run_id)) <> 'late');
-  delete from pgflowd.runs as known where known.run_id = retry.run_id;
+  update pgflowd.runs as known
+     set cancelled_at = null, cancelled_by = null, cancel_reason = null, expired_at = null,
+         expires_at = case when known.expires_at > now() then known.expires_at end,
+         due_at = case when known.expires_at > now() then known.expires_at end
+   where known.run_id = retry.run_id;
   update pgflow.runs as known set status = 'started', failed_at = null
    where known.run_id = retry.run_id;
   perform pgflowd._set_run_error(retry.run_id, null);

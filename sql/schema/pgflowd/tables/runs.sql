@@ -1,10 +1,33 @@
--- runs: values for which pgflow.runs has no column; only runs that need one have a row.
+-- runs: what a run has besides its row in pgflow.runs: wishes of its start, and how it was ended from
+-- outside. Only runs that need one have a row. A run that may not begin yet is `planned`: it has its
+-- row here only, so nobody can start it early; `ended` is one that never began. `due_at`: when the
+-- sweep looks at it, to start it or to end it. `created_at`: when somebody asked for the run.
+-- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
+-- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
   run_id uuid not null,
+  flow_slug text not null,
+  state text not null default 'started',
+  input jsonb,
+  created_at timestamptz not null default clock_timestamp(),
+  start_at timestamptz,
+  expires_at timestamptz,
+  due_at timestamptz,
+  labels jsonb,
+  expired_at timestamptz,
   cancelled_at timestamptz,
   cancelled_by text,
   cancel_reason text,
   constraint runs_pkey primary key (run_id),
-  constraint runs_run_id_fkey foreign key (run_id)
-    references pgflow.runs (run_id) on delete cascade
-);
+  constraint runs_flow_slug_fkey foreign key (flow_slug)
+    references pgflow.flows (flow_slug) on delete cascade,
+  constraint state_is_known check (state in ('planned', 'started', 'ended')),
+  constraint the_input_is_here_until_the_start check ((state = 'started') = (input is null)),
+  constraint a_planned_run_is_due check (state <> 'planned' or due_at is not null)
+) with (fillfactor = 80);
+create index if not exists runs_due_at on pgflowd.runs (due_at) where due_at is not null;
+create index if not exists runs_flow_slug on pgflowd.runs (flow_slug, state, created_at desc);
+create index if not exists runs_not_started
+  on pgflowd.runs (created_at desc) where state <> 'started';
+create index if not exists runs_labels
+  on pgflowd.runs using gin (labels jsonb_path_ops) where labels is not null;

@@ -1,11 +1,13 @@
--- run_status: each run with its status as people know it, and who cancelled it. Its waits are looked
--- up only while it is open, and its steps only if there are waits.
+-- run_status: each run with its status as people know it, its wishes, and who cancelled it; also runs that
+-- have not begun, and those that never did. Its waits are looked up only while it is open, and its
+-- steps only if there are waits.
 create or replace view pgflowd.run_status as
   select run.run_id, run.flow_slug,
-         pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks)
-           as status,
+         pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
+                             false, ours.expired_at is not null) as status,
          run.started_at, coalesce(run.completed_at, run.failed_at) as ended_at,
-         ours.cancelled_at, ours.cancelled_by, ours.cancel_reason
+         ours.cancelled_at, ours.cancelled_by, ours.cancel_reason,
+         ours.start_at, ours.expires_at, ours.expired_at, ours.labels
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
@@ -13,4 +15,11 @@ create or replace view pgflowd.run_status as
       where wait.run_id = run.run_id and run.status = 'started') as waiting
    cross join lateral (
      select sum(state.remaining_tasks) as tasks from pgflow.step_states as state
-      where state.run_id = run.run_id and state.status = 'started' and waiting.tasks > 0) as open;
+      where state.run_id = run.run_id and state.status = 'started' and waiting.tasks > 0) as open
+  union all
+  select run.run_id, run.flow_slug,
+         pgflowd._run_status(null, run.cancelled_at is not null, null, null, run.state = 'planned',
+                             run.expired_at is not null),
+         null, coalesce(run.cancelled_at, run.expired_at), run.cancelled_at, run.cancelled_by,
+         run.cancel_reason, run.start_at, run.expires_at, run.expired_at, run.labels
+    from pgflowd.runs as run where run.state <> 'started';

@@ -1,0 +1,87 @@
+"""
+`pgflowd runs reschedule`, and the options of `runs start` that say when a run begins and ends.
+
+A run that has not begun is started by a sweeper; the commands need the database and no daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
+from pgflowd.cli.groups import Command
+from pgflowd.cli.lookup import find_runs
+from pgflowd.cli.params import DURATION, LABEL, MOMENT, MOMENT_OR_DURATION, RUN
+from pgflowd.cli.problems import for_each
+
+if TYPE_CHECKING:
+    from pgflowd.core.wishes import Wishes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+label_option = click.option(
+    "--label", "labels", type=LABEL, metavar="K=V", multiple=True, help="A label; may be repeated."
+)
+
+
+def time_options(command: F) -> F:
+    """When a run begins, and when it expires."""
+    for option in (
+        click.option("--expires", type=MOMENT_OR_DURATION, metavar="T|DUR",
+                     help="End it then, wherever it is."),
+        click.option("--delay", type=DURATION, metavar="DUR", help="Begin it after this time."),
+        click.option("--at", type=MOMENT, metavar="T", help="Begin it then: 2026-12-31T08:00."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def wishes_of(
+    at: datetime | None,
+    delay: float | None,
+    expires: datetime | float | None,
+    labels: Sequence[tuple[str, str]] = (),
+) -> Wishes:
+    """The wishes that the options name."""
+    given: dict[str, Any] = {
+        "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
+    }  # fmt: skip
+    return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
+
+
+@click.command(cls=Command)
+@click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+@time_options
+@pass_app
+def reschedule(
+    app: App,
+    run: Sequence[str],
+    at: datetime | None,
+    delay: float | None,
+    expires: datetime | float | None,
+) -> None:
+    """Let scheduled runs begin, or open runs expire, at another time.
+
+    \b
+    Example: pgflowd runs reschedule 7f3a9c12 --at 2026-12-31T08:00
+             pgflowd runs reschedule @last --expires 2h
+    """
+    from pgflowd.core.wishes import begins_at, expires_at
+    from pgflowd.db import operations
+
+    if at is None and delay is None and expires is None:
+        raise click.UsageError("say when: --at, --delay or --expires")
+    begins, ends = begins_at(at, delay), expires_at(expires)
+    with database(app) as conn:
+
+        def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
+            operation = operations.reschedule(run_id, begins, ends)
+            return f"run {run_id} rescheduled", operations.run_sync(conn, operation).to_json()
+
+        for_each(app, "runs", find_runs(conn, run), change)

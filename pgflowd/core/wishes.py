@@ -1,0 +1,109 @@
+"""
+What a start may ask for besides its input: when the run begins, when it expires, labels, a key.
+
+A start without wishes has no row for them and costs nothing. Times from now are counted by the
+database's clock. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+
+from pgflowd.core.waiting import Time, moment_of, seconds_of
+from pgflowd.errors import RunError
+
+MAX_KEY_CHARS = 200
+
+
+class Wishes(TypedDict, total=False):
+    """The keywords of a start. `at` and `delay` exclude each other."""
+
+    at: datetime
+    delay: Time
+    expires: datetime | Time
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment: `at` itself, or `in_s` from now."""
+
+    at: datetime | None = None
+    in_s: float | None = None
+
+
+NEVER = Moment()
+
+
+@dataclass(frozen=True)
+class CheckedWishes:
+    """As the database takes them."""
+
+    begins: Moment = NEVER
+    expires: Moment = NEVER
+    labels: str | None = None  # JSON
+    key: str | None = None
+
+
+def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
+    """Return the wishes of a start, or None if there are none. E430 or E432 for what cannot be."""
+    unknown = set(wishes) - Wishes.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a start has no option {', '.join(sorted(unknown))}")
+    found = CheckedWishes(
+        begins_at(wishes.get("at"), wishes.get("delay")),
+        expires_at(wishes.get("expires")),
+        labels_json(wishes.get("labels")),
+        _checked_key(key),
+    )
+    return None if found == CheckedWishes() else found
+
+
+def begins_at(at: object, delay: object) -> Moment:
+    """When a run begins; with neither at once."""
+    if at is not None and delay is not None:
+        raise _bad_wish("a run begins at a moment or after a delay, one of the two")
+    if delay is not None:
+        return Moment(in_s=seconds_of(delay, "the delay of a start"))
+    return NEVER if at is None else Moment(moment_of(at, "the time of a start"))
+
+
+def expires_at(expires: object) -> Moment:
+    """When a run expires."""
+    if expires is None:
+        return NEVER
+    if isinstance(expires, datetime):
+        return Moment(moment_of(expires, "the time when a run expires"))
+    return Moment(in_s=seconds_of(expires, "the time until a run expires"))
+
+
+def labels_json(labels: object) -> str | None:
+    """Labels as JSON; None without any."""
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
+        raise _bad_wish(f"labels are a dict, not {repr(labels)[:60]}")
+    for name, value in labels.items():
+        if not all(isinstance(each, str) and _is_storable(each) for each in (name, value)):
+            raise _bad_wish(f"labels are texts, not {repr({name: value})[:60]}")
+    return json.dumps(dict(labels)) if labels else None
+
+
+def _checked_key(key: Any) -> str | None:
+    if key is None:
+        return None
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not _is_storable(key):
+        raise _bad_wish(f"a key has 1 to {MAX_KEY_CHARS} characters, not {repr(key)[:60]}")
+    return key
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _bad_wish(text: str) -> RunError:
+    return RunError(text, code="E432", next="see docs/planned-runs.md")

@@ -1,0 +1,128 @@
+"""
+The operations that start runs, with wishes or without.
+
+A start without wishes is one query, and costs nothing for what others may wish. With a key, and no
+id, the database makes the id of flow and key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pgflowd.core.documents.runs import Run
+from pgflowd.core.ids import run_id_of, uuid7
+from pgflowd.core.json import encode
+from pgflowd.core.wishes import CheckedWishes, Wishes, checked
+from pgflowd.db import runs
+from pgflowd.db.operations import Hears, Operation
+from pgflowd.db.query import Query
+from pgflowd.db.runs import Abilities
+from pgflowd.errors import MapInput, NotFound, RunExists, UnknownFlow
+
+RunId = UUID | str
+T = TypeVar("T")
+
+_KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
+
+
+def start(
+    flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
+) -> Operation[Run]:
+    _require_slug(flow_slug)
+    text, given = encode(input, what="input"), checked(wishes, key)
+    if given:
+        return (yield from _started_wished(flow_slug, text, run_id, given))
+    new_id = _id_or_new(run_id)
+    run: Run = yield from _started(runs.start(flow_slug, text, new_id), flow_slug, new_id)
+    return run
+
+
+def start_followed(
+    flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
+) -> Operation[Run]:
+    """Start a run for whose end somebody waits: without wishes, it is followed from the start."""
+    if wishes or key is not None or not (yield from _may_follow()):
+        return (yield from start(flow_slug, input, run_id, key, wishes))
+    _require_slug(flow_slug)
+    new_id = _id_or_new(run_id)
+    query = runs.start_followed(flow_slug, encode(input, what="input"), new_id)
+    run: Run = yield from _started(query, flow_slug, new_id)
+    return run
+
+
+def start_many(
+    flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[RunId] | None, wishes: Wishes
+) -> Operation[list[Run]]:
+    _require_slug(flow_slug)
+    if isinstance(inputs, str | bytes | Mapping):  # these have elements as well
+        raise TypeError(f"start_flows takes a list of inputs, not one {type(inputs).__name__}")
+    if run_ids is not None and len(inputs) != len(run_ids):
+        raise ValueError(f"there are {len(inputs)} inputs and {len(run_ids)} run ids")
+    ids = [_id_or_new(run_ids[at] if run_ids else None) for at in range(len(inputs))]
+    texts = [encode(input, what=f"inputs[{at}]") for at, input in enumerate(inputs)]
+    given = checked(wishes)
+    if not texts:
+        return []
+    if given:
+        query = runs.start_wished(flow_slug, texts, ids, given)
+    else:
+        can: Abilities = yield runs.abilities()
+        query = runs.start_many(flow_slug, texts, ids, can)
+    try:
+        started: list[Run] = yield from _started(query, flow_slug, None)
+    except MapInput as error:
+        at = next((at for at, text in enumerate(texts) if not text.startswith("[")), 0)
+        raise MapInput(f"inputs[{at}]: {error.text}", next=error.next) from error
+    return started
+
+
+def _started_wished(
+    flow_slug: str, text: str, run_id: RunId | None, wishes: CheckedWishes
+) -> Operation[Run]:
+    is_of_key = wishes.key is not None and run_id is None
+    new_id = None if is_of_key else _id_or_new(run_id)
+    query = runs.start_wished(flow_slug, [text], [new_id], wishes)
+    found: list[Run] = yield from _started(query, flow_slug, new_id)
+    return found[0]
+
+
+def _may_follow() -> Operation[bool]:
+    """Whether following brings notifications: this role may, and no pooler is in between."""
+    can: Abilities = yield runs.abilities()
+    hears: bool = yield Hears()
+    return can.follow and hears
+
+
+def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[T]:
+    """Execute a start; if the database refuses it, name the flow or the run in the error."""
+    try:
+        started: T = yield query
+    except (UnknownFlow, NotFound) as error:
+        text = f"there is no flow '{flow_slug}' in the database"
+        raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error
+    except RunExists as error:
+        found = _KEY.search(error.text)
+        name = run_id or (found[1] if found else "with one of these ids")
+        raise RunExists(
+            f"run {name} already exists", next="leave run_id out to start another"
+        ) from error
+    return started
+
+
+def _require_slug(flow_slug: Any) -> None:
+    """Raise TypeError for a flow, a job or None instead of a slug."""
+    if not isinstance(flow_slug, str):
+        flow = getattr(flow_slug, "flow", flow_slug)
+        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
+        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
+
+
+def _id_or_new(run_id: RunId | None) -> UUID:
+    if run_id is not None:
+        return run_id_of(run_id)
+    return uuid7(time.time_ns() // 1_000_000, os.urandom(10))

@@ -1,0 +1,25 @@
+-- _check_wishes(run_id, start_at, expires_at, labels, key): raises PF009 where they contradict each other,
+-- or cannot be.
+-- Called by: start, reschedule.   Locks: nothing.
+create or replace function pgflowd._check_wishes(
+  run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text)
+returns void language plpgsql stable set search_path = '' as $$
+begin
+  if start_at >= expires_at then
+    raise exception 'the run would expire at %, before it begins at %', expires_at, start_at
+      using errcode = 'PF009', hint = 'let it expire later, or begin sooner';
+  elsif not isfinite(start_at) or not isfinite(expires_at) then
+    raise exception 'a run cannot begin or expire at infinity'
+      using errcode = 'PF009', hint = 'leave the time out';
+  elsif run_id is not null and key is not null then
+    raise exception 'a run cannot have both an id and a key of the caller'
+      using errcode = 'PF009', hint = 'leave one of them out: the id is made of the key';
+  elsif (length(key) between 1 and 200) is false then
+    raise exception 'a key of % characters cannot be', length(key)
+      using errcode = 'PF009', hint = 'use 1 to 200 characters';
+  elsif jsonb_typeof(labels) <> 'object'
+        or exists (select from jsonb_each(labels) as label where jsonb_typeof(label.value) <> 'string') then
+    raise exception 'the labels of a run are an object of texts, not %', left(labels::text, 100)
+      using errcode = 'PF009', hint = 'write for example {"customer": "42"}';
+  end if;
+end $$;

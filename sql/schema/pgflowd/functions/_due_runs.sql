@@ -1,0 +1,26 @@
+-- _due_runs(max_rows): the runs that have been due for longest, and are free: a planned one if nobody
+-- deletes its flow just now, a started one if nobody has its lock.
+-- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
+-- Called by: _process_due_runs.
+-- Locks: the flows, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
+create or replace function pgflowd._due_runs(max_rows int)
+returns setof uuid language plpgsql set search_path = ''
+  set enable_sort = off set enable_bitmapscan = off as $$
+begin
+  return query
+    select due.run_id
+      from (select one.run_id, one.flow_slug from pgflowd.runs as one
+             where one.due_at <= now() order by one.due_at) as due
+     cross join lateral (
+       select from pgflow.flows as one
+        where one.flow_slug = due.flow_slug offset 0 for share skip locked) as flow
+      left join lateral (
+       select true as is_held from pgflow.runs as one
+        where one.run_id = due.run_id offset 0 for no key update skip locked) as run on true
+     cross join lateral (
+       select one.state from pgflowd.runs as one
+        where one.run_id = due.run_id offset 0 for update skip locked) as ours
+     where ours.state = 'planned' or run.is_held
+        or not exists (select from pgflow.runs as one where one.run_id = due.run_id)
+     limit max_rows;
+end $$;

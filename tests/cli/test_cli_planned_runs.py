@@ -1,0 +1,80 @@
+"""Runs that begin later, on the command line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.shop import Shop
+
+
+def process(shop: Shop, *columns: str) -> None:
+    """Let the time of all planned runs come, as far as these columns say."""
+    for column in columns:
+        shop.do(
+            f"update pgflowd.runs set {column} = now(), due_at = now() where due_at is not null"
+        )
+    shop.do("select pgflowd.process_due()")
+
+
+def test_a_run_is_planned_shown_and_listed_and_then_begins(here, shop):
+    args = ("send_email", "7", "--delay", "2h", "--expires", "1d", "--label", "customer=42")
+    run = here("runs", "start", *args).out.strip()
+
+    shown = here("runs", "show", "@last").out
+    assert re.search(rf"run {run} +send_email +\S scheduled in (2h|1h59m)", shown)
+    assert "labels  customer=42" in shown
+    assert re.search(r"expires  in (1d|23h59m)", shown)
+    listed = here("runs", "list", "--status", "scheduled", "--label", "customer=42").out
+    assert re.search(r"send_email +\S scheduled +in (2h|1h59m)", listed)
+    assert "no such runs" in here("runs", "list", "--label", "customer=4").err
+    (found,) = here("runs", "list", "--label", "customer=42", "--json").json["runs"]
+    assert found["labels"] == {"customer": "42"}
+    assert (found["status"], found["started_at"]) == ("scheduled", None)
+    assert found["start_at"] > "2026"
+
+    process(shop, "start_at")
+    assert "started" in here("runs", "show", run).out
+    process(shop, "expires_at")
+    shown = here("runs", "show", run).out
+    assert "expired after" in shown
+    assert "its time was over" in shown
+
+
+def test_a_planned_run_is_rescheduled_cancelled_and_not_retried(here, shop):
+    run = here("runs", "start", "send_email", "--at", "2090-01-01T08:00Z", "--key", "a").out.strip()
+    assert here("runs", "start", "send_email", "--key", "a").out.strip() == run
+
+    moved = here("runs", "reschedule", "@last", "--at", "2091-01-01T08:00+01:00", "--json").json
+    assert moved["runs"][0]["start_at"] == "2091-01-01T07:00:00Z"
+    assert f"run {run} cancelled" in here("runs", "cancel", run, "--reason", "no").out
+    assert "cancelled before it began" in here("runs", "show", run).out
+    refused = here("runs", "retry", run, "--even-if-cancelled")
+    assert (refused.code, "has never begun" in refused.err) == (6, True)
+    assert here("runs", "reschedule", run, "--delay", "1h").code == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--at", "tomorrow"), "is not a moment"),
+        (("--delay", "2"), "it has no unit"),
+        (("--expires", "2026-13-01"), "is not a moment"),
+        (("--label", "customer"), "is not a label"),
+    ],
+)
+def test_wrong_times_and_labels_are_refused(here, words, said):
+    ended = here("runs", "start", "send_email", *words)
+    assert (ended.code, said in ended.err) == (2, True)
+
+
+def test_who_waits_for_a_planned_run_sees_its_end(here, shop):
+    run = here("runs", "start", "send_email", "--delay", "1h").out.strip()
+    here("runs", "cancel", run, "--reason", "enough")
+
+    waited = here("runs", "wait", run)
+    assert (waited.code, "enough" in waited.out) == (1, True)
+    followed = here("runs", "follow", run)
+    assert (followed.code, "cancelled" in followed.out) == (1, True)
+    (line,) = here("runs", "follow", run, "--json").out.splitlines()
+    assert '"run:cancelled"' in line
