@@ -118,13 +118,17 @@ def database_time() -> Query[datetime]:
 
 
 def database_identity() -> Query[str]:
-    """What tells databases apart: two names may mean one, and one name two."""
+    """What tells databases with our schema apart: two names may mean one, and one name two.
+
+    The system identifier would, too, but not every managed server shows it.
+    """
     return Query(_IDENTITY, (), only)
 
 
 _IDENTITY = """
-select (select system_identifier from pg_control_system()) || '/' || database.oid
-  from pg_database as database where database.datname = current_database()
+select database.oid || '/' || (select min(extract(epoch from history.applied_at))
+                                 from pgflowd.schema_history as history)
+  from pg_catalog.pg_database as database where database.datname = current_database()
 """
 
 

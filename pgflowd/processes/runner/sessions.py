@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
 
+ELSEWHERE = ""  # a database without our schema
 KEPT_S = 5.0  # unused; others may need the server's connections more
 
 
@@ -112,10 +113,15 @@ def _closed() -> PGconn:
 def _database_of(conn: psycopg.Connection[Any]) -> str:
     """Which database a connection leads to; it begins no transaction."""
     from pgflowd.db.query import database_identity, execute
+    from pgflowd.errors import DatabaseError
 
     conn.autocommit = True
     try:
         return execute(conn, database_identity())
+    except DatabaseError:
+        if conn.closed:
+            raise
+        return ELSEWHERE
     finally:
         if not conn.closed:
             conn.autocommit = False
