@@ -84,6 +84,7 @@ class Listener:
         url = settings.database.listen_url or settings.database.url
         self._link = DatabaseLink(service, settings, log, "listener", url)
         self._is_listening = True
+        self._tell_at = float("inf")  # when to tell the sweeper, without a notification
         self._throttle = Throttle(settings)
 
     def run(self) -> None:
@@ -120,21 +121,19 @@ class Listener:
         """Pass notifications on until the connection fails."""
         self._throttle.clear()
         self._wake(None)
-        self._service.channel.send(LookAtDue())
+        self._tell_sweeper()
         pgconn = conn.pgconn
         now = time.monotonic()
         check_at, answer_by = now + CHECK_INTERVAL_S, float("inf")
         poll_at = float("inf") if self._is_listening else now + self._settings.worker.poll_max_s
-        due_poll_at = float("inf") if self._is_listening else now + DUE_POLL_S
         while True:
-            until = min(check_at, answer_by, poll_at, due_poll_at, self._throttle.due)
+            until = min(check_at, answer_by, poll_at, self._tell_at, self._throttle.due)
             if self._service.wait(until, [pgconn.socket]):
                 pgconn.consume_input()
                 self._read_notifications(pgconn)
             now = time.monotonic()
-            if now >= due_poll_at:
-                self._service.channel.send(LookAtDue())
-                due_poll_at = now + DUE_POLL_S
+            if now >= self._tell_at:
+                self._tell_sweeper()
             for queue in self._throttle.due_queues(now):
                 self._wake(queue)
             if answer_by < float("inf") and not pgconn.is_busy():
@@ -157,7 +156,13 @@ class Listener:
             else:
                 self._on_notification(notification.extra.decode("utf-8", "replace"))
         if is_due:
-            self._service.channel.send(LookAtDue())
+            self._tell_sweeper()
+
+    def _tell_sweeper(self) -> None:
+        """Something may be due. Tell it again if the channel is full, or if nothing is heard."""
+        is_told = self._service.channel.send(LookAtDue())
+        pause_s = MIN_HOLD_S if not is_told else float("inf") if self._is_listening else DUE_POLL_S
+        self._tell_at = time.monotonic() + pause_s
 
     def _on_notification(self, payload: str) -> None:
         if run_id := requested_run(payload):
