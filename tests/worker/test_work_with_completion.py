@@ -290,6 +290,29 @@ def test_a_map_of_a_thousand_meets_no_deadlock(start_worker, table):
     assert worker.value(deadlocks) == 0
 
 
+@pytest.mark.own_session
+def test_rows_that_reference_their_run_hold_up_no_other_task_of_it(start_worker, table):
+    module = """
+        from pgflowd import Flow
+        flow = Flow("flow", max_attempts=1, timeout=60)
+
+        @flow.map
+        def work(item, ctx):
+            query = "insert into bookings values (%s, %s, %s)"
+            ctx.conn().execute(query, (ctx.run_id, ctx.step_slug, ctx.task_index))
+    """
+    table.execute("""
+        create table bookings (run_id uuid references pgflow.runs, step_slug text, task_index int,
+          foreign key (run_id, step_slug, task_index) references pgflow.step_tasks)""")
+    worker = start_worker(module, max_concurrency=8)
+
+    run = worker.start_run(list(range(80)))
+
+    assert worker.completed(run, 60)
+    assert worker.outcomes(run) == ["completed"] * 80
+    assert worker.value("select count(*) from bookings") == 80
+
+
 @covers("G12")
 def test_on_a_foreign_core_work_is_committed_with_its_completion_too(start_worker, table):
     adapters = shipped("sql") / "schema/pgflowd/foreign/any/functions"

@@ -22,7 +22,7 @@ begin
     begin
       perform set_config('lock_timeout', greatest(1, ceil(extract(
         epoch from _report_singly.patient_until - clock_timestamp()) * 1000))::text, true);
-      perform from pgflow.runs as known where known.run_id = run.id::uuid for update;
+      perform from pgflow.runs as known where known.run_id = run.id::uuid for no key update;
     exception
       when lock_not_available then busy := busy || run.id;
       when invalid_text_representation then null;  -- its elements raise it again
