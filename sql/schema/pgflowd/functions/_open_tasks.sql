@@ -1,7 +1,7 @@
 -- _open_tasks(of_run, of_flow, statuses, max_rows): returns the open tasks of a run, or those of one flow,
--- or (null) of all, that may have one of these statuses. Without a run they are found through what waits,
--- the oldest first, and through the queues, at most ten thousand messages of each: no index knows which
--- tasks are open. `visible_at` is that of the message.
+-- or (null) of all, that may have one of these statuses; of a run at most ten thousand. Without a run they
+-- are found through what waits, the oldest first, and through the queues, at most ten thousand messages
+-- of each: no index knows which tasks are open. `visible_at` is that of the message.
 -- Called by: list_tasks.   Locks: nothing.
 create or replace function pgflowd._open_tasks(
   of_run uuid, of_flow text, statuses text[], max_rows int)
@@ -15,18 +15,24 @@ declare
 begin
   if _open_tasks.of_run is not null and not only_waits then
     for found in
-      select pgflowd._task_queue(task) as queue_name, array_agg(task.step_slug) as steps,
-             array_agg(task.task_index) as indexes, array_agg(task.message_id) as messages
-        from pgflow.step_tasks as task
-       where task.run_id = _open_tasks.of_run and task.status in ('queued', 'started')
+      select to_regclass(format('pgmq.%I', pgmq.format_table_name(task.queue_name, 'q'))) as messages,
+             array_agg(task.step_slug) as steps, array_agg(task.task_index) as indexes,
+             array_agg(task.message_id) as message_ids
+        from (select pgflowd._task_queue(one) as queue_name, one.step_slug, one.task_index,
+                     one.message_id
+                from pgflow.step_tasks as one
+               where one.run_id = _open_tasks.of_run and one.status in ('queued', 'started')
+               order by one.step_slug, one.task_index limit 10000) as task
        group by 1
     loop
-      return query
-        select _open_tasks.of_run, task.step_slug, task.task_index, message.visible_at
-          from unnest(found.steps, found.indexes, found.messages)
-               as task (step_slug, task_index, message_id)
-          left join pgflowd._visible_at(found.queue_name, found.messages) as message
-            on message.msg_id = task.message_id;
+      continue when found.messages is null;
+      return query execute format($query$
+        select $1, task.step_slug, task.task_index,
+               (select message.vt::timestamptz from %s as message
+                 where message.msg_id = task.message_id)
+          from unnest($2, $3, $4) as task (step_slug, task_index, message_id)
+        $query$, found.messages)
+        using _open_tasks.of_run, found.steps, found.indexes, found.message_ids;
     end loop;
     return;
   end if;

@@ -14,7 +14,7 @@ language sql stable set search_path = '' as $$
                 where dep.flow_slug = step.flow_slug and dep.step_slug = step.step_slug
                 order by dep.dep_slug),
          count(task.task_index)::int,
-         count(*) filter (where task.status = 'queued' and not task.is_waiting)::int,
+         count(*) filter (where task.status = 'queued')::int - waiting.tasks,
          count(*) filter (where task.status = 'started')::int,
          count(*) filter (where task.status = 'completed')::int,
          count(*) filter (where task.status = 'failed')::int,
@@ -26,30 +26,29 @@ language sql stable set search_path = '' as $$
          least((select min(message.visible_at)
                   from pgflowd._visible_at(
                          min(task.queue_name),
-                         array_agg(task.message_id)
-                           filter (where task.status = 'queued' and not task.is_waiting))
+                         array_agg(task.message_id) filter (where task.status = 'queued'))
                        as message),
-               min(task.due_at)),
-         count(*) filter (where task.is_waiting)::int
+               waiting.due_at),
+         waiting.tasks
     from pgflow.runs as run
     join pgflow.flows as flow on flow.flow_slug = run.flow_slug
     join pgflow.steps as step on step.flow_slug = run.flow_slug
     left join lateral (
       select one.run_id, one.step_slug, one.task_index, one.status, one.attempts_count, one.started_at,
              one.message_id,
-             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name,
-             wait.run_id is not null as is_waiting, wait.due_at
+             case when one.status = 'queued' then pgflowd._task_queue(one) end as queue_name
         from pgflow.step_tasks as one
-        left join pgflowd.waits as wait
-          on wait.run_id = one.run_id and wait.step_slug = one.step_slug
-         and wait.task_index = one.task_index
        where one.run_id = run.run_id and one.step_slug = step.step_slug offset 0) as task on true
     left join pgflowd.attempts as attempt
       on attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null
      and attempt.attempt = task.attempts_count and task.status = 'started'
+   cross join lateral (
+     select count(*)::int as tasks, min(wait.due_at) as due_at from pgflowd.waits as wait
+      where wait.run_id = run.run_id and wait.step_slug = step.step_slug) as waiting
    where run.run_id = run_steps.run_id
-   group by step.flow_slug, step.step_slug, step.step_type, step.step_index,
-            step.opt_max_attempts, step.opt_timeout, flow.opt_max_attempts, flow.opt_timeout
+   group by step.flow_slug, step.step_slug, step.step_type, step.step_index, waiting.tasks,
+            waiting.due_at, step.opt_max_attempts, step.opt_timeout, flow.opt_max_attempts,
+            flow.opt_timeout
    order by step.step_index;
 $$;
