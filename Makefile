@@ -11,7 +11,7 @@
 # list of packages changed.
 
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
