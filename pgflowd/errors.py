@@ -120,7 +120,7 @@ TITLES: dict[str, str] = {
     "E425": "a checkpoint was saved by newer code",
     "E426": "the handler caught its suspension",
     "E427": "a signal did not come in time",
-    "E429": "the name of a checkpoint or signal cannot be used",
+    "E429": "the name of a checkpoint or signal, or the dedup of one, cannot be used",
     "E430": "the time of a wait or a start cannot be used",
     "E431": "what a handler wrote cannot be committed",
     "E432": "the wishes of a start cannot be met",

@@ -265,6 +265,12 @@ def check_signal_name(name: object) -> None:
         raise _bad_name("a signal", name, fault, "give it another name")
 
 
+def check_dedup(dedup: object) -> None:
+    """Raise E429 unless a signal may have this key, or has none."""
+    if dedup is not None and (fault := name_fault(dedup)):
+        raise _bad_name("a signal", dedup, fault, "give it another one, or none", kind="dedup")
+
+
 def name_fault(name: object, most: int = MAX_NAME_CHARS) -> str | None:
     """What is wrong with a name of a checkpoint or signal."""
     if not isinstance(name, str):
@@ -276,10 +282,10 @@ def name_fault(name: object, most: int = MAX_NAME_CHARS) -> str | None:
     return None
 
 
-def _bad_name(of_what: str, name: object, fault: str, remedy: str) -> RunError:
+def _bad_name(of_what: str, name: object, fault: str, remedy: str, kind: str = "name") -> RunError:
     shown = repr(name)
     shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
-    return RunError(f"the name {shown} of {of_what} {fault}", code="E429", next=remedy)
+    return RunError(f"the {kind} {shown} of {of_what} {fault}", code="E429", next=remedy)
 
 
 def seconds_of(time: object, what: str) -> float:

@@ -22,7 +22,7 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import Run, RunWithStates
 from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.waiting import check_signal_name
+from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
 from pgflowd.db import runs, signals
 from pgflowd.db.connection import is_pooled, translated
@@ -113,6 +113,7 @@ def signal(
     run_id: UUID, name: str, payload: Any, actor: str | None, dedup: str | None
 ) -> Operation[SignalReceipt]:
     check_signal_name(name)
+    check_dedup(dedup)
     sent: SignalReceipt = yield signals.send(
         run_id, name, encode(payload, what="payload"), actor, dedup
     )
@@ -124,6 +125,7 @@ def answer(
 ) -> Operation[SignalReceipt]:
     """Approve or reject: a signal with the name of the step."""
     check_signal_name(step)
+    check_dedup(dedup)
     encode(note, what="note")
     sent: SignalReceipt = yield signals.answer(run_id, step, is_approved, note, actor, dedup)
     return sent

@@ -53,12 +53,13 @@ def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
     return Query(_GET, (signal_id,), read)
 
 
-_SEND = "select pgflowd.signal(%s, %s, %s::jsonb, coalesce(%s, session_user), %s), now()"
+_SEND = "select pgflowd.signal(%s, %s, %s::jsonb, coalesce(%s::text, session_user), %s), now()"
 _ANSWER = """
 select pgflowd.signal(
   %s, %s,
-  jsonb_build_object('approved', %s::boolean, 'by', coalesce(%s, session_user), 'note', %s::text),
-  coalesce(%s, session_user), %s), now()
+  jsonb_build_object(
+    'approved', %s::boolean, 'by', coalesce(%s::text, session_user), 'note', %s::text),
+  coalesce(%s::text, session_user), %s), now()
 """
 _COLUMNS = """
 signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at

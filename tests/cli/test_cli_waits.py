@@ -76,6 +76,7 @@ def test_a_signal_is_sent_once_for_each_key(here, shop, waiting):
         (["@last", "paid", '"\\u0000"'], 2, "E403  payload"),
         (["@last", ""], 2, "E429"),
         (["@last", "x" * 201], 2, "1 to 200 characters"),
+        (["@last", "paid", "--dedup", ""], 2, "E429  the dedup '' of a signal"),
         (["@last"], 2, "missing argument 'NAME'"),
         (["nobody", "paid"], 2, "is not a run"),
         (["0123abcd", "paid"], 4, "E409"),
@@ -98,7 +99,7 @@ def test_a_run_that_has_ended_takes_no_signal(here, shop):
     approved = here("runs", "approve", "@last", "website")
 
     assert (signalled.code, approved.code) == (6, 6)
-    assert "has ended already: it is completed" in signalled.err
+    assert "has ended already: it is completed; `pgflowd runs show " in signalled.err
 
 
 def test_who_may_only_start_runs_may_signal_and_approve(pgflowd, shop, waiting):
@@ -203,6 +204,7 @@ def test_a_task_that_does_not_wait_is_not_woken(here, shop, waiting):
     assert "E423" in queued.err and "does not wait: it is queued" in queued.err
     assert "`pgflowd tasks list --status waiting`" in queued.err
     assert unknown.problems[0]["code"] == "E409"
+    assert "`pgflowd tasks list --status waiting`" in unknown.problems[0]["next"]
     assert "write RUN/STEP#INDEX" in nonsense.err
 
 

@@ -38,9 +38,14 @@ def test_a_signal_carries_its_payload_its_actor_and_its_key(shop, waiting):
     client.signal(waiting, "paid", {"amount": 12}, actor="ann", dedup="order-7")
     client.signal(str(waiting), "paid", {"amount": 13}, dedup="order-7")
     client.signal(waiting, "paid")
+    client.signal(waiting, "counted", actor=7)
 
     sent = [tuple(row) for row in shop.rows(SENT)]
-    assert sent == [("paid", {"amount": 12}, "ann", "order-7"), ("paid", None, "postgres", None)]
+    assert sent == [
+        ("paid", {"amount": 12}, "ann", "order-7"),
+        ("paid", None, "postgres", None),
+        ("counted", None, "7", None),
+    ]
 
 
 def test_an_answer_is_a_signal_with_the_name_of_the_step(shop, waiting):
@@ -75,6 +80,20 @@ def test_a_name_that_no_signal_can_have_is_refused_at_once(shop, waiting, name):
     for send in (client.signal, client.approve, client.reject):
         with pytest.raises(RunError, match="E429"):
             send(waiting, name)
+    assert shop.rows(SENT) == []
+
+
+@pytest.mark.parametrize("dedup", ["", "x" * 201, 7, "a\0b"])
+def test_a_key_that_no_signal_can_have_is_refused_at_once(shop, waiting, dedup):
+    client = shop.database.client
+
+    with pytest.raises(
+        RunError, match=r"E429 the dedup .* of a signal .*; give it another one, or none"
+    ):
+        client.signal(waiting, "paid", dedup=dedup)
+    for answer in (client.approve, client.reject):
+        with pytest.raises(RunError, match="E429 the dedup"):
+            answer(waiting, "website", dedup=dedup)
     assert shop.rows(SENT) == []
 
 

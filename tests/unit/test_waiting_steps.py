@@ -72,7 +72,7 @@ def test_an_approval_says_who_approved_and_a_rejection_fails_for_good():
         approve(Ctx({"approved": False, "by": "ann", "note": ""}))
 
 
-def test_a_signal_that_is_no_answer_is_passed_over():
+def test_a_signal_that_is_no_answer_is_passed_over(caplog):
     flow = Flow("trips")
     flow.approval("approve")
     yes = {"approved": True, "by": "ann"}
@@ -81,6 +81,8 @@ def test_a_signal_that_is_no_answer_is_passed_over():
     run = run_flow(flow, signals={"approve": [*others, yes]})
 
     assert run.output == {"approve": {**yes, "note": ""}}
+    (warning,) = {record.getMessage() for record in caplog.records}
+    assert warning.startswith("signal approve is no answer, and is passed over; `pgflowd runs ")
 
 
 @pytest.mark.parametrize(

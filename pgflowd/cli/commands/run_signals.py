@@ -22,7 +22,7 @@ from pgflowd.cli.terminal.wait_view import receiver
 from pgflowd.core.redact import one_line
 from pgflowd.core.suggest import nearest
 from pgflowd.core.text import short_id
-from pgflowd.errors import AccessDenied, NotFound
+from pgflowd.errors import AccessDenied, NotFound, RunEnded
 
 if TYPE_CHECKING:
     import psycopg
@@ -107,7 +107,11 @@ def _send(
     """Send a signal, and print which task got it."""
     from pgflowd.db import operations
 
-    sent = operations.run_sync(conn, operation)
+    try:
+        sent = operations.run_sync(conn, operation)
+    except RunEnded as error:
+        error.next = f"`pgflowd runs show {short_id(run_id)}` shows what became of it"
+        raise
     try:
         found = _given(conn, sent)
     except AccessDenied:  # a role that starts runs and reads none

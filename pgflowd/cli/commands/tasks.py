@@ -14,7 +14,7 @@ from pgflowd.cli.lookup import find_run, find_task, flow_slugs, task_name, unkno
 from pgflowd.cli.params import FLOW, LIMIT_OPTION, RUN, WAITING_TASK
 from pgflowd.cli.terminal.wait_view import print_tasks
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
-from pgflowd.errors import NotOpen
+from pgflowd.errors import NotFound, NotOpen
 
 if TYPE_CHECKING:
     import psycopg
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.flows import TaskKey
 
 STATUSES = tuple(map(str, OPEN_TASK_STATUSES))
+_WAITING = "`pgflowd tasks list --status waiting` lists the tasks that wait"
 
 
 @click.group(cls=Group)
@@ -91,6 +92,6 @@ def _wake(conn: psycopg.Connection[Any], key: TaskKey, reason: str | None) -> st
 
     try:
         return execute(conn, wake(key, None, reason))
-    except NotOpen as error:
-        error.next = "`pgflowd tasks list --status waiting` lists the tasks that wait"
+    except (NotFound, NotOpen) as error:
+        error.next = _WAITING
         raise

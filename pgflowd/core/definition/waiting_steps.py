@@ -17,6 +17,11 @@ from pgflowd.core.json import encode
 from pgflowd.core.waiting import RAISE, Suspended, Time, seconds_of
 from pgflowd.errors import Problem, RunError
 
+_NO_ANSWER = (
+    "signal %s is no answer, and is passed over; `pgflowd runs approve RUN %s` sends one, and so"
+    " does reject"
+)
+
 
 def wait_handler(slug: str, timeout: Time | None, default: Any) -> Callable[[Context], Any]:
     """A handler whose output is the payload of the signal."""
@@ -37,7 +42,7 @@ def approval_handler(slug: str, timeout: Time | None) -> Callable[[Context], dic
     def approve(ctx: Context) -> dict[str, Any]:
         try:
             while not is_answer(payload := ctx.wait_signal(slug, timeout=timeout)):
-                ctx.log.warning("signal %s is no answer, and is passed over", slug)
+                ctx.log.warning(_NO_ANSWER, slug, slug)
         except Suspended as suspended:
             suspended.wait = replace(suspended.wait, why=APPROVAL)
             raise
