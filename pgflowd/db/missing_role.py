@@ -22,7 +22,12 @@ OF_STARTERS = {
     "start_flows",
     "start_flow_with_states",
     "get_run_with_states",
+    "answer",
     "cancel",
+    "get_run",
+    "reschedule",
+    "signal",
+    "start",
 }
 OF_VIEWERS = re.compile(
     r"(list|find)_\w+|run_(steps|troubles|violations)|queue_violations|violations|flow_shape"

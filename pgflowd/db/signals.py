@@ -34,7 +34,7 @@ def answer(
     run_id: UUID, name: str, is_approved: bool, note: str, actor: str | None, dedup: str | None
 ) -> Query[SignalReceipt]:
     """Answer an approval."""
-    return Query(_ANSWER, (run_id, name, is_approved, actor, note, actor, dedup), _read_sent)
+    return Query(_ANSWER, (run_id, name, is_approved, note, actor, dedup), _read_sent)
 
 
 def list_signals(
@@ -54,13 +54,7 @@ def get_signal(signal_id: int) -> Query[tuple[ListedSignal, bool] | None]:
 
 
 _SEND = "select pgflowd.signal(%s, %s, %s::jsonb, coalesce(%s::text, session_user), %s), now()"
-_ANSWER = """
-select pgflowd.signal(
-  %s, %s,
-  jsonb_build_object(
-    'approved', %s::boolean, 'by', coalesce(%s::text, session_user), 'note', %s::text),
-  coalesce(%s::text, session_user), %s), now()
-"""
+_ANSWER = "select pgflowd.answer(%s, %s, %s, %s, %s::text, %s), now()"
 _COLUMNS = """
 signal_id, run_id, name, payload, dedup, sent_by, sent_at, step_slug, task_index, consumed_at
 """

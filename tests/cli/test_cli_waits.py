@@ -26,6 +26,16 @@ def waiting(shop: Shop) -> Iterator[UUID]:
     assert shop.rows("select * from pgflowd.violations()") == []
 
 
+@pytest.fixture
+def asking(shop: Shop) -> Iterator[UUID]:
+    """A run whose only open task waits for approval."""
+    run_id = shop.start()
+    task = shop.claim_all()["website#0"]
+    shop.suspend(task, kind="signal", name="website", why="approval", in_s=172_800)
+    yield run_id
+    assert shop.rows("select * from pgflowd.violations()") == []
+
+
 def sweep(shop: Shop) -> None:
     while shop.value("select done from pgflowd.process_due()"):
         pass
@@ -102,20 +112,20 @@ def test_a_run_that_has_ended_takes_no_signal(here, shop):
     assert "has ended already: it is completed; `pgflowd runs show " in signalled.err
 
 
-def test_who_may_only_start_runs_may_signal_and_approve(pgflowd, shop, waiting):
+def test_who_may_only_start_runs_may_signal_and_approve(pgflowd, shop, asking):
     shop.conn.execute(schema.roles_sql().encode())
     url = make_conninfo(shop.database.dsn, options="-c role=pgflow_starter")
 
-    signalled = pgflowd("runs", "signal", str(waiting), "paid", "--database-url", url)
-    approved = pgflowd("runs", "approve", str(waiting), "website", "--database-url", url)
+    signalled = pgflowd("runs", "signal", str(asking), "paid", "--database-url", url)
+    approved = pgflowd("runs", "approve", str(asking), "website", "--database-url", url)
 
-    sent = f"signal sent to run {str(waiting)[-8:]}\n"
+    sent = f"signal sent to run {str(asking)[-8:]}\n"
     assert (signalled.code, signalled.out) == (0, sent)
     assert (approved.code, approved.out) == (0, sent)
 
 
 @pytest.mark.parametrize(("verb", "is_approved"), [("approve", True), ("reject", False)])
-def test_an_answer_says_who_gave_it_and_why(here, shop, waiting, verb, is_approved):
+def test_an_answer_says_who_gave_it_and_why(here, shop, asking, verb, is_approved):
     ended = here("runs", verb, "@last", "website", "--note", "looks fine")
 
     assert ended.code == 0

@@ -13,7 +13,7 @@ from support.shop import Shop
 
 from pgflowd import AsyncClient, Client
 from pgflowd.db import schema
-from pgflowd.errors import NotFound, OutputError, RunEnded, RunError, WaitTimeout
+from pgflowd.errors import NotFound, NotOpen, OutputError, RunEnded, RunError, WaitTimeout
 
 SENT = "select name, payload, sent_by, dedup from pgflowd.signals order by signal_id"
 
@@ -28,7 +28,7 @@ def shop(database) -> Shop:
 @pytest.fixture
 def waiting(shop) -> UUID:
     run_id = shop.start()
-    shop.suspend(shop.claim_all()["website#0"], kind="signal", name="website")
+    shop.suspend(shop.claim_all()["website#0"], kind="signal", name="website", why="approval")
     return run_id
 
 
@@ -58,6 +58,24 @@ def test_an_answer_is_a_signal_with_the_name_of_the_step(shop, waiting):
         ("website", {"approved": True, "by": "ann", "note": "have fun"}, "ann", "1"),
         ("website", {"approved": False, "by": "postgres", "note": ""}, "postgres", None),
     ]
+
+
+def test_an_answer_to_a_step_that_the_run_does_not_have_is_refused(shop, waiting):
+    with pytest.raises(NotFound, match="no step 'web_site'") as refused:
+        shop.database.client.approve(waiting, "web_site")
+
+    assert "its steps are website" in str(refused.value.next)
+    assert shop.rows(SENT) == []
+
+
+def test_an_answer_to_a_step_that_waits_for_a_signal_is_refused(shop):
+    run_id = shop.start()
+    shop.suspend(shop.claim_all()["website#0"], kind="signal", name="website")
+
+    with pytest.raises(NotOpen, match="is no approval"):
+        shop.database.client.approve(run_id, "website")
+
+    assert shop.rows(SENT) == []
 
 
 def test_a_signal_is_sent_when_the_connection_of_the_caller_commits(shop, waiting):

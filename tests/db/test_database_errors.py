@@ -23,6 +23,7 @@ from pgflowd.errors import (
     NotRetryable,
     PgflowdError,
     RunEnded,
+    RunError,
     RunExists,
     TooLarge,
     UnknownFlow,
@@ -41,6 +42,7 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF004", NotRetryable, "E411"),
         ("PF008", NotOpen, "E423"),
         ("PF021", TooLarge, "E424"),
+        ("PF009", RunError, "E432"),
         ("PF020", PgflowdError, "E105"),
         ("PF030", DatabaseError, "E307"),
         ("PF031", DatabaseError, "E304"),
@@ -66,7 +68,7 @@ def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection)
 
 
 def test_every_state_of_ours_is_tested_above() -> None:
-    assert len(OURS) == 12
+    assert len(OURS) == 13
 
 
 def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_errors(conn: Connection) -> None:
@@ -86,6 +88,11 @@ def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
     for statement in ("select * from pgflow.runs", "select pgflow.create_flow('x')"):
         with pytest.raises(DatabaseError, match=r"E302 .*db migrate"), translated(empty):
             empty.execute(statement.encode())
+
+
+def test_a_column_that_an_older_schema_lacks_asks_for_a_migrate(conn: Connection) -> None:
+    with pytest.raises(DatabaseError, match=r"E302 .*db migrate"), translated(conn):
+        conn.execute("select column_of_tomorrow from pgflow.runs")
 
 
 @pytest.mark.parametrize(

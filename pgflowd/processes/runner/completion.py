@@ -187,7 +187,7 @@ def has_open_transaction(conn: Connection) -> bool:
         remedy = "let the error end the handler, or put what may fail into a transaction() block"
         raise _obstacle("a statement of the transaction has failed", remedy)
     if getattr(conn, "_num_transactions", 0):
-        raise _obstacle("a transaction() block is open", "end it before the handler returns")
+        raise _obstacle("a transaction() block is open", "end it first")
     return status == TransactionStatus.INTRANS
 
 

@@ -6,7 +6,7 @@
 -- PF021 for a payload of more than `checkpoint_max` bytes, 22023 for a bad name.
 -- Security definer, so that a role which may touch no table can signal what it started; whoever has no
 -- role of roles.sql needs a grant.
--- Called by: clients, commands; applications.
+-- Called by: answer; clients, commands; applications.
 -- Locks: the new row; it waits for a transaction that gives the same signal by `dedup`.
 create or replace function pgflowd.signal(
   run_id uuid, name text, payload jsonb default 'null', actor text default null,
