@@ -11,7 +11,7 @@
 # list of packages changed.
 
 PYTHON ?= python3
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 

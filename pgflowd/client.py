@@ -176,7 +176,7 @@ class Client(ClientConnections[Connection]):
         actor: str | None = None,
         conn: Connection | None = None,
     ) -> None:
-        """Approve a step that is an approval, now or before it asks. NotFound, NotOpen, RunEnded."""
+        """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
         self._perform(operation, conn)
 
@@ -357,7 +357,7 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         actor: str | None = None,
         conn: AsyncConnection | None = None,
     ) -> None:
-        """Approve a step that is an approval, now or before it asks. NotFound, NotOpen, RunEnded."""
+        """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
         await self._perform(operation, conn)
 

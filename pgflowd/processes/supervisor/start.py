@@ -42,7 +42,14 @@ SIGNALS = (
     signal.SIGUSR1,
     signal.SIGCHLD,
 )
-SHARED_MODULES = ("psycopg", "psycopg.rows", "psycopg.types.json", "pgflowd.client")
+SHARED_MODULES = (
+    "psycopg",
+    "psycopg.rows",
+    "psycopg.types.json",
+    "pgflowd.client",
+    "pgflowd.processes.runner.completion",  # runners need these two for ctx.conn() alone
+    "pgflowd.processes.runner.memo_work",
+)
 
 
 def take_signals() -> SignalPipe:

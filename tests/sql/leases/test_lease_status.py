@@ -20,7 +20,7 @@ def test_flow_status_counts_what_is_at_work_ready_and_delayed(any_core: LeaseDat
 
     assert status[flow][1:4] == (2, 2, 1)
     assert 0 <= status[flow].oldest_queued_s < 60
-    assert tuple(status[idle])[1:] == (0, 0, 0, None)
+    assert tuple(status[idle])[1:] == (0, 0, 0, None, 0)
 
 
 def test_flow_status_outlives_a_queue(any_core: LeaseDatabase) -> None:
