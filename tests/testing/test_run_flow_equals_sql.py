@@ -19,7 +19,7 @@ from pgflowd.testing.result import result_of
 from pgflowd.testing.run_flow import TestedHandlers, execute_tasks
 from pgflowd.testing.signals import sent_signals
 
-FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 500)
+FLOWS = int(os.environ.get("PGFLOWD_RANDOM_FLOWS") or 300)
 WAITING = -(-FLOWS // 5)  # whose calls take longer, since each is a worker's
 RUN_ID = "00000000-0000-7000-8000-000000000001"
 

@@ -12,7 +12,7 @@ steps = st.tuples(st.integers(0, 199), st.integers(0, SENDERS - 1), pauses)
 
 
 @covers("G9")
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(steps, min_size=20, max_size=150))
 def test_every_message_is_claimed_without_any_fallback(life: list[tuple[int, int, float]]):
     store = ModelStore()

@@ -260,7 +260,7 @@ policies = some.fixed_dictionaries(
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(policies, flows, events)
 def test_no_sequence_of_events_breaks_the_rules_and_all_end_up_or_ended(policy, first, happened):
     world = World(policy)
@@ -283,7 +283,7 @@ def test_no_sequence_of_events_breaks_the_rules_and_all_end_up_or_ended(policy, 
 
 
 @covers("rule 45")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(policies, flows, events)
 def test_after_a_stop_everything_ends_whatever_happens(policy, first, happened):
     world = World(policy)

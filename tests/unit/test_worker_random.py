@@ -521,7 +521,7 @@ paces = st.sampled_from([1.0, 0.001])
 
 
 @covers("rule 36", "rule 37", "rule 38", "rule 39", "rule 40", "rule 41")
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(lives, paces, st.booleans(), st.sampled_from([0.0, 0.3, 1.0]))
 def test_hold_in_every_life(
     life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool, sleep_after_s: float
@@ -530,7 +530,7 @@ def test_hold_in_every_life(
 
 
 @covers("rule 58", "rule 59", "G3")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(lives, paces, st.booleans())
 def test_hold_in_every_life_of_tasks_that_share_runners(
     life: list[tuple[int, float, bool]], pace_s: float, is_failing: bool
