@@ -55,7 +55,6 @@ CONSTRAINTS: dict[str, type[PgflowdError]] = {
 }
 UNREACHABLE = re.compile(r"08...|28...|3D000|53300|57P0[1-3]")
 MISSING_OBJECT = {"3F000", "42P01", "42883"}  # schema, table, function
-MISSING_COLUMN = "42703"
 FULL = "53300"  # too_many_connections
 FULL_NEXT = (
     "raise max_connections of the server, or let fewer clients connect; `pgflowd check` prints how"
@@ -84,8 +83,7 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
         return kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
     if state == "42501":
         return _denied(error, user)
-    is_old = state == MISSING_COLUMN and not error.diag.context  # of a query, which is ours
-    if is_old or (state in MISSING_OBJECT and _OUR_SCHEMA.search(text)):
+    if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):
         code = "E304" if _PGMQ.search(text) else "E302"
         return DatabaseError(text, code=code, next="run `pgflowd db migrate`")
     if state == "25006":

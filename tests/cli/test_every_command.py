@@ -122,7 +122,7 @@ FORMS = {
     "runs approve": Forms("runs approve @last website", "kept until", "signal_id run_id name",
                           "runs approve @last web_site", "did you mean 'website'?", 4, on="open"),
     "runs reject": Forms("runs reject @last website --note no", "kept until", "signal_id payload",
-                         "runs reject @last", "missing argument", on="waiting"),
+                         "runs reject @last", "missing argument", on="open"),
     "signals list": Forms("signals list", "paid", "signals",
                           "signals list --opne", "'--open'", on="waiting"),
     "tasks list": Forms("tasks list", "website#0", "tasks",

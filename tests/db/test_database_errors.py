@@ -90,11 +90,6 @@ def test_a_missing_schema_asks_for_a_migrate(empty: Connection) -> None:
             empty.execute(statement.encode())
 
 
-def test_a_column_that_an_older_schema_lacks_asks_for_a_migrate(conn: Connection) -> None:
-    with pytest.raises(DatabaseError, match=r"E302 .*db migrate"), translated(conn):
-        conn.execute("select column_of_tomorrow from pgflow.runs")
-
-
 @pytest.mark.parametrize(
     ("statement", "remedy"),
     [
