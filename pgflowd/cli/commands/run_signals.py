@@ -93,12 +93,15 @@ def _answer(app: App, run: str, step: str, is_approved: bool, note: str) -> None
 
     with database(app) as conn:
         run_id = find_run(conn, run)
-        known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
-        if step not in known:
+        answer = operations.answer(run_id, step, is_approved, note, None, None)
+        try:
+            _send(app, conn, run_id, answer)
+        except NotFound:
+            known = operations.run_sync(conn, operations.get_with_states(run_id)).steps
             close = nearest(step, known)
             remedy = f"did you mean '{close}'?" if close else f"its steps are {', '.join(known)}"
-            raise NotFound(f"run {short_id(run_id)} has no step '{step}'", next=remedy)
-        _send(app, conn, run_id, operations.answer(run_id, step, is_approved, note, None, None))
+            message = f"run {short_id(run_id)} has no step '{step}'"
+            raise NotFound(message, next=remedy) from None
 
 
 def _send(

@@ -73,9 +73,10 @@ class RunnerProcess:
             self._socket.send({"say": "ready"})
             frame: Frame | None = None
             while True:
-                if self._sessions.has_kept and self._socket.is_silent(KEPT_S):
-                    self._sessions.close_kept()
-                frame = frame or self._socket.next_task()
+                if frame is None:
+                    if self._sessions.has_kept and self._socket.is_silent(KEPT_S):
+                        self._sessions.close_kept()
+                    frame = self._socket.next_task()
                 if frame.head["shared"]:
                     frame = self._share(steps, frame, leftovers)
                     continue

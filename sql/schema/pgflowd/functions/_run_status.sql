@@ -3,7 +3,7 @@
 -- its time was over; one whose open tasks all wait is `waiting`. One that the core does not have (null)
 -- is `scheduled`, or was cancelled or expired before it began. Queries inline it, so it has no settings
 -- of its own.
--- Called by: _list_runs, retry, signal, view run_status.   Locks: nothing.
+-- Called by: _list_runs, view run_status.   Locks: nothing.
 create or replace function pgflowd._run_status(
   status text, is_cancelled boolean, open_tasks bigint, waits bigint,
   is_planned boolean default false, is_expired boolean default false)

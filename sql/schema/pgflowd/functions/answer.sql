@@ -20,12 +20,9 @@ begin
   if not (answer.step_slug = any (known)) then
     raise exception 'run % has no step %', answer.run_id, quote_literal(left(answer.step_slug, 200))
       using errcode = 'PF002', hint = 'its steps are ' || array_to_string(known, ', ');
-  elsif exists (select from pgflowd.waits as wait
-                 where wait.run_id = answer.run_id and wait.kind = 'signal'
-                   and wait.name = answer.step_slug and wait.why is distinct from 'approval')
-        and not exists (select from pgflowd.waits as wait
-                         where wait.run_id = answer.run_id and wait.kind = 'signal'
-                           and wait.name = answer.step_slug and wait.why = 'approval') then
+  elsif (select bool_and(wait.why is distinct from 'approval') from pgflowd.waits as wait
+          where wait.run_id = answer.run_id and wait.kind = 'signal'
+            and wait.name = answer.step_slug) then
     raise exception 'step % of run % is no approval: it waits for a signal', answer.step_slug,
       answer.run_id using errcode = 'PF008', hint = 'send it what it waits for, by `runs signal`';
   end if;

@@ -20,9 +20,8 @@ declare
 begin
   select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for update;
   if run.run_id is null then
-    select pgflowd._run_status(
-             null, known.cancelled_at is not null, null, null, known.state = 'planned', known.expired_at is not null) into unbegun
-      from pgflowd.runs as known where known.run_id = retry.run_id and known.state <> 'started';
+    select known.status into unbegun from pgflowd.run_status as known
+     where known.run_id = retry.run_id and known.started_at is null;
     if unbegun is not null then
       raise exception 'run % has never begun: it is %', retry.run_id, unbegun
         using errcode = 'PF004', hint = 'start another one';

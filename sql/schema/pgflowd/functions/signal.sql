@@ -36,13 +36,11 @@ begin
   end if;
   select run.status into status from pgflow.runs as run where run.run_id = signal.run_id;
   if not found then
-    select pgflowd._run_status(
-             null, run.cancelled_at is not null, null, null, run.state = 'planned', run.expired_at is not null) into status
-      from pgflowd.runs as run where run.run_id = signal.run_id and run.state <> 'started';
+    select run.status into status from pgflowd.run_status as run where run.run_id = signal.run_id;
   end if;
   if not found then
     raise exception 'there is no run %', signal.run_id using errcode = 'PF002';
-  elsif status not in ('started', 'scheduled') then
+  elsif status in ('completed', 'failed', 'cancelled', 'expired') then
     raise exception 'run % has ended already: it is %', signal.run_id, status
       using errcode = 'PF003';
   end if;
