@@ -91,6 +91,7 @@ TITLES: dict[str, str] = {
     "W315": "synchronous_commit is off",
     "W316": "the connection to another machine is not encrypted",
     "W317": "transactions are not read committed by default",
+    "E317": "this needs the core of pgflowd",
     "E318": "a queued task waits too long",
     "W318": "workers of another runtime serve a flow that waits",
     "E319": "the notification queue is not emptied",

@@ -122,6 +122,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0011_pgflowd_lists",
         "0012_pgflowd_checkpoint_size",
         "0013_pgflowd_planned_runs",
+        "0014_pgflow_watched_runs",
     ]
 
     assert catalog(conn) == before

@@ -7,6 +7,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   completed uuid[];
+  watched uuid[];
 begin
   with settled as (
     update pgflow.runs as run
@@ -46,10 +47,15 @@ begin
                            else pgflow._join_outputs(one.run_id, leaves.slugs) end as output
                offset 0) as joined) as ended
      where run.run_id = ended.run_id and (ended.steps > 0 or ended.last)
-    returning run.run_id, ended.last
+    returning run.run_id, ended.last, run.is_watched
   )
-  select array_agg(settled.run_id) filter (where settled.last) into completed from settled;
+  select array_agg(settled.run_id) filter (where settled.last),
+         array_agg(settled.run_id) filter (where settled.last and settled.is_watched)
+    into completed, watched from settled;
   if completed is not null then
     perform pgflow._send_run_events(completed);
+  end if;
+  if watched is not null then
+    perform pgflow._mark_ended(watched);
   end if;
 end $$;

@@ -9,13 +9,15 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 #variable_conflict use_column
 declare
   the_run constant uuid := _fail_step.run_id;
+  is_watched boolean;
 begin
   update pgflow.step_states as state
      set status = 'failed', failed_at = greatest(now(), state.started_at), error_message = _fail_step.error_message
    where state.run_id = the_run and state.step_slug = _fail_step.step_slug;
   update pgflow.runs as run
      set status = 'failed', failed_at = greatest(now(), run.started_at), error_message = _fail_step.error_message
-   where run.run_id = the_run;
+   where run.run_id = the_run
+  returning run.is_watched into is_watched;
   if run_first then
     perform pgflow._send_run_events(array[the_run]);
   end if;
@@ -24,4 +26,7 @@ begin
     perform pgflow._send_run_events(array[the_run]);
   end if;
   perform pgflow._close_tasks(the_run);
+  if is_watched then
+    perform pgflow._mark_ended(array[the_run]);
+  end if;
 end $$;

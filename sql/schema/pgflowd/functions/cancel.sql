@@ -4,7 +4,7 @@
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
 -- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
 -- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
--- role of roles.sql needs a grant.
+-- role of roles.sql needs a grant. `missing` stands for a column that some cores do not have, as in news.
 -- Called by: _process_runs; clients, commands, operators.
 -- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
@@ -49,6 +49,12 @@ begin
   update pgflow.runs as known
      set status = 'failed', failed_at = greatest(now(), known.started_at)
    where known.run_id = cancel.run_id;
+  if (select one.is_watched
+        from (values (false)) as missing (is_watched)
+       cross join lateral (
+         select is_watched from pgflow.runs as known where known.run_id = cancel.run_id) as one) then
+    perform pgflowd._mark_ended(array[cancel.run_id]);
+  end if;
   perform pgflowd._set_run_error(cancel.run_id, error_message);
   perform pgflowd._send_event(cancel.run_id, 'run:failed', jsonb_build_object(
     'event_type', 'run:failed', 'run_id', cancel.run_id, 'flow_slug', run.flow_slug,

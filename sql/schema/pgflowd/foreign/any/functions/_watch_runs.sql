@@ -1,0 +1,8 @@
+-- _watch_runs(run_ids): raises, since a foreign core does not say when a run ends.
+-- Called by: no current release.   Locks: nothing.
+create or replace function pgflowd._watch_runs(run_ids uuid[])
+returns void language plpgsql set search_path = '' as $$
+begin
+  raise exception 'only the core of pgflowd knows runs that wait for the end of others'
+    using errcode = 'PF035', hint = 'leave that wish out';
+end $$;
