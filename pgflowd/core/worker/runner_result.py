@@ -52,11 +52,12 @@ def report_of(task: Task, head: Mapping[str, Any], body: bytes) -> TaskReport:
     outcome = _OUTCOMES[head["outcome"]]
     output = body if outcome is Outcome.COMPLETED else None
     fields: dict[str, Any] = {}
-    for name, longest in _TEXTS.items():
-        if isinstance(head.get(name), str):
-            fields[name] = clean(head[name], longest)
+    if outcome is not Outcome.COMPLETED:
+        for name, longest in _TEXTS.items():
+            if isinstance(head.get(name), str):
+                fields[name] = clean(head[name], longest)
     for name, most in _NUMBERS.items():
-        if (value := _number(head.get(name), most)) is not None:
+        if name in head and (value := _number(head[name], most)) is not None:
             fields[name] = int(value) if name == "peak_kb" else value
     if outcome is Outcome.SUSPENDED:
         fields["wait"] = wait_of(head["wait"])
@@ -128,9 +129,9 @@ def _change(run_id: str, step: str | None, status: str, took_s: Any, error: Any)
 
 
 def _number(value: Any, most: float) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not float and type(value) is not int:  # a bool is neither
         return None
-    return float(value) if 0 <= value <= most else None  # NaN is neither
+    return float(value) if 0 <= value <= most else None  # NaN is not between them
 
 
 def left_behind(head: Mapping[str, Any]) -> LeftBehind:

@@ -82,6 +82,8 @@ class Sessions:
 
     def clean(self) -> None:
         """Leave nothing of the last task in its session."""
+        if not self._used:
+            return
         import psycopg
 
         from pgflowd.db.connection import reset
