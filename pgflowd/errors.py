@@ -16,7 +16,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── WrongState   E411    the run's state forbids it
     │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
     │   │   ├── NotRetryable     PF004: a run that did not fail, or was cancelled
-    │   │   └── NotOpen  E423    PF008: a task that does not wait cannot be woken
+    │   │   └── NotOpen  E423    PF008: the task does not wait, or somebody else has it
     │   ├── UnknownFlow  E415    no such flow in the database
     │   ├── MapInput     E416    the input of a flow with a root map is not an array
     │   ├── TooLarge     E424    PF021: a checkpoint too large, or too many of a task
@@ -116,7 +116,7 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
-    "E423": "the task does not wait",
+    "E423": "the task does not wait, or cannot be taken",
     "E424": "a checkpoint or signal is too large",
     "E425": "a checkpoint was saved by newer code",
     "E426": "the handler caught its suspension",

@@ -245,6 +245,14 @@ def _waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     return [f"{task_name(*task.key)} {task.waits_for}" for task in found]
 
 
+def _open_tasks(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.query import execute
+    from pgflowd.db.waits import list_tasks
+
+    found = execute(conn, list_tasks(most=50))
+    return [f"{task_name(*task.key)} {task.flow_slug} {task.status}" for task in found]
+
+
 def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
     from pgflowd.db.stalled import stalled_tasks
@@ -258,6 +266,7 @@ FLOW = WordParam("flow", flow_slugs)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
 APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_approval else None)
 SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
+OPEN_TASK = WordParam("task", _open_tasks, check_task_word)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON = DurationParam(), JsonParam()
 MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()

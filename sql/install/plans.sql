@@ -29,7 +29,8 @@ declare
     pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.get_run,
     pgflowd.give_up_task,
     pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.start,
-    pgflowd.sweep, pgflowd.sweep_dead, pgflowd._started_tasks}';
+    pgflowd.sweep, pgflowd.sweep_dead, pgflowd.task_claim, pgflowd.task_complete, pgflowd.task_fail,
+    pgflowd.task_release, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,
     pgflowd._handle_unstarted,

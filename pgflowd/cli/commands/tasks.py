@@ -1,4 +1,4 @@
-"""`pgflowd tasks`: list open tasks, and end the wait of one."""
+"""`pgflowd tasks`: list open tasks, end the wait of one, and do one by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.task_people import claim, complete, fail, release
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, find_task, flow_slugs, task_name, unknown_flow
@@ -27,7 +28,7 @@ _WAITING = "`pgflowd tasks list --status waiting` lists the tasks that wait"
 
 @click.group(cls=Group)
 def tasks() -> None:
-    """List open tasks, and end the wait of one.
+    """List open tasks, end the wait of one, and do one by hand.
 
     TASK is RUN/STEP#INDEX.
 
@@ -84,6 +85,10 @@ def wake(app: App, task: str, reason: str | None) -> None:
         key = find_task(conn, task)
         result = _wake(conn, key, reason)
     app.print_result(f"{task_name(*key)}  {result}", **key.to_json(), result=result)
+
+
+for command in (claim, complete, fail, release):
+    tasks.add_command(command)
 
 
 def _wake(conn: psycopg.Connection[Any], key: TaskKey, reason: str | None) -> str:

@@ -1,5 +1,6 @@
 -- _recover_stalled(slack): queues started tasks again whose timeout (the step's, else the flow's)
--- passed more than `slack` ago, in open runs and steps only. A task that was queued again three
+-- passed more than `slack` ago, in open runs and steps only. A task whose lease goes on is left alone: a
+-- person may have taken it for days. One that was queued again three
 -- times is given up: it is stamped, its message is archived, and its status stays.
 -- Two calls at once share the work; a task that is being reported is skipped.
 -- Called by: recover_stalled_tasks, requeue_stalled_tasks.
@@ -35,6 +36,11 @@ begin
             and one.status = 'started' and one.permanently_stalled_at is null
             and one.started_at
                 < now() - make_interval(secs => coalesce(step.opt_timeout, flow.opt_timeout)) - slack
+            and not exists (
+              select from pgflowd.attempts as attempt
+               where attempt.run_id = one.run_id and attempt.step_slug = one.step_slug
+                 and attempt.task_index = one.task_index and attempt.ended_at is null
+                 and attempt.lease_until > now())
          offset 0 for no key update skip locked) as task
     ), changed as (
       update pgflow.step_tasks as task

@@ -2,7 +2,7 @@
 -- of tasks that this transaction has just started. Upstream's recovery leaves such attempts.
 -- The newest attempt stays open. The caller holds the locks of the tasks that it started; other
 -- tasks of these messages are left alone.
--- Called by: claim.   Locks: attempts.
+-- Called by: claim, task_claim.   Locks: attempts.
 create or replace function pgflowd._close_older(flow_slug text, msg_ids bigint[], worker_id uuid)
 returns void language plpgsql set search_path = '' as $$
 begin

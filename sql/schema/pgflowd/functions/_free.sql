@@ -3,7 +3,8 @@
 -- that does not wait is left alone. They count as queued from now on, so no wait is taken for a
 -- time in which no worker was free. On a foreign core a task may have ended and still wait: it gets
 -- no message.
--- Called by: _end_waits.   Locks: waits, tasks, new messages; the caller holds the runs.
+-- Called by: _end_waits, _hold_task.
+-- Locks: waits, tasks, new messages; the caller holds the runs.
 create or replace function pgflowd._free(run_ids uuid[], step_slugs text[], task_indexes int[])
 returns int language plpgsql set search_path = '' as $$
 declare

@@ -1,6 +1,7 @@
 -- _requeue_stalled(run_ids, step_slugs, task_indexes, reason, only_lapsed, show): queues started
 -- tasks again whose worker vanished, and returns them. The attempt is not spent: it closes as
--- stalled, and the count goes back, to 0 where a retry has revoked the attempt. With `only_lapsed` a live lease is left alone; that is tested
+-- stalled, and the count goes back, to 0 where a retry has revoked the attempt. That of a person closes as
+-- released: that he did not come back says nothing about the task. With `only_lapsed` a live lease is left alone; that is tested
 -- here, under the lock. Left alone are also tasks whose run or step has ended, and those that
 -- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts
 -- stalled `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no
@@ -18,7 +19,8 @@ declare
   queue record;
 begin
   with stalled as (
-    select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token, attempt.msg_id
+    select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token, attempt.msg_id,
+           person.is_one as is_of_person
       from unnest(_requeue_stalled.run_ids, _requeue_stalled.step_slugs, _requeue_stalled.task_indexes)
            as given (run_id, step_slug, task_index)
      cross join lateral (
@@ -34,12 +36,16 @@ begin
        and attempt.task_index = task.task_index and attempt.ended_at is null
        and attempt.attempt = task.attempts_count
        and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
+     cross join lateral (select pgflowd._is_person(attempt.worker_id) as is_one) as person
      where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
        and to_jsonb(task) ->> 'permanently_stalled_at' is null
-       and pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 < crash_limit
+       and (person.is_one
+            or pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1
+               < crash_limit)
   ), closed as (
     update pgflowd.attempts as attempt
-       set ended_at = now(), outcome = 'stalled', error_message = _requeue_stalled.reason
+       set ended_at = now(), error_message = _requeue_stalled.reason,
+           outcome = case when stalled.is_of_person then 'released' else 'stalled' end
       from stalled
      where attempt.run_id = stalled.run_id and attempt.step_slug = stalled.step_slug
        and attempt.task_index = stalled.task_index and attempt.token = stalled.token

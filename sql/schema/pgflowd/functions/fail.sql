@@ -2,7 +2,7 @@
 -- `outcome` is one of failed, timed_out, crashed. The task is `queued` again or `failed`; without
 -- `retry` it fails for good; `delay` replaces the core's own delay before the next try.
 -- PF001 when the token holds no live lease, PF002 for an unknown task.
--- Called by: applications.   Locks: see _report_alone.
+-- Called by: task_fail; applications.   Locks: see _report_alone.
 create or replace function pgflowd.fail(
   run_id uuid, step_slug text, task_index int, token bigint, error_message text,
   error_type text default null, traceback text default null, outcome text default 'failed',

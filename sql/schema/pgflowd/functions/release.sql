@@ -1,7 +1,7 @@
 -- release(task, token, delay, reason): gives a task back unspent; returns the verdict, `queued`.
 -- Its attempt does not count, and after `delay` any worker may claim it.
 -- PF001 when the token holds no live lease, PF002 for an unknown task.
--- Called by: applications.   Locks: see _report_alone.
+-- Called by: task_release; applications.   Locks: see _report_alone.
 create or replace function pgflowd.release(
   run_id uuid, step_slug text, task_index int, token bigint,
   delay interval default '0', reason text default null)

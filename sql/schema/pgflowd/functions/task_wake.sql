@@ -23,7 +23,7 @@ begin
       and wait.task_index = task_wake.task_index;
   if not found then
     raise exception '% does not wait: it is %', task_name, status using errcode = 'PF008',
-      hint = 'only a task that sleeps or waits for a signal can be woken';
+      hint = 'only a task that waits can be woken';
   end if;
   perform pgflowd._end_waits(
     array[task_wake.run_id], array[task_wake.step_slug], array[task_wake.task_index],

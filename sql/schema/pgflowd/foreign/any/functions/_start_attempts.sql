@@ -2,7 +2,8 @@
 -- starts the tasks of these messages and opens an attempt for each, on a foreign core. The claim's read has
 -- hidden the messages. The run's input comes with first steps, and with one task of each run whose step
 -- is among `with_run`, unless it takes more than 64 kB as it is stored: claims stay small.
--- Called by: claim, _start_each.   Locks: tasks, skipping locked ones; then their attempts.
+-- Called by: claim, _hold_task, _start_each.
+-- Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
   began timestamptz, lease interval, with_run text[])

@@ -1,0 +1,55 @@
+"""
+The queries by which a person works on tasks: claim one, complete it, fail it, release it.
+
+Without an actor the person is the user of the connection. Without a token a task is one that the
+person has claimed, or that nobody has.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.core.documents.people import HeldTask
+from pgflowd.core.json import decode
+from pgflowd.db.query import Query, Rows, only
+
+
+def claim(flow_slug: str, lease_s: float, actor: str | None) -> Query[HeldTask | None]:
+    """Take the task of a flow that has been ready for longest, if there is one."""
+
+    def read(rows: Rows) -> HeldTask | None:
+        return HeldTask(*rows[0][:8], *map(_decoded, rows[0][8:])) if rows else None
+
+    return Query(_CLAIM, (flow_slug, timedelta(seconds=lease_s), actor), read)
+
+
+def complete(task: TaskKey, output: str, actor: str | None, token: int | None) -> Query[str]:
+    """Complete a task; `output` is JSON."""
+    return Query(_COMPLETE, (*task, output, actor, token), only)
+
+
+def fail(
+    task: TaskKey, reason: str | None, final: bool, actor: str | None, token: int | None
+) -> Query[str]:
+    """Fail an attempt; if it is final there is no other one."""
+    return Query(_FAIL, (*task, reason, final, actor, token), only)
+
+
+def release(task: TaskKey, delay_s: float, actor: str | None, token: int | None) -> Query[str]:
+    """Give a task back, for anybody after the delay."""
+    return Query(_RELEASE, (*task, timedelta(seconds=delay_s), actor, token), only)
+
+
+def _decoded(value: bytes | None) -> object:
+    return None if value is None else decode(value)
+
+
+_CLAIM = """
+select run_id, step_slug, task_index, flow_slug, token, attempt, max_attempts, lease_until, input,
+       flow_input
+  from pgflowd.task_claim(%s, %s, %s)
+"""
+_COMPLETE = "select pgflowd.task_complete(%s, %s, %s, %s::jsonb, %s, %s)"
+_FAIL = "select pgflowd.task_fail(%s, %s, %s, %s, %s, %s, %s)"
+_RELEASE = "select pgflowd.task_release(%s, %s, %s, %s, %s, %s)"

@@ -1,0 +1,11 @@
+-- _is_person(worker_id): whether this worker is a person, who sends no heartbeats: its id is made of its
+-- queue and its name.
+-- Called by: _requeue_stalled.   Locks: nothing.
+create or replace function pgflowd._is_person(worker_id uuid)
+returns boolean language plpgsql stable set search_path = '' as $$
+begin
+  return exists (
+    select from pgflow.workers as worker
+     where worker.worker_id = _is_person.worker_id
+       and pgflowd._person_id(worker.queue_name, worker.function_name) = worker.worker_id);
+end $$;

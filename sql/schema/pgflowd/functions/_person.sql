@@ -1,0 +1,25 @@
+-- _person(queue_name, actor): returns the id by which this person works on the tasks of a queue, and sees to
+-- it that pgflow.workers has its row. The row bears his name, and counts as that of a worker which has
+-- stopped, so that nobody takes him for a process. Without an actor the person is the session's user.
+-- Called by: _hold_task, task_claim.
+-- Locks: the row, against its deletion; it waits for nobody but who deletes or inserts it just now.
+create or replace function pgflowd._person(queue_name text, actor text)
+returns uuid language plpgsql set search_path = '' as $$
+declare
+  person constant text := left(coalesce(nullif(_person.actor, ''), session_user), 200);
+  id constant uuid := pgflowd._person_id(_person.queue_name, person);
+  may_stop boolean;
+begin
+  perform from pgflow.workers as worker where worker.worker_id = id for key share;
+  if found then
+    return id;
+  end if;
+  insert into pgflow.workers as worker (worker_id, queue_name, function_name)
+  values (id, _person.queue_name, person)
+  on conflict (worker_id) do nothing
+  returning to_jsonb(worker) ? 'stopped_at' into may_stop;
+  if may_stop then  -- older foreign cores have no such column
+    update pgflow.workers as worker set stopped_at = clock_timestamp() where worker.worker_id = id;
+  end if;
+  return id;
+end $$;
