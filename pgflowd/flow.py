@@ -81,6 +81,7 @@ class WaitOptions(_RetryOptions, total=False):
 
 class _CommonOptions(FlowOptions, WaitOptions, total=False):
     slug: str | None  # instead of the function's name
+    needs: Sequence[str] | None  # only workers with all of these among their caps get its tasks
 
 
 class StepOptions(_CommonOptions, total=False):
@@ -101,6 +102,7 @@ class JobOptions(FlowOptions, total=False):
 
     start_delay: int | None
     version: int | None
+    needs: Sequence[str] | None
 
 
 class Flow:

@@ -26,6 +26,7 @@ from pgflowd.cli.lookup import (
     flow_slugs,
     task_name,
 )
+from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import short_id
@@ -261,6 +262,18 @@ def _stalled_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     return [task_name(task.run_id, task.step_slug, task.task_index) for task in found]
 
 
+class NeedsParam(ParamType):
+    """Words with commas between, such as gpu,80gb."""
+
+    name = "words"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        needs = value.split(",") if isinstance(value, str) else value
+        if needs and (fault := needs_fault(needs)):
+            self.fail(f"{value!r}: needs {fault}, as in gpu,80gb", param, ctx)
+        return sorted_needs(needs)
+
+
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
@@ -268,7 +281,7 @@ APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_appro
 SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
 OPEN_TASK = WordParam("task", _open_tasks, check_task_word)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
-DURATION, JSON = DurationParam(), JsonParam()
+DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
 MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()
 LIMIT_OPTION = click.option(
     "--limit",

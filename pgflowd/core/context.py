@@ -11,9 +11,9 @@ daemon's database there, whose password is not in the environment of handlers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RAISE, P, T, Time
@@ -56,6 +56,10 @@ class Context(Protocol):
     @property
     def token(self) -> int:
         """Grows with every attempt in the database; for systems that can refuse older ones."""
+
+    @property
+    def caps(self) -> frozenset[str]:
+        """What the worker has that executes this attempt: its `caps` in the config."""
 
     @property
     def log(self) -> logging.Logger:
@@ -105,6 +109,11 @@ class Context(Protocol):
     def wait_signal(self, name: str, *, timeout: Time | None = None, default: Any = RAISE) -> Any:
         """Likewise, until the run gets a signal of this name; return what was sent with it. After
         the timeout return the default, or raise SignalTimeout."""
+
+    def hand_on(self, *, needs: Sequence[str], note: str = "") -> NoReturn:
+        """End this attempt, unspent; the handler begins again on a worker that has all of these
+        among its caps, and finds what was saved. The next attempt after that needs what its step
+        needs."""
 
 
 def refuse_unknown_step(slug: str, steps: Collection[str], flow_slug: str) -> None:

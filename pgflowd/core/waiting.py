@@ -1,5 +1,5 @@
 """
-What `memo`, `save`, `load`, `drop`, `sleep` and `wait_signal` of a handler's `ctx` do.
+What `memo`, `save`, `load`, `drop`, `sleep`, `wait_signal` and `hand_on` of a handler's `ctx` do.
 
 `WaitingContext` is the base of the `ctx` in a runner and of that in tests, which know where the
 checkpoints of a task are kept. A wait ends by a checkpoint: a handler that waits raises
@@ -17,7 +17,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.settings.values import parse_duration
 from pgflowd.errors import RunError, SignalTimeout
 
@@ -33,7 +34,9 @@ MAX_NAME_CHARS = 200
 MAX_CHECKPOINT_CHARS = 220  # of one that ends a wait: `signal NAME 12345`
 MAX_WAIT_S = 100 * 365 * 86400.0  # 100 years: far above any plan, and any database can add it
 NEWER_CODE_S = 30.0  # until a task is tried again whose checkpoints are of newer code
-WAITING_CALLS = frozenset({"memo", "save", "load", "drop", "sleep", "wait_signal"})
+MAX_NOTE_CHARS = 1000
+_NEEDS_NEXT = 'name caps that other workers have, such as needs=["gpu"]'
+WAITING_CALLS = frozenset({"memo", "save", "load", "drop", "sleep", "wait_signal", "hand_on"})
 RESERVED_PREFIXES = ("sleep ", "signal ", "runs ")  # of the names of checkpoints
 
 Time = float | str | timedelta  # seconds, "2h" or a timedelta
@@ -53,6 +56,7 @@ RAISE: Final = Raise.RAISE
 class WaitKind(StrEnum):
     SLEEP = "sleep"
     SIGNAL = "signal"
+    NEED = "need"  # for a worker that has what the task needs
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Wait:
     in_s: float | None = None
     until: datetime | None = None
     why: str | None = None
+    needs: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The wait as runners and workers send it; what is not set is left out."""
@@ -97,7 +102,8 @@ class Suspended(BaseException):
     """Ends a handler that waits. It begins again when the wait is over."""
 
     def __init__(self, wait: Wait) -> None:
-        super().__init__(f"waits for {wait.checkpoint or wait.why}")
+        needed = f"a worker with {', '.join(wait.needs)}" if wait.needs else wait.why
+        super().__init__(f"waits for {wait.checkpoint or needed}")
         self.wait = wait
 
 
@@ -188,6 +194,12 @@ class WaitingContext(ABC):
         if default is RAISE:
             raise SignalTimeout(f"step {self.step_slug}: signal '{name}' did not come in time")
         return default
+
+    def hand_on(self, *, needs: Sequence[str], note: str = "") -> NoReturn:
+        if fault := needs_fault(needs):
+            raise _bad_name("a task that is handed on", needs, fault, _NEEDS_NEXT, kind="needs")
+        note = str(note)[:MAX_NOTE_CHARS]
+        self._suspend(Wait(WaitKind.NEED, why=note or None, needs=sorted_needs(needs)))
 
     # -- inside --------------------------------------------------------------------------
 

@@ -16,13 +16,18 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgflowd.core.definition.shape import Shape, changes_between, option_differences
-from pgflowd.core.documents.flows import ListedFlow
+from pgflowd.core.definition.shape import (
+    Shape,
+    changes_between,
+    following_differences,
+    option_differences,
+)
+from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
 from pgflowd.core.redact import one_line
 from pgflowd.db import workers
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, execute, fetch_value, only
+from pgflowd.db.query import Query, Rows, execute, fetch_value, only
 from pgflowd.db.workers import MAX_COUNTED
 
 Connection = psycopg.Connection[Any]
@@ -53,6 +58,15 @@ def living_workers() -> Query[list[tuple[str, str]]]:
     return Query(_LIVING_WORKERS, (), lambda rows: [(queue, name) for queue, name in rows])
 
 
+def worker_caps(flow_slug: str) -> Query[list[WorkerCaps]]:
+    """Return what the living workers of a flow have, of those that have something."""
+
+    def read(rows: Rows) -> list[WorkerCaps]:
+        return [WorkerCaps(name, tuple(caps)) for name, caps in rows]
+
+    return Query("select name, caps from pgflowd.list_caps(%s)", (flow_slug,), read)
+
+
 def queued_messages(conn: Connection) -> list[tuple[str, int, float | None]]:
     """Return each flow with the number of its ready messages and the age of the oldest."""
     flows = conn.execute(
@@ -73,7 +87,8 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    return Comparison(True, changes_between(known, shape), option_differences(shape, known))
+    differences = [*following_differences(shape, known), *option_differences(shape, known)]
+    return Comparison(True, changes_between(known, shape), differences)
 
 
 def deploy(conn: Connection, slug: str, shape: Shape) -> bool:
@@ -131,7 +146,7 @@ _SCRIPT = """\
 -- {slug}, from {place}
 do {tag}
 declare
-  answer jsonb := pgflow.ensure_flow_compiled('{slug}', '{shape}'::jsonb, false);
+  answer jsonb := pgflowd.define('{slug}', '{shape}'::jsonb);
 begin
   if answer ->> 'status' = 'mismatch' then
     raise exception 'flow {slug} has another shape here: %', answer ->> 'differences';

@@ -56,12 +56,13 @@ def claim(
     max_tasks: int,
     lease_s: float | None = 30.0,
     with_run: Sequence[str] = (),
+    caps: Sequence[str] = (),
 ) -> Query[list[Task]]:
     """Take up to `max_tasks` tasks; `lease_s` None is for a worker that will not renew leases.
 
-    Tasks of steps `with_run` have the run's input, unless it is large.
+    Tasks of steps `with_run` have the run's input, unless it is large. `caps`: what the worker has.
     """
-    params = (flow_slug, worker_id, max_tasks, lease_s, list(with_run) or None)
+    params = (flow_slug, worker_id, max_tasks, lease_s, list(with_run) or None, list(caps) or None)
     return Query(_CLAIM, params, lambda rows: _claimed(rows, with_run))
 
 
@@ -186,7 +187,7 @@ def _element(one: TaskReport) -> dict[str, Any]:
 _CLAIM = """
 select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeout, input,
        flow_input, waited_s
-  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s), %s::text[])
+  from pgflowd.claim(%s, %s, %s, make_interval(secs => %s), %s::text[], %s::text[])
 """
 _REPORT = """
 select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])

@@ -19,9 +19,11 @@ def list_tasks(
     flow_slug: str | None = None,
     statuses: Sequence[str] = (),
     most: int = 20,
+    needs: Sequence[str] = (),
 ) -> Query[list[OpenTask]]:
-    """Return open tasks, the oldest first."""
-    return Query(_LIST_TASKS, (run_id, flow_slug, list(statuses) or None, most), _read_tasks)
+    """Return open tasks, the oldest first; with `needs` those that wait for a worker with these."""
+    params = (run_id, flow_slug, list(statuses) or None, most, list(needs) or None)
+    return Query(_LIST_TASKS, params, _read_tasks)
 
 
 def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
@@ -49,8 +51,9 @@ def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
 
 
 _LIST_TASKS = """
-select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until
-  from pgflowd.list_tasks(%s, %s, %s, %s)
+select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
+       is_unserved
+  from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])
 """
 _LIST_CHECKPOINTS = """
 select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)

@@ -21,6 +21,7 @@ from pgflowd.core.definition.shape import (
     OPTIONS_NEXT,
     Shape,
     changes_between,
+    following_differences,
     option_differences,
 )
 from pgflowd.core.output_stream import MAX_RUNS
@@ -33,7 +34,14 @@ _HAS_STOPPED_AT = """
 select exists (select from pg_attribute where attrelid = 'pgflow.workers'::regclass
                                           and attname = 'stopped_at' and not attisdropped)
 """  # older foreign cores have no such column
+_NOTE_CAPS = """
+insert into pgflowd.worker_caps as known (worker_id, caps) values (%s, %s)
+    on conflict (worker_id) do update set caps = excluded.caps
+"""
 MAX_COUNTED = 10_000  # waiting messages; to count more takes too long
+
+_DEFINE = "select pgflowd.define(%s, %s::jsonb, %s)"
+PLACE = "database"  # of problems
 
 Connection = psycopg.Connection[Any]
 
@@ -42,22 +50,25 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     """Verify or create the flow, in one transaction; return warnings.
 
     Only what is not as it should be is looked at again under the flow's lock, which any role may
-    hold. Raises E306 for another shape, E308 for a missing flow that may not be created.
+    hold. What steps need follows the code, where the role may write it. Raises E306 for another
+    shape, E308 for a missing flow that may not be created.
     """
     query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
         known = fetch_value(conn, query, (slug,))
-        if known is None or changes_between(known, shape):
+        if known is None or changes_between(known, shape) or following_differences(shape, known):
             lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
             conn.execute(lock, (slug,))
             known = fetch_value(conn, query, (slug,))
         if known is not None:
             found = changes_between(known, shape)
             if not found:
-                texts = option_differences(shape, known)
-                return [
-                    Problem("W310", f"{slug}: {text}", "database", OPTIONS_NEXT) for text in texts
+                stale = _follow(conn, slug, shape, known, may_write=mode != "verify")
+                remedies = [
+                    *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
+                    *((text, OPTIONS_NEXT) for text in option_differences(shape, known)),
                 ]
+                return [Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies]
             if mode != "recreate":
                 raise _mismatch(slug, found)
         elif mode == "verify":
@@ -67,9 +78,23 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
                 next=f"run `pgflowd flows deploy {slug}`",
             )
         may_lose = mode == "recreate"
-        query = "select pgflow.ensure_flow_compiled(%s, %s::jsonb, %s)"
-        conn.execute(query, (slug, json.dumps(shape), may_lose))
+        conn.execute(_DEFINE, (slug, json.dumps(shape), may_lose))
     return []
+
+
+def _follow(
+    conn: Connection, slug: str, shape: Shape, known: Shape, *, may_write: bool
+) -> list[str]:
+    """Set the options that follow the code; return those that this role may not set."""
+    stale = following_differences(shape, known)
+    if stale and may_write:
+        try:
+            with conn.transaction():
+                conn.execute(_DEFINE, (slug, json.dumps(shape), False))
+            return []
+        except psycopg.errors.InsufficientPrivilege:
+            pass
+    return stale
 
 
 def _mismatch(slug: str, found: list[str]) -> DatabaseError:
@@ -80,8 +105,14 @@ def _mismatch(slug: str, found: list[str]) -> DatabaseError:
     )
 
 
-def insert_row(conn: Connection, worker_id: UUID, queue: str, name: str) -> None:
-    """Insert the worker's row, or take up that of a worker that has slept, or tried before."""
+def insert_row(
+    conn: Connection, worker_id: UUID, queue: str, name: str, caps: Sequence[str] = ()
+) -> None:
+    """
+    Insert the worker's row, or take up that of a worker that has slept, or tried before.
+
+    Its caps are noted beside it, for those who ask who can do what.
+    """
     query = """
     insert into pgflow.workers (worker_id, queue_name, function_name) values (%s, %s, %s)
         on conflict (worker_id) do update set last_heartbeat_at = now() returning xmax <> 0
@@ -91,6 +122,8 @@ def insert_row(conn: Connection, worker_id: UUID, queue: str, name: str) -> None
         if is_known and fetch_value(conn, _HAS_STOPPED_AT):
             resume = "update pgflow.workers set stopped_at = null where worker_id = %s"
             conn.execute(resume, (worker_id,))
+        if caps:
+            conn.execute(_NOTE_CAPS, (worker_id, list(caps)))
 
 
 def watch(conn: Connection, queue: str, *, may_write: bool) -> bool:

@@ -42,6 +42,7 @@ class PlainContext(WaitingContext):
     max_attempts: int = 3
     token: int = 1
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
+    caps: frozenset[str] = frozenset()
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
     cancelled: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)

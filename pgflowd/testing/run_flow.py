@@ -201,6 +201,7 @@ class TestedHandlers:
             attempt=record.attempt,
             max_attempts=record.max_attempts,
             token=record.attempt,
+            caps=self.run.states[record.step_slug].tasks[record.task_index].caps,
             deadline=datetime.now(UTC) + timedelta(seconds=record.timeout_s),
             run_input=self.run.input,
             steps=self.steps,
@@ -291,8 +292,9 @@ def _refuse_endless(record: ClaimedRecord) -> None:
 
 
 def _refuse_endless_waits(run: EngineRun, record: ClaimedRecord) -> None:
-    saved = run.states[record.step_slug].tasks[record.task_index].saved
-    if sum(name.startswith(RESERVED_PREFIXES) for name in saved) >= MAX_WAITS:
+    task = run.states[record.step_slug].tasks[record.task_index]
+    ended = sum(name.startswith(RESERVED_PREFIXES) for name in task.saved)
+    if ended + task.hand_ons >= MAX_WAITS:
         raise RuntimeError(
             f"step {record.step_slug} has waited {MAX_WAITS} times; let it end, by mock= or by what"
             " its handler reads"

@@ -123,6 +123,8 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0012_pgflowd_checkpoint_size",
         "0013_pgflowd_planned_runs",
         "0014_pgflow_watched_runs",
+        "0015_pgflow_gates",
+        "0016_pgflowd_needs",
     ]
 
     assert catalog(conn) == before

@@ -15,9 +15,9 @@ CATALOG = json.loads((Path(__file__).parent / "catalog.json").read_text())
 FUNCTIONS = {function["name"]: function for function in CATALOG["functions"]}
 
 ADDED_COLUMNS = {
-    "flows": {"queue_mode", "flow_type"},
+    "flows": {"queue_mode", "flow_type", "is_gated"},
     "runs": {"error_message", "is_watched"},
-    "steps": {"queue_name"},
+    "steps": {"queue_name", "is_gated"},
     "step_tasks": {"queue_name"},
     "worker_functions": {"start_mode"},
 }

@@ -127,9 +127,13 @@ class Database:
         max_tasks: int = 10,
         lease: str | None = "30 s",
         conn: Connection | None = None,
+        caps: list[str] | None = None,
     ) -> list[Row]:
-        query = "select * from pgflowd.claim(%s, %s, %s, %s::interval) order by token"
-        return self.rows(query, flow, worker, max_tasks, lease, conn=conn)
+        query = """
+            select * from pgflowd.claim(%s, %s, %s, %s::interval, caps => %s::text[])
+             order by token
+        """
+        return self.rows(query, flow, worker, max_tasks, lease, caps, conn=conn)
 
     def complete(self, task: Row, output: Any = 1, conn: Connection | None = None) -> str:
         query = "select pgflowd.complete(%s, %s, %s, %s, %s::jsonb)"

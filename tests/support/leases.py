@@ -142,7 +142,7 @@ class LeaseDatabase(Database):
             conn.execute(held, [list(runs)])
             query = "select pgflowd._free(%s, %s::text[], %s::int[])"
             given = [list(part) for part in (runs, steps, indexes)]
-            return int(self.value(query, *given, conn=conn))
+            return len(self.value(query, *given, conn=conn))
 
     def waits(self, run: uuid.UUID) -> list[tuple[str, int, str]]:
         """Step, index and kind of each wait of a run, in the order in which they began."""

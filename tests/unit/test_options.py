@@ -27,8 +27,9 @@ SIGNATURES = {
     Owner.MAP: flow.MapOptions,
     Owner.JOB: flow.JobOptions,
 }
-# words of a claimed task, too, as in `ctx.max_attempts`; as an option's name they stand in quotes
-SHARED_WORDS = {"max_attempts", "timeout"}
+# words of a claimed task, too, as in `ctx.max_attempts`, or of plain English; as the name of an
+# option they stand in quotes
+SHARED_WORDS = {"max_attempts", "needs", "timeout"}
 JSON_NAMES = {option.name: option.json_name for option in OPTIONS if option.json_name}
 
 
@@ -75,7 +76,7 @@ def test_a_plan_has_all_options_in_force():
 
     assert first.options == {
         "max_attempts": 3, "base_delay": 5, "timeout": 20, "start_delay": 9, "if_": None,
-        "if_not": None, "when_unmet": "skip", "when_exhausted": "fail",
+        "if_not": None, "when_unmet": "skip", "when_exhausted": "fail", "needs": None,
     }  # fmt: skip
     assert (second.options["timeout"], second.options["if_"]) == (30, {"a": 1})
 
@@ -90,9 +91,22 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
     plain, choosy = (option_cells(step.options) for step in plan_of(made.shape()).steps.values())
 
     assert list(plain) == list(Column)
-    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", ""]
+    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", ""]
     assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
     assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
+
+
+def test_needs_are_sorted_in_the_shape_and_wrong_ones_are_refused():
+    made, wrong = Flow("shop"), Flow("shop")
+    made.step(slug="first", needs=["gpu", "80gb", "gpu"])(lambda run: run)
+    for at, needs in enumerate(["gpu", [], ["a b"], ["a,b"], [1], ["x" * 65], ["ü"]]):
+        wrong.step(slug=f"step_{at}", needs=needs)(lambda run: run)
+
+    (shape,) = made.shape()["steps"]
+    (first,) = plan_of(made.shape()).steps.values()
+    assert shape["options"] == {"needs": ["80gb", "gpu"]}
+    assert option_cells(first.options)[Column.NEEDS] == "80gb, gpu"
+    assert [problem.code for problem in wrong.check()] == ["E209"] * 7
 
 
 def test_the_version_is_no_part_of_the_shape_and_at_least_one():

@@ -22,6 +22,7 @@ PLAIN = {  # they read by a key, or small tables
     "pgflow.register_worker",
     "pgflow.set_vt_batch",
     "pgflow.track_worker_function",
+    "pgflowd.define",
     "pgflowd.flow_shape",
     "pgflowd.output_channel",
     "pgflowd.waiting_tasks",

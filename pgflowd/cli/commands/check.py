@@ -155,15 +155,22 @@ def _compared(
 def _of_other_runtimes(
     app: App, flow: DiscoveredFlow, workers: Sequence[tuple[str, str]]
 ) -> Iterator[Problem]:
-    """A warning if others beside pgflowd execute handlers that wait. Names show whose they are."""
+    """A warning if others beside pgflowd serve a flow that they cannot serve as we do. Names show
+    whose they are."""
     slug, given = flow.slug, app.settings.worker_for(flow.slug).worker_name
     others = [
         name
         for queue, name in workers
-        if flow.waits and queue == flow.served.queue and name != given
+        if (flow.waits or flow.has_gates) and queue == flow.served.queue and name != given
         if not name.endswith(f":{slug}")
     ]
-    if others:
+    if others and flow.has_gates:
+        text = (
+            f"{slug}: worker {others[0]} of another runtime serves it, and gets no task of a step"
+        )
+        text += " with needs"
+        yield Problem("W318", text, PLACE, "stop that worker, or leave needs= out")
+    elif others:
         text = f"{slug}: its handlers wait, but worker {others[0]} of another runtime serves it"
         remedy = "stop that worker: it cannot wait, and knows no checkpoint"
         yield Problem("W318", text, PLACE, remedy)

@@ -72,7 +72,7 @@ def show(app: App, flow: str) -> None:
     \b
     Example: pgflowd flows show analyze_website
     """
-    from pgflowd.db.flows import flow_shape, list_flows
+    from pgflowd.db.flows import flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
 
     with database(app) as conn:
@@ -81,11 +81,13 @@ def show(app: App, flow: str) -> None:
         if row is None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, flow_shape(flow)) or {"steps": []}
+        caps = execute(conn, worker_caps(flow))
     import_s = import_times(app).get(flow)
     if app.json:
-        app.print_document(**row.to_json(import_s), shape=shape)
+        listed = [worker.to_json() for worker in caps]
+        app.print_document(**row.to_json(import_s), shape=shape, caps=listed)
     else:
-        print_flow(app, row, shape, import_s, now)
+        print_flow(app, row, shape, import_s, caps, now)
 
 
 @flows.command()

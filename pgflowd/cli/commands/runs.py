@@ -31,7 +31,7 @@ from pgflowd.cli.terminal.run_view import (
     print_value,
     read_details,
 )
-from pgflowd.cli.terminal.timeline import TimelineWriter
+from pgflowd.cli.terminal.timeline import WAITING, TimelineWriter
 from pgflowd.core.ids import uuid7
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
@@ -348,9 +348,9 @@ def _wait(
 ) -> None:
     follower = _follower(app, conn, run_ids)
     for entry in follower.follow(timeout_s):
-        if entry.ends_by is not None:
-            name = f"run {short_id(entry.run_id)}, {entry.step}"
-            app.note(one_line(f"{name}: {entry.text}; `{entry.ends_by}` ends it"))
+        if entry.event == WAITING:
+            end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
+            app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
     ended = [follower.ended[run_id] for run_id in run_ids]
     if app.json:
         app.print_document(runs=[run.to_json() for run in ended])

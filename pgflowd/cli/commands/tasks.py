@@ -12,7 +12,7 @@ from pgflowd.cli.commands.task_people import claim, complete, fail, release
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, find_task, flow_slugs, task_name, unknown_flow
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, RUN, WAITING_TASK
+from pgflowd.cli.params import FLOW, LIMIT_OPTION, NEEDS, RUN, WAITING_TASK
 from pgflowd.cli.terminal.wait_view import print_tasks
 from pgflowd.core.statuses import OPEN_TASK_STATUSES
 from pgflowd.errors import NotFound, NotOpen
@@ -44,9 +44,20 @@ def tasks() -> None:
 )  # fmt: skip
 @click.option("--flow", type=FLOW, metavar="SLUG", help="Only tasks of this flow.")
 @click.option("--run", type=RUN, metavar="RUN", help="Only tasks of this run.")
+@click.option(
+    "--needs", type=NEEDS, metavar="A,B", default=(),
+    help="Only tasks that wait for a worker with these.",
+)  # fmt: skip
 @LIMIT_OPTION
 @pass_app
-def list_(app: App, statuses: Sequence[str], flow: str | None, run: str | None, limit: int) -> None:
+def list_(
+    app: App,
+    statuses: Sequence[str],
+    flow: str | None,
+    run: str | None,
+    needs: Sequence[str],
+    limit: int,
+) -> None:
     """List open tasks, the oldest first, and what they wait for; with -v whole ids.
 
     \b
@@ -59,7 +70,7 @@ def list_(app: App, statuses: Sequence[str], flow: str | None, run: str | None, 
         raise click.UsageError("--flow and --run exclude each other: a run has one flow")
     with database(app) as conn:
         run_id = None if run is None else find_run(conn, run)
-        found = execute(conn, list_tasks(run_id, flow, statuses, limit))
+        found = execute(conn, list_tasks(run_id, flow, statuses, limit, needs))
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
@@ -68,7 +79,9 @@ def list_(app: App, statuses: Sequence[str], flow: str | None, run: str | None, 
     elif found:
         print_tasks(app, found, now)
     else:
-        app.note("there are no such tasks" if statuses or flow or run else "no task is open")
+        app.note(
+            "there are no such tasks" if statuses or flow or run or needs else "no task is open"
+        )
 
 
 @tasks.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from pgflowd.core.definition.options import (
     options_of,
 )
 from pgflowd.core.definition.plan import StepPlan, plan_of
+from pgflowd.core.documents.flows import unserved_needs
 from pgflowd.core.graph import Graph, graph_of, mermaid
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, duration
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.flows import ListedFlow
+    from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 
 
 _TITLES = (
@@ -83,6 +84,7 @@ def print_flow(
     flow: ListedFlow,
     shape: Mapping[str, Any],
     import_s: float | None,
+    workers_with_caps: Sequence[WorkerCaps],
     now: datetime,
 ) -> None:
     """A flow: its work, its graph, and the options of its steps."""
@@ -101,12 +103,18 @@ def print_flow(
     for text in (flow.flow_slug, limits, f"{state}, {last}"):
         app.print(app.out.folded(text))
     app.print(painted(graph_of(shape), app.out))
+    steps = plan_of(shape).steps.values()
+    columns = [each for each in Column if each is not Column.NEEDS or _any_needs(steps)]
     app.print_table(
-        ("STEP", "TYPE", *Column),
-        [_step_row(app, step) for step in plan_of(shape).steps.values()],
+        ("STEP", "TYPE", *columns),
+        [_step_row(app, step, columns) for step in steps],
         right={option.column for option in NUMBERS if option.column},
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
+    for worker in workers_with_caps:
+        app.print(app.out.folded(f"worker {worker.name} has {', '.join(worker.caps)}"))
+    for name in unserved_needs(steps, workers_with_caps):
+        app.note(f"no living worker has {name}: add it to [worker] caps of one")
     if not flow.is_watched:
         app.note("W311 its queue has no trigger, so workers poll; run `pgflowd flows deploy`")
 
@@ -119,7 +127,11 @@ def print_graph(app: App, graph: Graph, form: str) -> None:
         app.print(mermaid(graph) if form == "mermaid" else painted(graph, app.out))
 
 
-def _step_row(app: App, step: StepPlan) -> list[str]:
+def _any_needs(steps: Iterable[StepPlan]) -> bool:
+    return any(step.options["needs"] for step in steps)
+
+
+def _step_row(app: App, step: StepPlan, columns: Sequence[Column]) -> list[str]:
     dashed = {option.column for option in NUMBERS}
     return [
         step.slug,
@@ -127,5 +139,6 @@ def _step_row(app: App, step: StepPlan) -> list[str]:
         *(
             app.out.sign(DASH) if not text and column in dashed else text
             for column, text in option_cells(step.options).items()
+            if column in columns
         ),
     ]

@@ -33,7 +33,7 @@ from pgflowd.core.traceback_text import last_calls
 T = TypeVar("T")
 
 _STARTED = f"step:{StepStatus.STARTED}"
-_WAITING = f"task:{TaskStatus.WAITING}"
+WAITING = f"task:{TaskStatus.WAITING}"
 _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
 _LEVELS = {"warning": "yellow", "error": "red"}
@@ -149,7 +149,7 @@ def _of_wait(run: RunWithStates, task: OpenTask) -> TimelineEntry:
     state = run.steps.get(task.step_slug)
     return _entry(
         run,
-        _WAITING,
+        WAITING,
         task.since,
         step=task.step_slug,
         task=task.task_index,
@@ -218,9 +218,9 @@ class TimelineWriter:
     def _write_step(self, entry: TimelineEntry) -> None:
         took = "" if entry.took_s is None else f" {duration(entry.took_s)}"
         line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
-        if entry.event == _WAITING:
-            text, command = entry.text or "", entry.ends_by or ""
-            for each in wait_lines(self.app.out, f"{line}   ", text, command, self._indent):
+        if entry.event == WAITING:
+            text = entry.text or ""
+            for each in wait_lines(self.app.out, f"{line}   ", text, entry.ends_by, self._indent):
                 self._print(each)
         elif entry.error or entry.event.startswith("task:"):
             self._print_error(line, _error_of(entry))
@@ -308,7 +308,7 @@ class TimelineWriter:
 
 def _status_of(entry: TimelineEntry) -> Status:
     kind, _, word = entry.event.partition(":")
-    return TaskStatus.WAITING if entry.event == _WAITING else _KINDS[kind](word)
+    return TaskStatus.WAITING if entry.event == WAITING else _KINDS[kind](word)
 
 
 def _error_of(entry: TimelineEntry) -> str:

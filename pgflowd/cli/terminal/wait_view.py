@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 
 _NAME = 30  # characters of a signal's name in a list
+UNSERVED = " (no living worker has that)"
 _LONG = 60  # characters of a payload or of a reason in a list
 
 
-def ends_by(task: OpenTask) -> str:
-    """The command that ends the wait of a task."""
+def ends_by(task: OpenTask) -> str | None:
+    """The command that ends the wait of a task; None if only a worker does."""
+    if task.kind == WaitKind.NEED:
+        return None
     run = short_id(task.run_id)
     if task.is_approval:
         return f"pgflowd runs approve {run} {task.step_slug}"
@@ -40,11 +43,15 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
     time = "" if left_s is None else duration(left_s)
     if task.kind == WaitKind.SIGNAL:
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
+    if task.kind == WaitKind.NEED:
+        return f"{task.waits_for}{UNSERVED if task.is_unserved else ''}"
     return f"waits {time}: {task.why}" if task.why else f"sleeps {time}"
 
 
-def wait_lines(screen: Screen, head: str, text: str, command: str, indent: int) -> list[str]:
-    """What a task waits for, and the command that ends it, which stays whole."""
+def wait_lines(screen: Screen, head: str, text: str, command: str | None, indent: int) -> list[str]:
+    """What a task waits for, and the command that ends it, if one does, which stays whole."""
+    if command is None:
+        return screen.wrapped(one_line(text), head=head, indent=indent)
     text, command = one_line(text), one_line(command)
     line = f"{head}{text}; `{command}` ends it"
     if screen.fits(line):
@@ -72,7 +79,8 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
             else task_name(*task.key),
             task.flow_slug,
             app.out.cell(task.status.mark, f" {task.status}"),
-            app.out.shown(cut(app.hide(task.waits_for), _LONG)) or dash,
+            app.out.shown(cut(app.hide(task.waits_for), _LONG) + UNSERVED * bool(task.is_unserved))
+            or dash,
             duration(round((now - task.since).total_seconds())),
             time_left(task, now) or dash,
         ]

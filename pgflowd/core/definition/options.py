@@ -15,6 +15,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from pgflowd.core.json import encode
+from pgflowd.core.needs import needs_fault
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.text import with_article
 from pgflowd.errors import OutputError, Problem
@@ -38,6 +39,7 @@ class OptionKind(Enum):
     COUNT = "count"  # a whole number
     SECONDS = "seconds"  # a whole number of seconds
     MODE = "mode"  # one of MODES
+    NEEDS = "needs"  # words, all of which a worker must have
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
 
 
@@ -50,6 +52,7 @@ class Column(StrEnum):
     START = "START"
     EXHAUSTED = "EXHAUSTED"
     IF = "IF"
+    NEEDS = "NEEDS"
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Option:
         value = (step.get("options") or {}).get(self.json_name)
         if value is None and Owner.FLOW in self.owners:
             value = flow_options.get(self.json_name)
+        if self.kind is OptionKind.NEEDS:
+            return tuple(value) if value else None
         return self.default if value is None else int(value)
 
 
@@ -103,6 +108,7 @@ OPTIONS = (
         column=Column.IF, label="else ", needs_condition=True,
     ),
     Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
+    Option("needs", OptionKind.NEEDS, _ALL - {Owner.FLOW}, "needs", column=Column.NEEDS),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
@@ -110,6 +116,7 @@ OPTIONS = (
     Option("over", _DEPS, frozenset({Owner.MAP})),
 )  # fmt: skip
 
+FOLLOWING = tuple(option for option in OPTIONS if option.kind is OptionKind.NEEDS)
 NUMBERS = tuple(option for option in OPTIONS if option.is_number and option.json_name)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
@@ -132,10 +139,16 @@ def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
         if option.column is None or value is None or (option.needs_condition and not has_condition):
             continue
         if not option.hides_default or value != option.default:
-            text = json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
+            text = _shown(option, value)
             unit = "s" if option.kind is OptionKind.SECONDS else ""
             words[option.column].append(f"{option.label}{text}{unit}")
     return {column: " ".join(texts) for column, texts in words.items()}
+
+
+def _shown(option: Option, value: Any) -> str:
+    if option.kind is OptionKind.NEEDS:
+        return ", ".join(value)
+    return json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
 
 
 def option_problems(
@@ -154,6 +167,8 @@ def option_problems(
             yield from _mode_problems(option, value, name, place)
         elif option.kind is OptionKind.PATTERN:
             yield from _pattern_problems(option, value, name, place)
+        elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
+            yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
     patterns = {option.name for option in PATTERNS}
     for option in known.values():
         if option.needs_condition and option.name in options and not patterns & options.keys():

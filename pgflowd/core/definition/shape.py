@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgflowd.core.definition.options import MODE_OPTIONS, NUMBERS, PATTERNS
+from pgflowd.core.definition.options import FOLLOWING, MODE_OPTIONS, NUMBERS, PATTERNS
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json import as_stored, jsonb_text
+from pgflowd.core.needs import sorted_needs
 
 Shape = dict[str, Any]
 
@@ -43,7 +44,16 @@ def _step_shape(step: StepSpec) -> Shape:
             else {"defined": False}
             for option in PATTERNS
         },
-        "options": _numbers(set_),
+        "options": _numbers(set_) | _following(set_),
+    }
+
+
+def _following(options: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The options that follow the code: those of the database are set to them."""
+    return {
+        option.json_name: list(sorted_needs(options[option.name]))
+        for option in FOLLOWING
+        if option.name in options
     }
 
 
@@ -137,6 +147,30 @@ def option_differences(ours: Shape, database: Shape) -> list[str]:
         options = theirs.get(step["slug"], {}).get("options")
         found.extend(_number_differences(f"step {step['slug']}: ", step.get("options"), options))
     return found
+
+
+def has_gates(shape: Shape) -> bool:
+    """Whether a step has a gate: not every worker may begin its tasks at any time."""
+    names = {option.json_name for option in FOLLOWING}
+    return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
+
+
+def following_differences(ours: Shape, database: Shape) -> list[str]:
+    """The options of steps that follow the code, where the database has others."""
+    theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
+    found = []
+    for step in ours.get("steps") or []:
+        for option in FOLLOWING:
+            mine = (step.get("options") or {}).get(option.json_name)
+            other = theirs.get(step["slug"], {}).get(option.json_name)
+            if mine != other:
+                values = f"{_listed(mine)} in the code, {_listed(other)} in the database"
+                found.append(f"step {step['slug']}: {option.name} is {values}; the latter applies")
+    return found
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(value) if value else "unset"
 
 
 def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:

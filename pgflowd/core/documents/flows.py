@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from pgflowd.core.definition.plan import StepPlan
 from pgflowd.core.documents import plain
 
 
@@ -46,6 +48,23 @@ class ListedFlow:
             "last_run_at": self.last_run_at,
             "created_at": self.created_at,
         })  # fmt: skip
+
+
+class WorkerCaps(NamedTuple):
+    """What a living worker of a flow has."""
+
+    name: str
+    caps: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"worker": self.name, "caps": list(self.caps)}
+
+
+def unserved_needs(steps: Iterable[StepPlan], workers: Iterable[WorkerCaps]) -> list[str]:
+    """What steps need and no worker has, each once, in words."""
+    have = [{*worker.caps} for worker in workers]
+    needed = {step.options["needs"] or () for step in steps}
+    return sorted(", ".join(one) for one in needed if one and not any({*one} <= c for c in have))
 
 
 class TaskKey(NamedTuple):

@@ -11,6 +11,7 @@ from pgflowd.core.approval import APPROVAL
 from pgflowd.core.documents import plain
 from pgflowd.core.documents.flows import TaskKey
 from pgflowd.core.json import dumps
+from pgflowd.core.needs import in_words
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import WaitKind
 
@@ -30,6 +31,7 @@ class OpenTask:
     why: str | None
     since: datetime
     until: datetime | None  # the end of the wait, of the lease, or of the delay
+    is_unserved: bool | None = None  # no living worker has what it needs
 
     @property
     def key(self) -> TaskKey:
@@ -42,6 +44,8 @@ class OpenTask:
     @property
     def waits_for(self) -> str:
         """In a few words; empty for a task that does not wait."""
+        if self.kind == WaitKind.NEED:
+            return f"{in_words(self.name or '')}{f': {self.why}' if self.why else ''}"
         if self.why:
             return self.why
         return f"signal {self.name}" if self.kind == WaitKind.SIGNAL else self.kind or ""
@@ -55,6 +59,7 @@ class OpenTask:
             "kind": self.kind,
             "name": self.name,
             "why": self.why,
+            "unserved": self.is_unserved,
             "since": self.since,
             "until": self.until,
         })  # fmt: skip

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pgflowd.core.needs import RULE, is_word
 from pgflowd.core.redact import one_line
 from pgflowd.core.settings.keys import Key, KeyKind, KeyPath, keys_of
 from pgflowd.core.settings.sections import SECTIONS, DaemonSettings, FlowSettings, Origin
@@ -230,7 +231,15 @@ def _list(key: Key, given: GivenValue) -> tuple[str, ...]:
         return tuple(_joined(given.base, element) for element in raw)
     if key.kind is KeyKind.FLOWS:
         _check_flows(raw)
+    if key.kind is KeyKind.WORDS:
+        _check_words(raw)
     return tuple(raw)
+
+
+def _check_words(words: list[str]) -> None:
+    for word in words:
+        if not is_word(word):
+            raise InvalidValue("E105", f"has the word {shown(word)}; a word has {RULE}")
 
 
 def _check_flows(entries: list[str]) -> None:

@@ -34,6 +34,7 @@ class KeyKind(Enum):
     DURATION = "duration"
     SIZE = "size"
     TEXTS = "texts"
+    WORDS = "words"
     PATHS = "paths"
     FLOWS = "flows"
 
@@ -44,7 +45,7 @@ class KeyKind(Enum):
 
     @property
     def is_list(self) -> bool:
-        return self in {KeyKind.TEXTS, KeyKind.PATHS, KeyKind.FLOWS}
+        return self in {KeyKind.TEXTS, KeyKind.WORDS, KeyKind.PATHS, KeyKind.FLOWS}
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,10 @@ def size(default: str, doc: str) -> Any:
 
 def texts(default: tuple[str, ...], doc: str) -> Any:
     return _field(Key(KeyKind.TEXTS, list(default), doc), default)
+
+
+def words(default: tuple[str, ...], doc: str) -> Any:
+    return _field(Key(KeyKind.WORDS, list(default), doc), default)
 
 
 def paths(default: tuple[str, ...], doc: str) -> Any:

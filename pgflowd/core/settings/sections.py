@@ -25,6 +25,7 @@ from pgflowd.core.settings.keys import (
     switch,
     texts,
     whole,
+    words,
 )
 from pgflowd.core.settings.values import Ref
 from pgflowd.errors import Problem
@@ -99,6 +100,7 @@ class WorkerSettings:
         "50ms", "polling: decorrelated jitter from here; again after work was found"
     )
     poll_max_s: float = duration("5s", "polling: decorrelated jitter up to here", high="5m")
+    caps: tuple[str, ...] = words((), "what it has; it may execute steps that need no more")
     sleep_after_s: float = duration(
         "5m",
         'a worker without work for so long ends until there is some; "0s": it never does',

@@ -14,6 +14,7 @@ from typing import Any
 
 from pgflowd.core.completion import MAX_CHANGES, MAX_ERROR_CHARS
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
+from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, MAX_WAIT_S, Wait, WaitKind, name_fault
 from pgflowd.core.worker.events import (
@@ -31,7 +32,7 @@ _OUTCOMES = {
     each.value: each
     for each in (Outcome.COMPLETED, Outcome.FAILED, Outcome.SUSPENDED, Outcome.RELEASED)
 }
-MAX_WHY_CHARS = 1000  # of E425, with the name of a checkpoint
+MAX_WHY_CHARS = 1000  # of E425, with the name of a checkpoint, or of a note
 MAX_SLUG_CHARS = 128
 MAX_NAMES = 20  # of what a task left behind
 _TEXTS = {
@@ -39,7 +40,7 @@ _TEXTS = {
     "error_message": MAX_MESSAGE_CHARS,
     "traceback": MAX_TRACEBACK_CHARS,
 }
-_OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why"}
+_OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why", "needs"}
 _RECORDED = {each.value: each for each in (Verdict.COMPLETED, Verdict.REPEATED)}
 _RECORDED_AS = [(Outcome.COMPLETED, verdict) for verdict in _RECORDED]
 _RUN_ENDS = {each.value: each for each in (RunStatus.COMPLETED, RunStatus.FAILED)}
@@ -70,6 +71,7 @@ def wait_of(given: Any) -> Wait | None:
         return None
     kind, in_s, until = given.get("kind"), given.get("in_s"), given.get("until")
     name, checkpoint, why = given.get("name"), given.get("checkpoint"), given.get("why")
+    needs = given.get("needs")
     moment = None if until is None else _moment(until)
     faults = [
         in_s is not None and (until is not None or _number(in_s, MAX_WAIT_S) is None),
@@ -79,13 +81,16 @@ def wait_of(given: Any) -> Wait | None:
     ]
     if kind == WaitKind.SLEEP:
         faults += [name is not None, in_s is None and until is None]
+    elif kind == WaitKind.NEED:
+        faults += [needs_fault(needs), not given.keys() <= {"kind", "needs", "why"}]
     else:
         faults += [kind != WaitKind.SIGNAL, name_fault(name), checkpoint is None]
-    if any(faults):
+    if any(faults) or (needs is not None and kind != WaitKind.NEED):
         return None
     in_s = None if in_s is None else float(in_s)
     why = why and clean(why, MAX_WHY_CHARS)
-    return Wait(WaitKind(str(kind)), name, checkpoint, in_s, moment, why)
+    needs = needs and sorted_needs(needs)
+    return Wait(WaitKind(str(kind)), name, checkpoint, in_s, moment, why, needs)
 
 
 def _moment(text: Any) -> datetime | None:

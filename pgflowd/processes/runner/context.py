@@ -74,6 +74,7 @@ class RunnerContext(WaitingContext):
         worker_socket: WorkerSocket,
         connect: Callable[[str, str], tuple[Any, str]],
         max_bytes: int,
+        caps: frozenset[str],
     ) -> None:
         head = frame.head
         self.run_id: str = head["run"]
@@ -83,6 +84,7 @@ class RunnerContext(WaitingContext):
         self.attempt: int = head["attempt"]
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
+        self.caps = caps  # of the worker
         self.cancelled = StopFlag()
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]

@@ -50,11 +50,12 @@ class RunnerProcess:
         title: str,
         worker_socket: WorkerSocket,
         max_output_bytes: int,
+        caps: frozenset[str] = frozenset(),
         memory: mmap | None = None,
     ) -> None:
         self._flow, self._start_of_title = flow, title
         self._socket = worker_socket
-        self._max_output_bytes = max_output_bytes
+        self._max_output_bytes, self._caps = max_output_bytes, caps
         self._memory = memory  # for tasks that share the runner
         self._caller = Caller()
         self._log_forwarder = LogForwarder(worker_socket)
@@ -117,8 +118,8 @@ class RunnerProcess:
     def _context(self, steps: Mapping[str, StepSpec], frame: Frame) -> RunnerContext:
         if self._log_forwarder not in logging.root.handlers:  # a task may reconfigure logging
             logging.root.addHandler(self._log_forwarder)
-        max_bytes = self._max_output_bytes
-        return RunnerContext(self._flow, steps, frame, self._socket, self._sessions.open, max_bytes)
+        connect, max_bytes = self._sessions.open, self._max_output_bytes
+        return RunnerContext(self._flow, steps, frame, self._socket, connect, max_bytes, self._caps)
 
     def _run(self, steps: Mapping[str, StepSpec], frame: Frame) -> tuple[dict[str, Any], bytes]:
         """Call the handler; return the head and body of `done`."""

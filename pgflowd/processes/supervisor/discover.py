@@ -18,6 +18,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from pgflowd.core.definition.shape import has_gates
 from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
@@ -44,6 +45,11 @@ class DiscoveredFlow:
     problems: tuple[Problem, ...] = ()
     opens_connections: bool = False  # its handlers use `ctx.conn()`
     waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether not every worker may begin each of its tasks at any time."""
+        return self.shape is not None and has_gates(self.shape)
 
     @property
     def slug(self) -> str:

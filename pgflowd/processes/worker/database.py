@@ -67,6 +67,7 @@ class DatabaseConnections:
         self._settings = settings
         self._flow, self._queue = flow, flow.lower()
         self._with_run = sorted(with_run)
+        self._caps = settings.worker_for(flow).caps
         self._worker_id, self._name = worker_id, name
         self._lease_s = settings.recovery.lease_s
         self._emit, self._on_refused = emit, on_refused
@@ -176,8 +177,7 @@ class DatabaseConnections:
         if bell := self._doorbell(action):
             calls.append(bell)
         if action.claim:
-            count, lease_s = action.claim, self._lease_s
-            calls.append(tasks.claim(self._flow, self._worker_id, count, lease_s, self._with_run))
+            calls.append(self._claim(action.claim))
         results = await execute_together_async(self._connections[MAIN], calls)
         claimed = results.pop() if action.claim else ()
         if claimed:
@@ -193,6 +193,10 @@ class DatabaseConnections:
             is_armed_anew=of_bell is True,
             writers=of_bell if action.doorbell is DoorbellCall.LIST_WRITERS else (),
         )
+
+    def _claim(self, count: int) -> Query[list[Task]]:
+        flow, worker_id, lease_s = self._flow, self._worker_id, self._lease_s
+        return tasks.claim(flow, worker_id, count, lease_s, self._with_run, self._caps)
 
     def _doorbell(self, action: actions.ReportAndClaim) -> Query[Any] | None:
         """What this turn does with the doorbell, before its claim."""

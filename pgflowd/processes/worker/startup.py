@@ -117,6 +117,7 @@ def load_flow_in_zygote(channel: Channel, settings: Settings, served: ServedFlow
         settings.logging.level == "debug",
         is_shared=worker.tasks_per_runner > 1,
         is_captured=worker.handler_output == "capture",
+        caps=frozenset(worker.caps),
     )
     began = time.monotonic()
     zygote = _fork(options)
@@ -194,7 +195,7 @@ def register(
         schema.require(conn)
         warnings = workers.define(conn, served.slug, shape, mode)
         has_notifications = workers.watch(conn, served.queue, may_write=mode != "verify")
-        workers.insert_row(conn, worker_id, served.queue, name)
+        workers.insert_row(conn, worker_id, served.queue, name, worker.caps)
     except BaseException:
         conn.close()
         raise

@@ -61,6 +61,7 @@ class ZygoteOptions:
     imports: bool = True  # False: each runner imports the module by itself
     is_shared: bool = False  # async tasks share runners
     is_captured: bool = True  # what they print is logged
+    caps: frozenset[str] = frozenset()  # of the worker
 
 
 def main(worker_socket: ZygoteSocket, options: ZygoteOptions) -> int:
@@ -193,6 +194,7 @@ def _live(
             title,
             WorkerSocket(runner_socket),
             options.max_output_bytes,
+            options.caps,
             _map_memory(descriptors[3]) if options.is_shared else None,
         )
         runner.live(steps, is_debug=options.is_debug)

@@ -158,6 +158,8 @@ class Engine:
         task.become(TaskStatus.STARTED)
         task.attempts += 1
         task.claims += 1
+        task.caps = frozenset(task.needs or step.options["needs"] or ())
+        task.needs = ()
         task.message.visible_at = self.now + step.options["timeout"] + 2
         return record_of(run, step, task)
 

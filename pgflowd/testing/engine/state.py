@@ -81,6 +81,9 @@ class TaskRow:
     output: Any = SQL_NULL
     error: str | None = None
     wait: TaskWait | None = None
+    needs: tuple[str, ...] = ()  # what it was handed on for
+    hand_ons: int = 0
+    caps: frozenset[str] = frozenset()  # of the worker that has it, which has what it needs
     saved: dict[str, Checkpoint] = field(default_factory=dict)
 
     @property
@@ -106,8 +109,8 @@ class EndedWait(NamedTuple):
     """What a task has waited for, and how long."""
 
     step: str
-    kind: str  # sleep or signal
-    name: str | None  # of the signal, or of the sleep if it has one
+    kind: str  # sleep, signal or need
+    name: str | None  # of the signal, of the sleep if it has one, or what was needed
     seconds: float  # in virtual time
 
 

@@ -3,6 +3,7 @@ Suspends the tasks of a run and frees them, as `_suspend`, `process_due` and `_d
 
 A task that waits has no message. It gets one, and a checkpoint that says how the wait ended, when
 its time has come, or a signal for which it waits. Signals come before timers of the same moment.
+One that is handed on is freed at once, and its next attempt has the caps that it asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def suspend(run: EngineRun, task: TaskRow, wait: Wait, now: float) -> None:
     task.message.is_archived = True
     run.suspensions += 1
     due_at = None if wait.in_s is None else now + wait.in_s
-    task.wait = TaskWait(wait.kind, wait.name, wait.checkpoint, due_at, run.suspensions, now)
+    if wait.kind is WaitKind.NEED:  # some worker has it
+        task.needs, task.hand_ons, due_at = wait.needs or (), task.hand_ons + 1, now
+    name = ",".join(wait.needs) if wait.needs else wait.name
+    task.wait = TaskWait(wait.kind, name, wait.checkpoint, due_at, run.suspensions, now)
     if wait.kind is WaitKind.SIGNAL:
         _deliver(run, wait.name, now)
 
@@ -53,7 +57,7 @@ def free_due(run: EngineRun, now: float) -> None:
 def next_due_at(run: EngineRun) -> float | None:
     """When the next wait ends; None if nothing will end one."""
     moments = [wait.due_at for _, wait in waiting(run) if wait.due_at is not None]
-    names = {wait.name for _, wait in waiting(run)}
+    names = {wait.name for _, wait in waiting(run) if wait.kind is WaitKind.SIGNAL}
     moments += [signal.sent_at for signal in _unused(run) if signal.name in names]
     return min(moments, default=None)
 
@@ -74,7 +78,9 @@ def _unused(run: EngineRun) -> list[SentSignal]:
 def _deliver(run: EngineRun, name: str | None, now: float) -> None:
     """Give the oldest unused signal of this name to the task that has waited longest for it."""
     sent = (each for each in _unused(run) if each.name == name and each.sent_at <= now)
-    receivers = [each for each in waiting(run) if each[1].name == name]
+    receivers = [
+        each for each in waiting(run) if each[1].kind is WaitKind.SIGNAL and each[1].name == name
+    ]
     signal = next(sent, None)
     if signal and receivers:
         task, wait = min(receivers, key=lambda each: each[1].nr)
@@ -91,7 +97,7 @@ def _free(run: EngineRun, task: TaskRow, wait: TaskWait, end: Any, now: float) -
 
 
 def _name_of(wait: TaskWait) -> str | None:
-    if wait.kind is WaitKind.SIGNAL:
+    if wait.kind is not WaitKind.SLEEP:
         return wait.name
     given = (wait.checkpoint or "").removeprefix("sleep ")
     return given if given and not given.isdecimal() else None

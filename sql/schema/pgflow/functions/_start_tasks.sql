@@ -1,9 +1,10 @@
 -- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
 -- and returns what a worker needs to execute them; `due_at` is when the task could first be
--- claimed, or, after a wait, when that ended. It never waits: it skips tasks that are locked or started, and tasks of ended runs and
--- steps.
+-- claimed, or, after a wait, when that ended. It never waits: it skips tasks that are locked or
+-- started, and tasks of ended runs and steps.
 -- `hide_s` null hides each message for the task's timeout and 2 s; 0 leaves it alone, because the
--- caller's read has hidden it.
+-- caller is our own claim: it has hidden the message, and passed the gate of the step. Others get no
+-- task of a step with a gate.
 -- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
 -- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
 -- Called by: _start_apart, start_tasks, pgflowd._start_attempts.   Locks: tasks (skips locked), then messages.
@@ -58,6 +59,7 @@ begin
         join pgflow.steps as step
           on step.flow_slug = _start_tasks.flow_slug and step.step_slug = one.step_slug
        where run.status = 'started' and state.status = 'started'
+         and (hide_s = 0 or not step.is_gated)
     ), begun as (
       update pgflow.step_tasks as task
          set status = 'started', started_at = greatest(now(), task.queued_at),

@@ -1,15 +1,18 @@
--- _free(run_ids, step_slugs, task_indexes): these tasks wait no longer: their waits are deleted, and
--- each gets a message, in the order in which they began to wait. Returns how many there were; one
--- that does not wait is left alone. They count as queued from now on, so no wait is taken for a
+-- _free(run_ids, step_slugs, task_indexes, hidden_s): these tasks wait no longer: their waits are
+-- deleted, and each gets a message, in the order in which they began to wait, hidden for so long.
+-- Returns the messages; one that does not wait is left alone. They count as queued from now on, so no wait is taken for a
 -- time in which no worker was free. On a foreign core a task may have ended and still wait: it gets
 -- no message.
--- Called by: _end_waits, _hold_task.
--- Locks: waits, tasks, new messages; the caller holds the runs.
-create or replace function pgflowd._free(run_ids uuid[], step_slugs text[], task_indexes int[])
-returns int language plpgsql set search_path = '' as $$
+-- Called by: _end_waits, _hold_task, _take_needed.
+-- Locks: waits, tasks, new messages; the caller holds the runs,
+-- or the tasks.
+create or replace function pgflowd._free(
+  run_ids uuid[], step_slugs text[], task_indexes int[], hidden_s int default 0)
+returns bigint[] language plpgsql set search_path = '' as $$
 declare
   queue record;
-  freed int := 0;
+  sent bigint[];
+  freed bigint[] := '{}';
 begin
   for queue in
     with ended as (
@@ -37,13 +40,14 @@ begin
           and one.status = 'started' offset 0) as state
      group by 1, 2 order by 1, 2
   loop
+    sent := pgflowd._send_again(queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes,
+                                hidden_s);
     update pgflow.step_tasks as task set message_id = new.msg_id, queued_at = now()
-      from unnest(queue.runs, queue.steps, queue.indexes, pgflowd._send_again(
-             queue.name, queue.flow_slug, queue.runs, queue.steps, queue.indexes))
+      from unnest(queue.runs, queue.steps, queue.indexes, sent)
              as new (run_id, step_slug, task_index, msg_id)
      where task.run_id = new.run_id and task.step_slug = new.step_slug
        and task.task_index = new.task_index;
-    freed := freed + cardinality(queue.runs);
+    freed := freed || sent;
   end loop;
   return freed;
 end $$;

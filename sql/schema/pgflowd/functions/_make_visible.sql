@@ -1,8 +1,8 @@
 -- _make_visible(queue_name, msg_ids, at, extend): makes messages visible from that moment on.
 -- With `extend` no message becomes visible earlier than it would anyhow. A message that another
 -- transaction has locked is skipped, so a caller that holds tasks never waits for a queue.
--- Called by: _handle_unstarted, heartbeat, _requeue_stalled, _sweep_unleased_task, task_claim.
--- Locks: queue rows, skipping locked ones.
+-- Called by: claim, _handle_unstarted, heartbeat, _pass_gates, _requeue_stalled,
+-- _sweep_unleased_task, task_claim.   Locks: queue rows, skipping locked ones.
 create or replace function pgflowd._make_visible(
   queue_name text, msg_ids bigint[], at timestamptz, extend boolean default false)
 returns void language plpgsql set search_path = '' as $$

@@ -1,16 +1,18 @@
--- _open_tasks(of_run, of_flow, statuses, max_rows): returns the open tasks of a run, or those of one flow,
--- or (null) of all, that may have one of these statuses; of a run at most ten thousand. Without a run they
+-- _open_tasks(of_run, of_flow, statuses, max_rows, needs): returns the open tasks of a run, or those of one
+-- flow, or (null) of all, that may have one of these statuses; of a run at most ten thousand. With `needs`
+-- only those that wait for a worker that has all of these, and maybe more. Without a run they
 -- are found through what waits, the oldest first, and through the queues, at most ten thousand messages
 -- of each: no index knows which tasks are open. `visible_at` is that of the message.
 -- Called by: list_tasks.   Locks: nothing.
 create or replace function pgflowd._open_tasks(
-  of_run uuid, of_flow text, statuses text[], max_rows int)
+  of_run uuid, of_flow text, statuses text[], max_rows int, needs text[] default null)
 returns table (run_id uuid, step_slug text, task_index int, visible_at timestamptz)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
   may_wait constant boolean := _open_tasks.statuses is null or 'waiting' = any (_open_tasks.statuses);
-  only_waits constant boolean := _open_tasks.statuses is not distinct from '{waiting}';
+  only_waits constant boolean := _open_tasks.needs is not null
+                                 or _open_tasks.statuses is not distinct from '{waiting}';
   found record;
 begin
   if _open_tasks.of_run is not null and not only_waits then
@@ -58,13 +60,18 @@ begin
     (select wait.run_id, wait.step_slug, wait.task_index, null::timestamptz
        from pgflowd.waits as wait
       where wait.run_id = _open_tasks.of_run
+        and (_open_tasks.needs is null
+             or wait.kind = 'need' and string_to_array(wait.name, ',') @> _open_tasks.needs)
       order by wait.nr limit _open_tasks.max_rows)
      union all
     select wait.run_id, wait.step_slug, wait.task_index, null::timestamptz
       from pgflow.flows as flow
      cross join lateral (
        select one.run_id, one.step_slug, one.task_index from pgflowd.waits as one
-        where one.flow_slug = flow.flow_slug order by one.nr limit _open_tasks.max_rows) as wait
+        where one.flow_slug = flow.flow_slug
+          and (_open_tasks.needs is null
+               or one.kind = 'need' and string_to_array(one.name, ',') @> _open_tasks.needs)
+        order by one.nr limit _open_tasks.max_rows) as wait
      where may_wait and _open_tasks.of_run is null
        and (_open_tasks.of_flow is null or flow.flow_slug = _open_tasks.of_flow);
 end $$;

@@ -1,7 +1,7 @@
 -- _suspend(elements, became): lets the suspended tasks among them wait: each is queued as if it had
 -- not been claimed, its attempt unspent, its message deleted, and a row of `waits` says what it
 -- waits for. `message_id` stays, so the change writes no index. A wait for a signal that came before
--- gets it here. Returns `became`, what tasks became by their elements' places, with these added.
+-- gets it here, and of a task that is handed on all workers of its queue hear. Returns `became`, what tasks became by their elements' places, with these added.
 -- The moment is that of the clock, not of the transaction, which may be old: no sleep ends early.
 -- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals;
 -- the caller holds runs and tasks.
@@ -26,20 +26,22 @@ begin
                                        checkpoint, due_at, why)
     select requeued.run_id, requeued.step_slug, requeued.task_index, requeued.flow_slug,
            requeued.wait ->> 'kind',
-           case requeued.wait ->> 'kind' when 'signal' then requeued.wait ->> 'name' end,
+           case requeued.wait ->> 'kind' when 'signal' then requeued.wait ->> 'name'
+             when 'need' then pgflowd._joined_needs(requeued.wait -> 'needs') end,
            requeued.wait ->> 'checkpoint',
            coalesce((requeued.wait ->> 'until')::timestamptz,
                     clock_timestamp()
                     + make_interval(secs => (requeued.wait ->> 'in_s')::float8)),
            requeued.wait ->> 'why'
       from requeued order by requeued.ord
-    returning kept.run_id, kept.name, kept.due_at
+    returning kept.run_id, kept.kind, kept.name, kept.due_at
   )
   select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,
          array_agg(requeued.message_id) as messages,
          (select min(inserted.due_at) from inserted) as due_at,
-         (select array_agg(inserted.run_id) from inserted where inserted.name is not null) as runs,
-         (select array_agg(inserted.name) from inserted where inserted.name is not null) as names
+         (select array_agg(inserted.run_id) from inserted where inserted.kind = 'signal') as runs,
+         (select array_agg(inserted.name) from inserted where inserted.kind = 'signal') as names,
+         (select bool_or(inserted.kind = 'need') from inserted) as are_handed_on
     into suspended from requeued;
   if suspended.ords is null then
     return became;
@@ -53,6 +55,7 @@ begin
      group by 1 order by 1
   loop
     perform pgmq.delete(queue.name, queue.messages);
+    perform pgflowd._wake(queue.name) where suspended.are_handed_on;
   end loop;
   if suspended.names is not null
      and pgflowd._deliver_signals(suspended.runs, suspended.names) > 0 then

@@ -1,4 +1,4 @@
--- claim(flow_slug, worker_id, max_tasks, lease, with_run): takes up to `max_tasks` tasks of this flow.
+-- claim(flow_slug, worker_id, max_tasks, lease, with_run, caps): takes up to `max_tasks` tasks of this flow.
 -- Reads the messages that have been visible for longest, which hides them for `lease`, starts their
 -- tasks, and opens an attempt for each: the token returned is the right to report. A worker without
 -- heartbeats passes null: messages are then hidden for the flow's longest timeout + 2 s, and each
@@ -8,6 +8,9 @@
 -- reads on, three times at most.
 -- Messages sent after this transaction began are left to a younger one; those that a server's clock
 -- which was set back shows as sent in the future stay hidden until then.
+-- `caps` are what the worker has. With some it first takes tasks that wait for a worker that has them
+-- (_take_needed). In a flow with gates it begins only what may begin, and puts aside what may not
+-- (_pass_gates); where much is put aside it reads on, a hundred at a time, ten times at most.
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
 -- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
@@ -17,23 +20,28 @@
 -- Locks: queue rows and tasks, skipping locked ones; attempts; see _keep_worker.
 create or replace function pgflowd.claim(
   flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
-  with_run text[] default null)
+  with_run text[] default null, caps text[] default null)
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
   leaving boolean;
   silent boolean;
+  has_gates boolean;
   wanted int := coalesce(claim.max_tasks, 0);
   hidden_s int;
   queue record;
   began timestamptz;
   read record;
+  gate record;
+  may_begin bigint[];
+  has_put_aside boolean;
   unstarted record;
   young bigint[];
   got int;
 begin
   select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null,
-         worker.last_heartbeat_at < now() - interval '1 minute'
-    into leaving, silent
+         worker.last_heartbeat_at < now() - interval '1 minute',
+         to_jsonb(flow) -> 'is_gated' = 'true'
+    into leaving, silent, has_gates
     from pgflow.workers as worker
     join pgflow.flows as flow on flow.flow_slug = claim.flow_slug
    where worker.worker_id = claim.worker_id;
@@ -51,25 +59,44 @@ begin
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(claim.flow_slug) as known loop
     young := '{}';
-    for round in 1..3 loop
+    has_put_aside := false;
+    for round in 0 .. case when has_gates then 10 else 3 end loop
       exit when wanted <= 0;
       began := clock_timestamp();
-      select array_agg(message.msg_id) filter (where message.enqueued_at <= now()) as msg_ids,
-             array_agg(message.msg_id) filter (where message.enqueued_at > now()) as young,
-             bool_or(message.read_ct > 1) as again
-        into read
-        from pgflowd._read_messages(queue.queue_name, wanted, hidden_s) as message;
-      young := young || read.young;
-      exit when read.msg_ids is null;
+      if round = 0 then
+        continue when claim.caps is null;
+        select pgflowd._take_needed(claim.flow_slug, queue.queue_name, wanted, hidden_s, claim.caps)
+                 as msg_ids, false as again into read;
+        continue when read.msg_ids is null;
+      else
+        select array_agg(message.msg_id) filter (where message.enqueued_at <= now()) as msg_ids,
+               array_agg(message.msg_id) filter (where message.enqueued_at > now()) as young,
+               bool_or(message.read_ct > 1) as again
+          into read
+          from pgflowd._read_messages(
+                 queue.queue_name, case when has_put_aside then greatest(wanted, 100) else wanted end,
+                 hidden_s) as message;
+        young := young || read.young;
+        exit when read.msg_ids is null;
+      end if;
+      may_begin := read.msg_ids;
+      if has_gates and round > 0 then
+        gate := pgflowd._pass_gates(claim.flow_slug, queue.queue_name, read.msg_ids, wanted,
+                                    claim.caps);
+        may_begin := gate.may_begin;
+        read.msg_ids := gate.may_begin || gate.others;
+        has_put_aside := gate.has_put_aside;
+        continue when read.msg_ids = '{}';
+      end if;
       begin
         return query select * from pgflowd._start_attempts(
-          claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
+          claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
           claim.lease, claim.with_run);
         get diagnostics got = row_count;
       exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
                      or raise_exception then
         return query select * from pgflowd._start_each(
-          claim.flow_slug, queue.queue_name, queue.step_slug, read.msg_ids, claim.worker_id, began,
+          claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
           claim.lease, claim.with_run);
         get diagnostics got = row_count;
       end;
@@ -77,7 +104,9 @@ begin
       if got < cardinality(read.msg_ids) then
         unstarted := pgflowd._handle_unstarted(claim.flow_slug, queue.queue_name, read.msg_ids);
         young := young || unstarted.young;
-        if unstarted.requeued is not null then
+        if has_gates and unstarted.requeued is not null then  -- they have to pass the gates again
+          perform pgflowd._make_visible(queue.queue_name, unstarted.requeued, clock_timestamp());
+        elsif unstarted.requeued is not null then
           return query select * from pgflowd._start_each(
             claim.flow_slug, queue.queue_name, queue.step_slug, unstarted.requeued,
             claim.worker_id, began, claim.lease, claim.with_run);
@@ -87,7 +116,7 @@ begin
       if read.again then
         perform pgflowd._close_older(claim.flow_slug, read.msg_ids, claim.worker_id);
       end if;
-      exit when got = cardinality(read.msg_ids);
+      exit when round > 0 and got = cardinality(read.msg_ids) and not has_put_aside;
     end loop;
     if cardinality(young) > 0 then
       perform pgflowd._ring(queue.queue_name)

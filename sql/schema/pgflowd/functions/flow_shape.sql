@@ -24,7 +24,11 @@ returns jsonb language sql stable set search_path = '' as $$
                         pgflowd._pattern(one.fields -> 'forbidden_input_pattern'),
                       'options', jsonb_strip_nulls(jsonb_build_object(
                         'maxAttempts', step.opt_max_attempts, 'baseDelay', step.opt_base_delay,
-                        'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay')))
+                        'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay',
+                        'needs', (
+                          select to_jsonb(option.needs) from pgflowd.step_options as option
+                           where option.flow_slug = step.flow_slug
+                             and option.step_slug = step.step_slug))))
                     order by step.step_index), '[]')
                from pgflow.steps as step
               cross join lateral (select to_jsonb(step) as fields) as one

@@ -1,5 +1,6 @@
 -- waits: what a queued task waits for. It has no message meanwhile, so no claim meets it.
--- `name`: of the signal. `checkpoint`: under which name the task will find how the wait ended; null
+-- `name`: of the signal; for `need` the caps that a worker must have, sorted, with commas between.
+-- `checkpoint`: under which name the task will find how the wait ended; null
 -- where nothing is to be found. `due_at`: the end of a sleep, or of the patience with a signal.
 -- `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
 create table if not exists pgflowd.waits (
@@ -17,10 +18,11 @@ create table if not exists pgflowd.waits (
   constraint waits_pkey primary key (run_id, step_slug, task_index),
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
-  constraint kind_is_known check (kind in ('sleep', 'signal')),
-  constraint only_a_signal_has_a_name check ((kind = 'signal') = (name is not null)),
-  constraint something_ends_it check (kind = 'signal' or due_at is not null)
+  constraint kind_is_known check (kind in ('sleep', 'signal', 'need')),
+  constraint all_but_a_sleep_have_a_name check ((kind = 'sleep') = (name is null)),
+  constraint something_ends_it check (kind <> 'sleep' or due_at is not null)
 ) with (autovacuum_vacuum_scale_factor = 0.02);
 create index if not exists waits_due_at on pgflowd.waits (due_at) where due_at is not null;
 create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) where kind = 'signal';
+create index if not exists waits_need on pgflowd.waits (flow_slug, name, nr) where kind = 'need';
 create index if not exists waits_flow_slug on pgflowd.waits (flow_slug, nr);

@@ -1,0 +1,16 @@
+-- _set_step_options(flow_slug, shape): refuses what only our own core can do.
+-- Called by: define.   Locks: nothing.
+create or replace function pgflowd._set_step_options(flow_slug text, shape jsonb)
+returns void language plpgsql set search_path = '' as $$
+declare
+  step text;
+begin
+  select one.value ->> 'slug' into step
+    from jsonb_array_elements(_set_step_options.shape -> 'steps') as one
+   where jsonb_typeof(one.value #> '{options,needs}') = 'array' limit 1;
+  if found then
+    raise exception 'step % of flow % has needs, and schema pgflow of this database knows none',
+                    step, _set_step_options.flow_slug using errcode = 'PF035',
+      hint = 'use a database with the core of pgflowd';
+  end if;
+end $$;

@@ -1,0 +1,18 @@
+-- _waiting_needs(flow_slug): the different needs for which tasks of a flow wait, as waits have them, each
+-- with the number of the wait that is the first of them. It goes from one to the next through the
+-- index, so it costs the same however many tasks wait.
+-- Called by: look_at_queues, _take_needed.   Locks: nothing.
+create or replace function pgflowd._waiting_needs(flow_slug text)
+returns table (needs text, first_nr bigint)
+language plpgsql stable set search_path = '' set enable_sort = off set enable_bitmapscan = off as $$
+begin
+  needs := '';
+  loop
+    select wait.name, wait.nr into needs, first_nr
+      from pgflowd.waits as wait
+     where wait.flow_slug = _waiting_needs.flow_slug and wait.kind = 'need' and wait.name > needs
+     order by wait.name, wait.nr limit 1;
+    exit when not found;
+    return next;
+  end loop;
+end $$;

@@ -1,0 +1,17 @@
+-- define(flow_slug, shape, may_lose_data): makes the flow in the database that of the code, as
+-- pgflow.ensure_flow_compiled, whose answer it returns; and what its steps need follows the code. A flow
+-- of another shape stays as it is. PF035 if a foreign core lacks what the shape asks for.
+-- Called by: workers, commands.   Locks: the flow's definition.
+create or replace function pgflowd.define(
+  flow_slug text, shape jsonb, may_lose_data boolean default false)
+returns jsonb language plpgsql set search_path = '' as $$
+declare
+  answer jsonb;
+begin
+  perform pg_advisory_xact_lock(1, hashtext(lower(define.flow_slug collate "C")));
+  answer := pgflow.ensure_flow_compiled(define.flow_slug, define.shape, define.may_lose_data);
+  if answer ->> 'status' <> 'mismatch' then
+    perform pgflowd._set_step_options(define.flow_slug, define.shape);
+  end if;
+  return answer;
+end $$;
