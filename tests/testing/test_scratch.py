@@ -36,17 +36,19 @@ def test_an_empty_database_is_empty(empty_database: ScratchDatabase):
     assert empty_database.connect().execute(query).fetchone() == (0,)
 
 
-def test_databases_know_nothing_of_each_other_and_are_dropped(server: ScratchServer):
+def test_databases_know_nothing_of_each_other_and_the_next_one_drops_them(server: ScratchServer):
     with server.database() as one, server.database() as other:
         one.connect().execute("create table pgflow.mine ()")
 
         assert other.connect().execute("select to_regclass('pgflow.mine')").fetchone() == (None,)
+    with server.database():
+        pass
 
     assert one.name not in names(server)
     assert other.name not in names(server)
 
 
-def test_a_database_is_dropped_although_a_client_is_connected(server: ScratchServer):
+def test_sessions_of_a_database_end_with_its_test(server: ScratchServer):
     with server.database() as database:
         stray = psycopg.connect(database.dsn)
 
@@ -124,7 +126,7 @@ def test_only_the_last_run_on_a_server_drops_the_templates(tmp_path: Path):
 
 def templates(dsn: str) -> list[str]:
     with psycopg.connect(dsn) as connection:
-        query = "select datname from pg_database where datname like 'pgflowd%'"
+        query = "select datname from pg_database where datname like 'pgflowd_template%'"
         return [name for (name,) in connection.execute(query)]
 
 
