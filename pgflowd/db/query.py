@@ -90,13 +90,14 @@ def _first_error() -> Iterator[None]:
     outer = sys.exception()
     try:
         yield
-    except (psycopg.Error, IndexError) as error:  # IndexError: psycopg's, of a pipeline cut short
+    except (psycopg.Error, IndexError) as error:  # psycopg's, if the commit's answers come at once
         first: BaseException = error
         while getattr(first, "sqlstate", None) is None:
             if first.__context__ is None or first.__context__ is outer:
                 if isinstance(error, psycopg.Error):
                     raise
-                raise psycopg.OperationalError("the pipeline ended without an answer") from error
+                text = "PostgreSQL refused to commit; its log says why"
+                raise psycopg.OperationalError(text) from error
             first = first.__context__
         raise first from None
 
