@@ -16,6 +16,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── WrongState   E411    the run's state forbids it
     │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
     │   │   ├── NotRetryable     PF004: a run that did not fail, or was cancelled
+    │   │   ├── KeyTaken E421    PF006: another run has the singleton key
     │   │   └── NotOpen  E423    PF008: the task does not wait, or somebody else has it
     │   ├── UnknownFlow  E415    no such flow in the database
     │   ├── MapInput     E416    the input of a flow with a root map is not an array
@@ -116,6 +117,7 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
+    "E421": "another run has the singleton key",
     "E423": "the task does not wait, or cannot be taken",
     "E424": "a checkpoint or signal is too large",
     "E425": "a checkpoint was saved by newer code",
@@ -255,6 +257,13 @@ class RunEnded(WrongState):
 
 class NotRetryable(WrongState):
     pass
+
+
+class KeyTaken(WrongState):
+    """Another run, with id `run_id`, has the singleton key."""
+
+    default_code = "E421"
+    run_id: UUID | None = None
 
 
 class NotOpen(WrongState):

@@ -49,6 +49,7 @@ _BY_CODE = {
     "E414": ExitCode.NOT_RUNNING,
     "E415": ExitCode.NOT_FOUND,
     "E416": ExitCode.USAGE,
+    "E421": ExitCode.REFUSED,
     "E423": ExitCode.REFUSED,
     "E424": ExitCode.USAGE,
     "E429": ExitCode.USAGE,

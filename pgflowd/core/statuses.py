@@ -67,10 +67,11 @@ class Status(StrEnum):
 class RunStatus(Status):
     """
     To other runtimes a waiting run has started, a cancelled or expired one has failed, and none is
-    scheduled.
+    scheduled or blocked.
     """
 
     SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
+    BLOCKED = "blocked", Marks.WAITING, False  # another run has its singleton key
     STARTED = "started", Marks.ACTIVE, False
     WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
     COMPLETED = "completed", Marks.DONE

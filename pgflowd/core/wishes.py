@@ -11,12 +11,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pgflowd.core.waiting import Time, moment_of, seconds_of
 from pgflowd.errors import RunError
 
 MAX_KEY_CHARS = 200
+CONFLICTS = ("wait", "existing", "reject", "replace")
 
 
 class Wishes(TypedDict, total=False):
@@ -26,6 +27,9 @@ class Wishes(TypedDict, total=False):
     delay: Time
     expires: datetime | Time
     labels: Mapping[str, str]
+    singleton: str
+    on_conflict: Literal["wait", "existing", "reject", "replace"]
+    actor: str  # who asks for it
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,9 @@ class CheckedWishes:
     expires: Moment = NEVER
     labels: str | None = None  # JSON
     key: str | None = None
+    singleton: str | None = None
+    on_conflict: str = "wait"
+    actor: str | None = None
 
 
 def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
@@ -59,6 +66,9 @@ def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
         expires_at(wishes.get("expires")),
         labels_json(wishes.get("labels")),
         _checked_key(key),
+        _checked_key(wishes.get("singleton")),
+        _checked_conflict(wishes.get("singleton"), wishes.get("on_conflict")),
+        _checked_actor(wishes.get("actor")),
     )
     return None if found == CheckedWishes() else found
 
@@ -99,6 +109,25 @@ def _checked_key(key: Any) -> str | None:
     if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY_CHARS or not _is_storable(key):
         raise _bad_wish(f"a key has 1 to {MAX_KEY_CHARS} characters, not {repr(key)[:60]}")
     return key
+
+
+def _checked_conflict(singleton: object, on_conflict: object) -> str:
+    if on_conflict is None:
+        return "wait"
+    if on_conflict not in CONFLICTS:
+        words = ", ".join(CONFLICTS)
+        raise _bad_wish(f"on_conflict is one of {words}, not {repr(on_conflict)[:60]}")
+    if singleton is None:
+        raise _bad_wish("on_conflict says what happens while another run has the key of singleton")
+    return str(on_conflict)
+
+
+def _checked_actor(actor: object) -> str | None:
+    if actor is None:
+        return None
+    if not isinstance(actor, str) or not _is_storable(actor):
+        raise _bad_wish(f"an actor is a text, not {repr(actor)[:60]}")
+    return actor
 
 
 def _is_storable(text: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from uuid import UUID
 
 import psycopg
 
@@ -20,6 +21,7 @@ from pgflowd.db import missing_role
 from pgflowd.errors import (
     AccessDenied,
     DatabaseError,
+    KeyTaken,
     LeaseLost,
     MapInput,
     NotFound,
@@ -39,6 +41,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF002": (NotFound, "E409"),
     "PF003": (RunEnded, "E411"),
     "PF004": (NotRetryable, "E411"),
+    "PF006": (KeyTaken, "E421"),
     "PF008": (NotOpen, "E423"),
     "PF009": (RunError, "E432"),
     "PF020": (PgflowdError, "E105"),
@@ -81,7 +84,10 @@ def error_for(error: psycopg.Error, user: str | None = None) -> PgflowdError | N
     if state in OURS:
         kind, code = OURS[state]
         hint = error.diag.message_hint
-        return kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
+        found = kind(text, code=code, next=None if hint is None else one_line(redact(hint), 1000))
+        if isinstance(found, KeyTaken) and error.diag.message_detail:
+            found.run_id = UUID(error.diag.message_detail)
+        return found
     if state == "42501":
         return _denied(error, user)
     if state in MISSING_OBJECT and _OUR_SCHEMA.search(text):

@@ -124,7 +124,7 @@ def script(slug: str, shape: Shape, place: str) -> str:
 
 _LIST_FLOWS = """
 select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
-       workers, last_run_at, created_at, is_asleep, waiting
+       workers, last_run_at, created_at, is_asleep, waiting, planned
   from pgflowd.list_flows()
 """
 _LIVING_WORKERS = """

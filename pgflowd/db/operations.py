@@ -159,7 +159,7 @@ def wait(
         if run is None or run.has_ended or rest_s <= 0:
             yield Unlisten()
             break
-        if run.status is RunStatus.SCHEDULED:  # nobody notifies that it begins
+        if run.status in (RunStatus.SCHEDULED, RunStatus.BLOCKED):  # nobody notifies that it begins
             yield Nap(min(MAX_NAP_S, rest_s))
             continue
         yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
@@ -178,6 +178,8 @@ def _timeout(
         does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
     if status is RunStatus.SCHEDULED:
         does = "has not begun"
+    if status is RunStatus.BLOCKED:
+        does, remedy = "has not begun", f"`pgflowd runs show {run_id}` says which run has its key"
     text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
     error = WaitTimeout(text, next=remedy)
     error.run_id = run_id

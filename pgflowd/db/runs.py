@@ -68,7 +68,8 @@ def start_wished(
     """Start runs with the same wishes, in their order."""
     begins, expires = wishes.begins, wishes.expires
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
-              expires.in_s, wishes.labels, wishes.key)  # fmt: skip
+              expires.in_s, wishes.labels, wishes.key, wishes.singleton,
+              wishes.on_conflict, wishes.actor)  # fmt: skip
     return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
@@ -237,7 +238,8 @@ _START_WISHED = f"""
 select pgflowd.get_run(started.run_id) -> 'run'
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
-   %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s) as started
+   %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s, %s, %s,
+   coalesce(%s, session_user)) as started
  order by one.nr
 """
 _START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"
@@ -250,7 +252,8 @@ _GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"
 _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
 _GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
 _GET_STATUS = """
-select status, cancelled_at, cancelled_by, cancel_reason, start_at, expires_at, expired_at, labels
+select status, cancelled_at, cancelled_by, cancel_reason, start_at, expires_at, expired_at,
+       singleton_key, created_by, blocked_by, labels
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
@@ -285,7 +288,13 @@ def run_of(row: Document) -> Run:
 
 def _run_fields(row: Document) -> Document:
     named = _fields(_RUN_FIELDS, row)
-    return {**named, "run_id": UUID(row["run_id"]), "status": RunStatus(row["status"])}
+    blocked_by = row.get("blocked_by")
+    return {
+        **named,
+        "run_id": UUID(row["run_id"]),
+        "status": RunStatus(row["status"]),
+        "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by)),
+    }
 
 
 def _state_of(row: Document) -> StepState:
@@ -329,7 +338,7 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 
 def _read_status(rows: Rows) -> Document:
     names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "start_at", "expires_at",
-             "expired_at")  # fmt: skip
+             "expired_at", "singleton", "created_by", "blocked_by")  # fmt: skip
     if not rows:
         return {}
     *values, labels = rows[0]

@@ -78,3 +78,39 @@ def test_who_waits_for_a_planned_run_sees_its_end(here, shop):
     assert (followed.code, "cancelled" in followed.out) == (1, True)
     (line,) = here("runs", "follow", run, "--json").out.splitlines()
     assert '"run:cancelled"' in line
+
+
+def test_one_run_at_a_time_has_a_key_and_the_next_one_names_it(here, shop):
+    args = ("send_email", "7", "--singleton", "customer 42")
+    first = here("runs", "start", *args).out.strip()
+    second = here("runs", "start", *args).out.strip()
+
+    shown = here("runs", "show", second).out
+    assert re.search(rf"run {second} +send_email +\S blocked +input", shown)
+    assert f"singleton key  customer 42, which run {first[-8:]} has" in shown
+    assert "started by  " in shown
+    (listed,) = here("runs", "list", "--status", "blocked", "--json").json["runs"]
+    assert (listed["run_id"], listed["started_at"]) == (second, None)
+    document = here("runs", "show", second, "--json").json
+    assert (document["singleton"], document["blocked_by"]) == ("customer 42", [first])
+    taken = here("runs", "start", *args, "--on-conflict", "reject")
+    assert (taken.code, f"run {first} has the singleton key" in taken.err) == (6, True)
+    assert here("runs", "start", *args, "--on-conflict", "existing").out.strip() == first
+    assert here("runs", "start", "send_email", "--on-conflict", "wait").code != 0
+
+    here("runs", "cancel", first)
+    process(shop)
+    assert re.search(r"send_email +\S started", here("runs", "show", second).out)
+
+
+def test_flows_list_counts_planned_runs(here, shop):
+    assert "PLANNED" not in here("flows", "list").out
+    here("runs", "start", "send_email", "--delay", "2h")
+
+    lines = here("flows", "list").out.splitlines()
+    at = lines[0].split().index("PLANNED")
+    found = {line.split()[0]: line.split()[at] for line in lines[1:]}
+    assert found == {"analyze_website": "0", "send_email": "1", "store_items": "0"}
+    assert "1 planned run," in here("flows", "show", "send_email").out
+    flows = here("flows", "list", "--json").json["flows"]
+    assert [flow["planned"] for flow in flows] == [0, 1, 0]

@@ -16,7 +16,15 @@ from support.shop import Shop
 from pgflowd import AsyncClient, Client
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db import schema
-from pgflowd.errors import NotFound, RunEnded, RunError, RunExists, UnknownFlow, WaitTimeout
+from pgflowd.errors import (
+    KeyTaken,
+    NotFound,
+    RunEnded,
+    RunError,
+    RunExists,
+    UnknownFlow,
+    WaitTimeout,
+)
 from pgflowd.testing.until import until
 
 FLOW, INPUT = "analyze_website", {"url": "x"}
@@ -158,6 +166,10 @@ def test_a_planned_run_is_rescheduled(shop, client):
         ({"labels": {"a": "\0"}}, "E432"),
         ({"key": ""}, "E432"),
         ({"key": "a" * 201}, "E432"),
+        ({"singleton": ""}, "E432"),
+        ({"singleton": "a", "on_conflict": "perhaps"}, "E432"),
+        ({"on_conflict": "wait"}, "E432"),
+        ({"actor": 42}, "E432"),
     ],
     ids=str,
 )
@@ -213,3 +225,41 @@ def test_a_run_that_begins_while_it_is_read_is_never_unknown(shop, client):
     finally:
         over.set()
         sweeper.join()
+
+
+def test_one_run_at_a_time_has_a_singleton_key(shop, client):
+    first = client.start_flow(FLOW, INPUT, singleton="customer 42")
+    second = client.start_flow(FLOW, INPUT, singleton="customer 42")
+    assert (first.status, second.status) == (RunStatus.STARTED, RunStatus.BLOCKED)
+    existing = client.start_flow(FLOW, INPUT, singleton="customer 42", on_conflict="existing")
+    assert existing.run_id == first.run_id
+    assert (second.singleton, second.blocked_by) == ("customer 42", [first.run_id])
+    with pytest.raises(KeyTaken) as taken:
+        client.start_flow(FLOW, INPUT, singleton="customer 42", on_conflict="reject")
+    assert (taken.value.run_id, taken.value.code) == (first.run_id, "E421")
+    with pytest.raises(WaitTimeout, match="has not begun"):
+        client.wait(second.run_id, timeout=0)
+
+    client.cancel(first.run_id)
+    until(lambda: process(shop) == 0, within_s=5)
+    assert client.get_run(second.run_id).status is RunStatus.STARTED
+    with pytest.raises(KeyTaken, match="cannot be tried again"):
+        client.retry(first.run_id, even_if_cancelled=True)
+
+    async def replaced() -> Any:
+        async with AsyncClient(shop.database.dsn) as other:
+            return await other.start_flow(
+                FLOW, INPUT, singleton="customer 42", on_conflict="replace", actor="ann"
+            )
+
+    last = asyncio.run(replaced())
+    until(lambda: process(shop) == 0, within_s=5)
+    found = [client.get_run(run.run_id) for run in (second, last)]
+    assert [run.status for run in found] == [RunStatus.CANCELLED, RunStatus.STARTED]
+    assert (found[1].created_by, found[1].blocked_by) == ("ann", None)
+
+
+def test_who_asks_for_a_run_with_wishes_is_kept(shop, client):
+    assert client.start_flow(FLOW, INPUT, actor="ann").created_by == "ann"
+    assert client.start_flow(FLOW, INPUT, labels={"a": "b"}).created_by == "postgres"
+    assert client.get_run(client.start_flow(FLOW, INPUT).run_id).created_by is None

@@ -125,6 +125,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0014_pgflow_watched_runs",
         "0015_pgflow_gates",
         "0016_pgflowd_needs",
+        "0017_pgflowd_singletons",
     ]
 
     assert catalog(conn) == before

@@ -12,7 +12,7 @@ PAGE = "docs/planned-runs.md"
 
 def test_what_the_page_starts_is_planned(database) -> None:
     shop, page = Shop(database), dict[str, Any]()
-    for flow in ("remind", "invoice", "welcome"):
+    for flow in ("remind", "invoice", "welcome", "sync"):
         shop.do("select pgflow.create_flow(%s)", flow)
         shop.do("select pgflow.add_step(%s, 'step')", flow)
     (python,), (sql,) = blocks_of(PAGE, "python"), blocks_of(PAGE, "sql")
@@ -26,5 +26,6 @@ def test_what_the_page_starts_is_planned(database) -> None:
         ("invoice", "scheduled", None),
         ("remind", "scheduled", {"customer": "42"}),
         ("remind", "scheduled", {"customer": "42"}),
+        ("sync", "started", None),
         ("welcome", "started", None),
     ]

@@ -19,6 +19,7 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_runs
 from pgflowd.cli.params import DURATION, LABEL, MOMENT, MOMENT_OR_DURATION, RUN
 from pgflowd.cli.problems import for_each
+from pgflowd.core.wishes import CONFLICTS
 
 if TYPE_CHECKING:
     from pgflowd.core.wishes import Wishes
@@ -42,15 +43,29 @@ def time_options(command: F) -> F:
     return command
 
 
+def singleton_options(command: F) -> F:
+    """A key that one run at a time has, and what happens while another one has it."""
+    for option in (
+        click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
+                     help=f"While another run has the key: {', '.join(CONFLICTS)}."),
+        click.option("--singleton", metavar="KEY", help="Only one run at a time has this key."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 def wishes_of(
     at: datetime | None,
     delay: float | None,
     expires: datetime | float | None,
     labels: Sequence[tuple[str, str]] = (),
+    singleton: str | None = None,
+    on_conflict: str | None = None,
 ) -> Wishes:
     """The wishes that the options name."""
     given: dict[str, Any] = {
         "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
+        "singleton": singleton, "on_conflict": on_conflict,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 

@@ -16,7 +16,13 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_plans import label_option, reschedule, time_options, wishes_of
+from pgflowd.cli.commands.run_plans import (
+    label_option,
+    reschedule,
+    singleton_options,
+    time_options,
+    wishes_of,
+)
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
@@ -75,6 +81,7 @@ def runs() -> None:
 @click.option("--key", metavar="TEXT", help="Whoever starts FLOW with the same key gets this run.")
 @time_options
 @label_option
+@singleton_options
 @pass_app
 def start(
     app: App,

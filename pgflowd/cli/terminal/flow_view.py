@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 _TITLES = (
-    "FLOW", "STEPS", "QUEUED", "WAITING", "OLDEST", "RUNNING", "RUNS", "WORKERS", "IMPORT",
-    "LAST RUN",
+    "FLOW", "STEPS", "QUEUED", "WAITING", "PLANNED", "OLDEST", "RUNNING", "RUNS", "WORKERS",
+    "IMPORT", "LAST RUN",
 )  # fmt: skip
 
 
@@ -41,18 +41,23 @@ def print_flows(
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
     rows = [_flow_row(app, flow, imports.get(flow.flow_slug), now) for flow in flows]
-    kept = [at for at, title in enumerate(_TITLES) if title != "WAITING" or _any_waits(flows)]
+    zeros = _columns_of_zeros(flows)
+    kept = [at for at, title in enumerate(_TITLES) if title not in zeros]
     app.print_table(
         [_TITLES[at] for at in kept],
         [[row[at] for at in kept] for row in rows],
         right=set(_TITLES) - {"FLOW", "LAST RUN"},
-        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING", "WAITING"),
+        losing=("STEPS", "IMPORT", "OLDEST", "LAST RUN", "RUNS", "RUNNING", "PLANNED", "WAITING"),
     )
 
 
-def _any_waits(flows: Sequence[ListedFlow]) -> bool:
-    """Whether tasks of a flow wait; a column of zeros says nothing."""
-    return any(flow.waiting for flow in flows)
+def _columns_of_zeros(flows: Sequence[ListedFlow]) -> set[str]:
+    """The columns that say nothing, since no task waits, or no run is planned."""
+    most = {
+        "WAITING": max(flow.waiting for flow in flows),
+        "PLANNED": max(flow.planned for flow in flows),
+    }
+    return {title for title, number in most.items() if number == 0}
 
 
 def _flow_row(
@@ -70,6 +75,7 @@ def _flow_row(
         str(flow.steps),
         str(flow.queued),
         str(flow.waiting),
+        str(flow.planned),
         dash if oldest_s is None else duration(oldest_s),
         str(flow.running),
         str(flow.active_runs),
@@ -96,7 +102,8 @@ def print_flow(
     is_asleep = flow.workers == 0 and flow.is_asleep
     workers = "asleep" if is_asleep else counted(flow.workers, "worker")
     waiting = f", {flow.waiting} waiting" if flow.waiting else ""
-    state = f"{flow.queued} queued, {flow.running} running{waiting}, {workers}"
+    planned = f", {counted(flow.planned, 'planned run')}" if flow.planned else ""
+    state = f"{flow.queued} queued, {flow.running} running{waiting}{planned}, {workers}"
     if import_s is not None:
         state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"

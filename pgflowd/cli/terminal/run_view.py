@@ -129,6 +129,8 @@ def _begin(run: ListedRun | Run, now: datetime) -> str:
     """When a run has begun, or will begin."""
     if run.started_at is not None:
         return ago(run.started_at, now)
+    if run.status is RunStatus.BLOCKED:
+        return ""
     if run.start_at is None or run.has_ended:
         return "never"
     return f"in {duration(max(round((run.start_at - now).total_seconds()), 0))}"
@@ -142,6 +144,12 @@ def print_run(app: App, details: RunDetails) -> None:
     if run.labels:
         labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
         _print_labelled(app, "labels", app.hide(one_line(labels)))
+    if run.created_by is not None:
+        _print_labelled(app, "started by", app.hide(one_line(run.created_by)))
+    if run.singleton is not None:
+        by = " and ".join(f"run {short_id(other)}" for other in run.blocked_by or ())
+        has = f", which {by} has" if by else ""
+        _print_labelled(app, "singleton key", f"{app.hide(one_line(run.singleton))}{has}")
     if run.expires_at is not None and not run.has_ended:
         left_s = max(round((run.expires_at - details.now).total_seconds()), 0)
         _print_labelled(app, "expires", f"in {duration(left_s)}")
@@ -214,7 +222,7 @@ def _head(app: App, details: RunDetails) -> list[str]:
     """The run, its flow, its status and its input; on several lines where it is narrow."""
     run, screen = details.run, app.out
     started = _begin(run, details.now)
-    state = f" {run.status} {started}"
+    state = f" {run.status} {started}".rstrip()
     if run.started_at is None and run.has_ended:
         state = f" {run.status} before it began"
     elif run.has_ended:

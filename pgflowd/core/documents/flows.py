@@ -29,6 +29,7 @@ class ListedFlow:
     created_at: datetime
     is_asleep: bool  # a daemon serves it, and starts its worker when there is work
     waiting: int
+    planned: int  # runs that have not begun
 
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
@@ -39,6 +40,7 @@ class ListedFlow:
             "watched": self.is_watched,
             "queued": self.queued,
             "waiting": self.waiting,
+            "planned": self.planned,
             "oldest_queued_at": self.oldest_queued_at,
             "running": self.running,
             "active_runs": self.active_runs,

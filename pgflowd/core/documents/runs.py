@@ -63,6 +63,9 @@ class Run:
     expires_at: datetime | None = None
     expired_at: datetime | None = None
     labels: Mapping[str, str] | None = None
+    singleton: str | None = None  # the key that one run at a time has
+    created_by: str | None = None  # who asked for it
+    blocked_by: Sequence[UUID] | None = None  # the runs that must end before it begins
 
     @property
     def has_ended(self) -> bool:
@@ -87,6 +90,9 @@ class Run:
             "start_at": self.start_at,
             "expires_at": self.expires_at,
             "labels": self.labels,
+            "singleton": self.singleton,
+            "created_by": self.created_by,
+            "blocked_by": self.blocked_by,
         })  # fmt: skip
 
 

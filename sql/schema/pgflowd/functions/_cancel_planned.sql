@@ -15,8 +15,12 @@ begin
       using errcode = 'PF003';
   end if;
   update pgflowd.runs as run
-     set state = 'ended', due_at = null, cancelled_at = now(),
+     set state = 'ended', cancelled_at = now(),
+         due_at = case when run.singleton_key is not null then now() end,  -- the next one moves up
          cancelled_by = _cancel_planned.actor, cancel_reason = _cancel_planned.reason
    where run.run_id = planned.run_id;
+  if planned.singleton_key is not null then
+    perform pgflowd._notify_due(now());
+  end if;
   return 'cancelled';
 end $$;

@@ -1,8 +1,9 @@
--- _check_wishes(run_id, start_at, expires_at, labels, key): raises PF009 where they contradict each other,
--- or cannot be.
+-- _check_wishes(run_id, start_at, expires_at, labels, key, singleton_key, on_conflict): raises PF009 where
+-- they contradict each other, or cannot be.
 -- Called by: start, reschedule.   Locks: nothing.
 create or replace function pgflowd._check_wishes(
-  run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text)
+  run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text,
+  singleton_key text default null, on_conflict text default 'wait')
 returns void language plpgsql stable set search_path = '' as $$
 begin
   if start_at >= expires_at then
@@ -17,6 +18,15 @@ begin
   elsif (length(key) between 1 and 200) is false then
     raise exception 'a key of % characters cannot be', length(key)
       using errcode = 'PF009', hint = 'use 1 to 200 characters';
+  elsif (length(singleton_key) between 1 and 200) is false then
+    raise exception 'a singleton key of % characters cannot be', length(singleton_key)
+      using errcode = 'PF009', hint = 'use 1 to 200 characters';
+  elsif on_conflict is null or on_conflict not in ('wait', 'existing', 'reject', 'replace') then
+    raise exception 'on_conflict cannot be %', coalesce(left(on_conflict, 100), 'null')
+      using errcode = 'PF009', hint = 'it is wait, existing, reject or replace';
+  elsif on_conflict <> 'wait' and singleton_key is null then
+    raise exception 'on_conflict % needs a singleton key', on_conflict
+      using errcode = 'PF009', hint = 'say which key only one run at a time may have';
   elsif jsonb_typeof(labels) <> 'object'
         or exists (select from jsonb_each(labels) as label where jsonb_typeof(label.value) <> 'string') then
     raise exception 'the labels of a run are an object of texts, not %', left(labels::text, 100)

@@ -1,8 +1,9 @@
 -- _due_runs(max_rows): the runs that have been due for longest, and are free: a planned one if nobody
--- deletes its flow just now, a started one if nobody has its lock.
+-- deletes its flow just now, a started one if nobody has its lock; one with a singleton key if nobody
+-- has that.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
 -- Called by: _process_due_runs.
--- Locks: the flows, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
+-- Locks: the keys, the flows, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
 create or replace function pgflowd._due_runs(max_rows int)
 returns setof uuid language plpgsql set search_path = ''
   set enable_sort = off set enable_bitmapscan = off as $$
@@ -10,7 +11,9 @@ begin
   return query
     select due.run_id
       from (select one.run_id, one.flow_slug from pgflowd.runs as one
-             where one.due_at <= now() order by one.due_at) as due
+             where one.due_at <= now()
+               and (one.singleton_key is null or pgflowd._lock_key(one.singleton_key, false))
+             order by one.due_at) as due
      cross join lateral (
        select from pgflow.flows as one
         where one.flow_slug = due.flow_slug offset 0 for share skip locked) as flow

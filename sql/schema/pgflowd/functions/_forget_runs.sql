@@ -1,9 +1,24 @@
 -- _forget_runs(run_ids): deletes the signals of runs that are being deleted, and what pgflowd.runs has
--- of them, which no foreign key does: both may be there before the run is.
+-- of them, which no foreign key does: both may be there before the run is. Then the first in line for
+-- a singleton key that one of them had, or waited for, is due.
 -- Called by: pgflow.delete_flow_and_data, pgflow.prune_data_older_than.   Locks: these rows.
 create or replace function pgflowd._forget_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin
   delete from pgflowd.signals as signal where signal.run_id = any (_forget_runs.run_ids);
-  delete from pgflowd.runs as run where run.run_id = any (_forget_runs.run_ids);
+  with gone as (
+    delete from pgflowd.runs as run where run.run_id = any (_forget_runs.run_ids)
+    returning run.singleton_key
+  )
+  update pgflowd.runs as next set due_at = now()
+   where next.run_id in (
+     select first.run_id
+       from (select distinct gone.singleton_key from gone
+              where gone.singleton_key is not null) as freed
+      cross join lateral (
+        select one.run_id from pgflowd.runs as one
+         where one.singleton_key = freed.singleton_key and one.state = 'planned'
+           and coalesce(one.start_at <= now(), true)
+           and one.run_id <> all (_forget_runs.run_ids)
+         order by one.created_at, one.run_id limit 1) as first);
 end $$;

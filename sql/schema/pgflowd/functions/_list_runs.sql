@@ -57,7 +57,9 @@ begin
            (select ours.run_id, ours.flow_slug, judged.status, null, ours.ended_at, null,
                    ours.created_at
               from (select one.run_id, one.flow_slug, one.state, one.cancelled_at, one.expired_at,
-                           coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at
+                           coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at,
+                           one.singleton_key is not null and coalesce(one.start_at <= now(), true)
+                             as is_blocked
                       from pgflowd.runs as one
                      where one.state <> 'started' and ($1 is null or one.flow_slug = $1)
                        and ($3 is null or one.created_at > now() - $3)
@@ -66,7 +68,7 @@ begin
              cross join lateral (
                select pgflowd._run_status(
                         null, ours.cancelled_at is not null, null, null, ours.state = 'planned',
-                        ours.expired_at is not null) as status) as judged
+                        ours.expired_at is not null, ours.is_blocked) as status) as judged
              where $2 is null or judged.status = any ($2)
              order by ours.created_at desc
              limit $4)

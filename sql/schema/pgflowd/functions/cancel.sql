@@ -5,7 +5,7 @@
 -- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
 -- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
 -- role of roles.sql needs a grant. `missing` stands for a column that some cores do not have, as in news.
--- Called by: _process_runs; clients, commands, operators.
+-- Called by: _process_runs, _replace_in_line; clients, commands, operators.
 -- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$

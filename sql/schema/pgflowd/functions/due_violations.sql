@@ -1,6 +1,7 @@
 -- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
 -- has shown life within five: the oldest waits that are over, runs to be started or ended, and the
--- oldest new signals.
+-- oldest new signals. And I21: runs that have ended and keep their singleton key, or are in line for one
+-- that nobody has, and for which no sweep will come. It looks at a hundred thousand of each.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
 create or replace function pgflowd.due_violations(max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,
@@ -9,6 +10,26 @@ language plpgsql stable set search_path = '' set jit = off set enable_sort = off
   set enable_bitmapscan = off as $$
 #variable_conflict use_column
 begin
+  return query
+    select 'I21', run.flow_slug, run.run_id, null::text, null::int,
+           format('it has ended and keeps the singleton key %L', run.singleton_key)
+      from (select one.* from pgflowd.runs as one where one.holds_key limit 100000) as run
+     where run.due_at is null
+       and not exists (select from pgflow.runs as core
+                        where core.run_id = run.run_id and core.status = 'started')
+     limit max_rows;
+  return query
+    select 'I21', run.flow_slug, run.run_id, null::text, null::int,
+           format('it waits for the singleton key %L, which no run has', run.singleton_key)
+      from (select one.* from pgflowd.runs as one
+             where one.state = 'planned' and one.singleton_key is not null limit 100000) as run
+     where run.due_at is null
+       and not exists (select from pgflowd.runs as holder
+                        where holder.singleton_key = run.singleton_key and holder.holds_key)
+       and not exists (select from pgflowd.runs as ahead
+                        where ahead.singleton_key = run.singleton_key and ahead.state = 'planned'
+                          and (ahead.created_at, ahead.run_id) < (run.created_at, run.run_id))
+     limit max_rows;
   if not exists (select from pgflowd.sweepers as sweeper
                   where sweeper.sleeps_until > now() - interval '5 minutes') then
     return;

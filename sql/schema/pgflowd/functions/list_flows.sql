@@ -1,13 +1,13 @@
 -- list_flows(): returns every flow, its waiting and running work, its workers, and its last run.
--- Open work is counted through the queues, which hold nothing else, and through what waits, at most
--- ten thousand messages and waits of each. A worker counts as living if its last heartbeat was in
+-- Open work is counted through the queues, which hold nothing else, and through what waits and what is
+-- planned, at most ten thousand messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in
 -- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
                last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
-               waiting bigint)
+               waiting bigint, planned bigint)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
@@ -40,6 +40,10 @@ begin
                            where trigger.tgrelid = queue and trigger.tgname = 'pgflowd_notify');
     waits := array(select pgflowd._waiting_runs(flow.flow_slug));
     waiting := cardinality(waits);
+    planned := (select count(*)
+                  from (select from pgflowd.runs as run
+                         where run.flow_slug = flow.flow_slug and run.state = 'planned'
+                         limit 10000) as one);
     queued := 0; running := 0; open := '{}'; oldest_queued_at := null;
     if queue is not null then
       execute format($query$

@@ -5,9 +5,10 @@
 -- and only then the task begins anew, or when its lease has lapsed. Then the core's pipeline goes
 -- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
 -- ahead only. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
--- was cancelled, unless `even_if_cancelled`.
+-- was cancelled, unless `even_if_cancelled`; PF006 for one that had a singleton key which another one
+-- has now.
 -- Called by: clients, commands, operators.
--- Locks: the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
+-- Locks: the key, the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
 -- messages.
 create or replace function pgflowd.retry(
   run_id uuid, actor text, even_if_cancelled boolean default false)
@@ -15,9 +16,15 @@ returns int language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
   unbegun text;
+  key constant text := (select known.singleton_key from pgflowd.runs as known
+                         where known.run_id = retry.run_id and known.state = 'started');
+  holder uuid;
   queued int := 0;
   step record;
 begin
+  if key is not null then
+    perform pgflowd._lock_key(key, true);
+  end if;
   select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for update;
   if run.run_id is null then
     select known.status into unbegun from pgflowd.run_status as known
@@ -34,6 +41,14 @@ begin
   elsif pgflowd._is_cancelled(retry.run_id) and not retry.even_if_cancelled then
     raise exception 'run % was cancelled', retry.run_id
       using errcode = 'PF004', hint = 'set even_if_cancelled to retry it all the same';
+  end if;
+  if key is not null then
+    holder := pgflowd._key_holder(key);
+    if holder <> retry.run_id then
+      raise exception 'run % cannot be tried again: run % has its singleton key %', retry.run_id, holder,
+        quote_literal(key)
+        using errcode = 'PF006', detail = holder, hint = 'retry it when that one has ended';
+    end if;
   end if;
 
   perform from pgflow.step_states as state where state.run_id = retry.run_id
@@ -52,7 +67,8 @@ begin
           or pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
                state.status, pgflowd._is_cancelled(retry.run_id)) <> 'late');
   update pgflowd.runs as known
-     set cancelled_at = null, cancelled_by = null, cancel_reason = null, expired_at = null,
+     set holds_key = key is not null, cancelled_at = null, cancelled_by = null,
+         cancel_reason = null, expired_at = null,
          expires_at = case when known.expires_at > now() then known.expires_at end,
          due_at = case when known.expires_at > now() then known.expires_at end
    where known.run_id = retry.run_id;

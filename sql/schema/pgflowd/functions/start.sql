@@ -1,28 +1,37 @@
--- start(flow_slug, input, run_id, start_at, expires_at, labels, key): starts a run that has wishes, and
--- returns its id and what became of it: `started`, `scheduled`, `expired`, `existing`. A start without
--- wishes is pgflow.start_flow.
---   start_at    the run begins then, by the sweep (process_due), and does not exist before
---   expires_at  the run ends then: it never begins, or it is cancelled
---   labels      an object of texts, by which list_runs finds it
---   key         whoever starts this flow with this key again gets this run, ended or not, until it
---               is deleted; its id is made of both (_run_id_of_key)
--- PF002 for an unknown flow, PF009 for wishes that cannot be; the core's errors for an input that a
--- root map does not take, and for an id that is taken.
+-- start(flow_slug, input, run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, actor): starts
+-- a run that has wishes, and returns its id and what became of it: `started`, `scheduled`, `blocked`,
+-- `expired`, `existing`. A start without wishes is pgflow.start_flow.
+--   start_at       the run begins then, by the sweep (process_due), and does not exist before
+--   expires_at     the run ends then: it never begins, or it is cancelled
+--   labels         an object of texts, by which list_runs finds it
+--   key            whoever starts this flow with this key again gets this run, ended or not, until it
+--                  is deleted; its id is made of both (_run_id_of_key)
+--   singleton_key  one run at a time has it. While another one does, `on_conflict` decides: this one
+--                  waits in line (`wait`), the other one is returned (`existing`), PF006 (`reject`),
+--                  or the other one is cancelled with all in line (`replace`). A scheduled one counts
+--                  for `existing` and `reject` only
+--   actor          who asks for it
+-- PF002 for an unknown flow, PF009 for wishes that cannot be, PF035 for a singleton key on a foreign
+-- core; the core's errors for an input that a root map does not take, and for an id that is taken.
 -- Security definer, so that a role which may touch no table can start a flow; whoever has no role of
 -- roles.sql needs a grant.
 -- Called by: clients, applications.
--- Locks: the flow against deletion, the new rows; it waits for a transaction that starts the same id.
+-- Locks: the key, for which only `existing` and `reject` wait; the flow against deletion, the new rows;
+-- it waits for a transaction that starts the same id.
 create or replace function pgflowd.start(
   flow_slug text, input jsonb, inout run_id uuid default null,
   start_at timestamptz default null, expires_at timestamptz default null,
-  labels jsonb default null, key text default null, out status text)
+  labels jsonb default null, key text default null, singleton_key text default null,
+  on_conflict text default 'wait', actor text default null, out status text)
 language plpgsql security definer set search_path = '', pg_temp as $$
 declare
+  has_to_know constant boolean := start.on_conflict in ('existing', 'reject');
   is_known boolean;
   due_at timestamptz;
+  holder uuid;
 begin
-  perform pgflowd._check_wishes(
-    start.run_id, start.start_at, start.expires_at, start.labels, start.key);
+  perform pgflowd._check_wishes(start.run_id, start.start_at, start.expires_at, start.labels, start.key,
+                                start.singleton_key, start.on_conflict);
   if not exists (select from pgflow.flows as flow where flow.flow_slug = start.flow_slug) then
     raise exception 'there is no flow %', start.flow_slug using errcode = 'PF002';
   end if;
@@ -31,8 +40,6 @@ begin
                            gen_random_uuid());
   start.status := case when start.expires_at <= now() then 'expired'
                        when start.start_at > now() then 'scheduled' else 'started' end;
-  due_at := case start.status when 'scheduled' then least(start.start_at, start.expires_at)
-                              when 'started' then start.expires_at end;
 
   is_known := exists (select from pgflow.runs as run where run.run_id = start.run_id);
   if not is_known and start.key is not null then  -- an older run, deleted by a foreign core
@@ -40,14 +47,40 @@ begin
      where gone.run_id = start.run_id and gone.state = 'started'
        and not exists (select from pgflow.runs as run where run.run_id = gone.run_id);
   end if;
+  is_known := is_known or exists (select from pgflowd.runs as run where run.run_id = start.run_id);
+  if start.singleton_key is not null and start.status <> 'expired' and not is_known then
+    perform pgflowd._watch_runs('{}');  -- raises on a foreign core
+    if not pgflowd._lock_key(start.singleton_key, has_to_know) then
+      start.status := case start.status when 'started' then 'blocked' else start.status end;
+    end if;
+    holder := pgflowd._key_holder(start.singleton_key, has_to_know);
+    if holder is not null and start.on_conflict = 'reject' then
+      raise exception 'run % has the singleton key %', holder, quote_literal(start.singleton_key)
+        using errcode = 'PF006', detail = holder,
+              hint = 'start it when that one has ended, or let it wait in line';
+    elsif holder is not null and start.on_conflict = 'existing' then
+      start.run_id := holder;
+      start.status := 'existing';
+      return;
+    elsif holder is not null and start.status = 'started' then
+      start.status := 'blocked';
+    end if;
+  end if;
+
+  due_at := case start.status when 'scheduled' then least(start.start_at, start.expires_at)
+                              when 'started' then start.expires_at
+                              when 'blocked' then now() end;
   if not is_known then
-    insert into pgflowd.runs (run_id, flow_slug, state, input, start_at, expires_at, due_at, labels,
-                              expired_at)
+    insert into pgflowd.runs (run_id, flow_slug, state, input, created_by, start_at, expires_at, due_at,
+                              labels, expired_at, singleton_key, holds_key, replaces)
     select start.run_id, start.flow_slug,
-           case start.status when 'scheduled' then 'planned' when 'expired' then 'ended'
-                             else 'started' end,
-           case when start.status <> 'started' then start.input end, start.start_at,
-           start.expires_at, due_at, start.labels, case when start.status = 'expired' then now() end
+           case start.status when 'expired' then 'ended' when 'started' then 'started'
+                             else 'planned' end,
+           case when start.status <> 'started' then start.input end, start.actor, start.start_at,
+           start.expires_at, due_at, start.labels,
+           case when start.status = 'expired' then now() end, start.singleton_key,
+           start.singleton_key is not null and start.status = 'started',
+           start.on_conflict = 'replace'
     on conflict on constraint runs_pkey do nothing;
     is_known := not found;
   end if;
@@ -59,10 +92,13 @@ begin
             detail = format('Key (run_id)=(%s) already exists.', start.run_id);
   elsif start.status = 'started' then
     perform from pgflow.start_flow(start.flow_slug, start.input, start.run_id);
+    if start.singleton_key is not null then
+      perform pgflowd._watch_runs(array[start.run_id]);
+    end if;
   end if;
   if not is_known and due_at is not null then
     perform pgflowd._notify_due(due_at);
   end if;
 end $$;
-revoke execute on function pgflowd.start(text, jsonb, uuid, timestamptz, timestamptz, jsonb, text)
-  from public;
+revoke execute on function pgflowd.start(
+  text, jsonb, uuid, timestamptz, timestamptz, jsonb, text, text, text, text) from public;

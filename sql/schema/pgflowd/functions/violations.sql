@@ -13,6 +13,8 @@
 --   I15 a wait belongs to a queued task of an open step and run, whose message is not in the queue
 --   I16 nothing is due for more than a minute while there is a sweeper
 --   I20 a signal that was given to a task is kept in one of its checkpoints, and no two in the same
+--   I21 who has a singleton key has not ended, and who is in line for one waits for another run, or both
+--       are due
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

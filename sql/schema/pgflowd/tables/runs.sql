@@ -1,7 +1,9 @@
 -- runs: what a run has besides its row in pgflow.runs: wishes of its start, and how it was ended from
 -- outside. Only runs that need one have a row. A run that may not begin yet is `planned`: it has its
 -- row here only, so nobody can start it early; `ended` is one that never began. `due_at`: when the
--- sweep looks at it, to start it or to end it. `created_at`: when somebody asked for the run.
+-- sweep looks at it, to start it or to end it. `singleton_key`: one run at a time has it (`holds_key`), the
+-- others wait in line, by `created_at`; one that `replaces` ends those before it. `created_at`, `created_by`:
+-- when somebody asked for the run, and who.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -10,10 +12,14 @@ create table if not exists pgflowd.runs (
   state text not null default 'started',
   input jsonb,
   created_at timestamptz not null default clock_timestamp(),
+  created_by text,
   start_at timestamptz,
   expires_at timestamptz,
   due_at timestamptz,
   labels jsonb,
+  singleton_key text,
+  holds_key boolean not null default false,
+  replaces boolean not null default false,
   expired_at timestamptz,
   cancelled_at timestamptz,
   cancelled_by text,
@@ -23,7 +29,10 @@ create table if not exists pgflowd.runs (
     references pgflow.flows (flow_slug) on delete cascade,
   constraint state_is_known check (state in ('planned', 'started', 'ended')),
   constraint the_input_is_here_until_the_start check ((state = 'started') = (input is null)),
-  constraint a_planned_run_is_due check (state <> 'planned' or due_at is not null)
+  constraint a_planned_run_is_due
+    check (state <> 'planned' or due_at is not null or singleton_key is not null),
+  constraint who_holds_a_key_has_begun
+    check (not holds_key or (singleton_key is not null and state = 'started'))
 ) with (fillfactor = 80);
 create index if not exists runs_due_at on pgflowd.runs (due_at) where due_at is not null;
 create index if not exists runs_flow_slug on pgflowd.runs (flow_slug, state, created_at desc);
@@ -31,3 +40,9 @@ create index if not exists runs_not_started
   on pgflowd.runs (created_at desc) where state <> 'started';
 create index if not exists runs_labels
   on pgflowd.runs using gin (labels jsonb_path_ops) where labels is not null;
+create unique index if not exists runs_key_holder on pgflowd.runs (singleton_key) where holds_key;
+create index if not exists runs_in_line
+  on pgflowd.runs (singleton_key, created_at, run_id)
+  where state = 'planned' and singleton_key is not null;
+create index if not exists runs_replacing
+  on pgflowd.runs (singleton_key, created_at, run_id) where state = 'planned' and replaces;

@@ -1,13 +1,14 @@
 -- run_status: each run with its status as people know it, its wishes, and who cancelled it; also runs that
--- have not begun, and those that never did. Its waits are looked up only while it is open, and its
--- steps only if there are waits.
+-- have not begun, and those that never did. `blocked_by` has the runs that must end before this one begins.
+-- Its waits are looked up only while it is open, and its steps only if there are waits.
 create or replace view pgflowd.run_status as
   select run.run_id, run.flow_slug,
          pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
                              false, ours.expired_at is not null) as status,
          run.started_at, coalesce(run.completed_at, run.failed_at) as ended_at,
          ours.cancelled_at, ours.cancelled_by, ours.cancel_reason,
-         ours.start_at, ours.expires_at, ours.expired_at, ours.labels
+         ours.start_at, ours.expires_at, ours.expired_at, ours.labels,
+         ours.singleton_key, ours.created_by, null::uuid[] as blocked_by
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
@@ -19,7 +20,14 @@ create or replace view pgflowd.run_status as
   union all
   select run.run_id, run.flow_slug,
          pgflowd._run_status(null, run.cancelled_at is not null, null, null, run.state = 'planned',
-                             run.expired_at is not null),
+                             run.expired_at is not null, line.is_blocked),
          null, coalesce(run.cancelled_at, run.expired_at), run.cancelled_at, run.cancelled_by,
-         run.cancel_reason, run.start_at, run.expires_at, run.expired_at, run.labels
-    from pgflowd.runs as run where run.state <> 'started';
+         run.cancel_reason, run.start_at, run.expires_at, run.expired_at, run.labels,
+         run.singleton_key, run.created_by,
+         case when line.is_blocked
+              then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end
+    from pgflowd.runs as run
+   cross join lateral (
+     select run.state = 'planned' and run.singleton_key is not null
+              and coalesce(run.start_at <= now(), true) as is_blocked) as line
+   where run.state <> 'started';

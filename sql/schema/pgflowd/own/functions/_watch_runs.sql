@@ -1,6 +1,6 @@
 -- _watch_runs(run_ids): from now on these runs are due when they end (_mark_ended); those that have ended
 -- already are due at once. Each gets a row in pgflowd.runs for that.
--- Called by: no current release.   Locks: the runs, their rows in pgflowd.runs.
+-- Called by: _begin_first, start.   Locks: the runs, their rows in pgflowd.runs.
 create or replace function pgflowd._watch_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin
@@ -12,4 +12,8 @@ begin
    where run.run_id = any (_watch_runs.run_ids)
   on conflict on constraint runs_pkey do update
      set due_at = excluded.due_at where excluded.due_at is not null;
+  if exists (select from pgflow.runs as run
+              where run.run_id = any (_watch_runs.run_ids) and run.status <> 'started') then
+    perform pgflowd._notify_due(now());
+  end if;
 end $$;

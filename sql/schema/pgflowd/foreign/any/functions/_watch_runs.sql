@@ -1,5 +1,5 @@
 -- _watch_runs(run_ids): raises, since a foreign core does not say when a run ends.
--- Called by: no current release.   Locks: nothing.
+-- Called by: _begin_first, start.   Locks: nothing.
 create or replace function pgflowd._watch_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin
