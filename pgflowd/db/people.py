@@ -7,6 +7,7 @@ person has claimed, or that nobody has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from pgflowd.core.documents.flows import TaskKey
@@ -15,13 +16,15 @@ from pgflowd.core.json import decode
 from pgflowd.db.query import Query, Rows, only
 
 
-def claim(flow_slug: str, lease_s: float, actor: str | None) -> Query[HeldTask | None]:
-    """Take the task of a flow that has been ready for longest, if there is one."""
+def claim(
+    flow_slug: str, caps: Sequence[str], lease_s: float, actor: str | None
+) -> Query[HeldTask | None]:
+    """Take a task of a flow that needs these caps, or nothing, if there is one."""
 
     def read(rows: Rows) -> HeldTask | None:
         return HeldTask(*rows[0][:8], *map(_decoded, rows[0][8:])) if rows else None
 
-    return Query(_CLAIM, (flow_slug, timedelta(seconds=lease_s), actor), read)
+    return Query(_CLAIM, (flow_slug, list(caps), timedelta(seconds=lease_s), actor), read)
 
 
 def complete(task: TaskKey, output: str, actor: str | None, token: int | None) -> Query[str]:
@@ -36,9 +39,12 @@ def fail(
     return Query(_FAIL, (*task, reason, final, actor, token), only)
 
 
-def release(task: TaskKey, delay_s: float, actor: str | None, token: int | None) -> Query[str]:
-    """Give a task back, for anybody after the delay."""
-    return Query(_RELEASE, (*task, timedelta(seconds=delay_s), actor, token), only)
+def release(
+    task: TaskKey, delay_s: float, needs: Sequence[str], actor: str | None, token: int | None
+) -> Query[str]:
+    """Give a task back, for anybody after the delay, or for who has what it needs."""
+    params = (*task, timedelta(seconds=delay_s), list(needs) or None, actor, token)
+    return Query(_RELEASE, params, only)
 
 
 def _decoded(value: bytes | None) -> object:
@@ -48,8 +54,8 @@ def _decoded(value: bytes | None) -> object:
 _CLAIM = """
 select run_id, step_slug, task_index, flow_slug, token, attempt, max_attempts, lease_until, input,
        flow_input
-  from pgflowd.task_claim(%s, %s, %s)
+  from pgflowd.task_claim(%s, %s::text[], %s, %s)
 """
 _COMPLETE = "select pgflowd.task_complete(%s, %s, %s, %s::jsonb, %s, %s)"
 _FAIL = "select pgflowd.task_fail(%s, %s, %s, %s, %s, %s, %s)"
-_RELEASE = "select pgflowd.task_release(%s, %s, %s, %s, %s, %s)"
+_RELEASE = "select pgflowd.task_release(%s, %s, %s, %s, %s::text[], %s, %s)"

@@ -17,13 +17,13 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_task, flow_slugs, task_name, unknown_flow
-from pgflowd.cli.params import DURATION, FLOW, JSON, OPEN_TASK
+from pgflowd.cli.params import DURATION, FLOW, JSON, NEEDS, OPEN_TASK
 from pgflowd.core.json import encode
 from pgflowd.core.text import brief, short_id
 from pgflowd.errors import LeaseLost, NotFound, NotOpen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pgflowd.core.documents.flows import TaskKey
     from pgflowd.core.documents.people import HeldTask
@@ -44,19 +44,26 @@ token_option = click.option(
 
 @click.command(cls=Command)
 @click.argument("flow", metavar="FLOW", type=FLOW)
+@click.option(
+    "--caps",
+    type=NEEDS,
+    metavar="A,B",
+    default=(),
+    help="Only a task that needs something, and no more than these.",
+)
 @as_option
 @click.option(
     "--lease", type=DURATION, metavar="DUR", default="1d",
     help="How long it is theirs, up to 30d; by default 1d.",
 )  # fmt: skip
 @pass_app
-def claim(app: App, flow: str, actor: str | None, lease: float) -> None:
-    """Take the task of FLOW that has been ready for longest.
+def claim(app: App, flow: str, caps: Sequence[str], actor: str | None, lease: float) -> None:
+    """Take a task of FLOW, by default one that needs no caps; first what waits for longest.
 
     Nobody else gets it until --lease is over; then it is queued again. Exit code 1: there is none.
 
     \b
-    Example: pgflowd tasks claim contracts --as jane --lease 2d
+    Example: pgflowd tasks claim contracts --caps human.review --as jane --lease 2d
     """
     from pgflowd.db import people
     from pgflowd.db.query import execute
@@ -67,13 +74,14 @@ def claim(app: App, flow: str, actor: str | None, lease: float) -> None:
         known = flow_slugs(conn)
         if known and flow not in known:
             raise unknown_flow(flow, known)
-        task = execute(conn, people.claim(flow, lease, actor))
+        task = execute(conn, people.claim(flow, caps, lease, actor))
     if app.json:
         app.print_document(task=None if task is None else task.to_json())
     elif task is not None:
         _print_claimed(app, task, actor)
     if task is None:
-        app.note(f"no task of {flow} is ready")
+        able = f" that needs {', '.join(caps)}" if caps else ""
+        app.note(f"no task of {flow} is ready{able}")
         app.exit(ExitCode.NO)
 
 
@@ -134,18 +142,31 @@ def fail(
 @click.command(cls=Command)
 @task_argument
 @click.option("--delay", type=DURATION, metavar="DUR", default="0s", help="Not before this time.")
+@click.option(
+    "--needs", type=NEEDS, metavar="A,B", default=(), help="For somebody who has these caps."
+)
 @as_option
 @token_option
 @pass_app
-def release(app: App, task: str, delay: float, actor: str | None, token: int | None) -> None:
-    """Give a task back, its attempt unspent, or postpone one that nobody has.
+def release(
+    app: App,
+    task: str,
+    delay: float,
+    needs: Sequence[str],
+    actor: str | None,
+    token: int | None,
+) -> None:
+    """Give a task back, its attempt unspent; postpone or hand on one that nobody has.
 
     \b
     Example: pgflowd tasks release 7f3a9c12/review#0 --delay 2h --as jane
+             pgflowd tasks release 7f3a9c12/review#0 --needs human.lawyer --as jane
     """
     from pgflowd.db import people
 
-    _report(app, task, lambda key: people.release(key, delay, actor, token))
+    if delay and needs:
+        raise click.UsageError("--delay and --needs exclude each other")
+    _report(app, task, lambda key: people.release(key, delay, needs, actor, token))
 
 
 def _report(app: App, word: str, report: Callable[[TaskKey], Query[str]]) -> None:

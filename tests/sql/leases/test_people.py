@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sql.leases.test_needs import gated
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase
 
@@ -32,13 +33,13 @@ class Person:
     def __init__(self, db: LeaseDatabase, name: str = "jane") -> None:
         self.db, self.name, self.conn = db, name, db.connect()
 
-    def claim(self, flow: str, lease: str = "2 days") -> Row | None:
-        query = "select * from pgflowd.task_claim(%s, %s::interval, %s)"
-        rows = self.db.rows(query, flow, lease, self.name, conn=self.conn)
+    def claim(self, flow: str, *caps: str, lease: str = "2 days") -> Row | None:
+        query = "select * from pgflowd.task_claim(%s, %s, %s::interval, %s)"
+        rows = self.db.rows(query, flow, list(caps), lease, self.name, conn=self.conn)
         return rows[0] if rows else None
 
-    def claimed(self, flow: str, lease: str = "2 days") -> Row:
-        task = self.claim(flow, lease)
+    def claimed(self, flow: str, *caps: str) -> Row:
+        task = self.claim(flow, *caps)
         assert task is not None
         return task
 
@@ -52,9 +53,15 @@ class Person:
         given = *key(task)[:3], final, self.name, token
         return str(self.db.value(query, *given, conn=self.conn))
 
-    def release(self, task: Any, delay: str = "0 s", token: int | None = None) -> str:
-        query = "select pgflowd.task_release(%s, %s, %s, %s::interval, %s, %s)"
-        given = *key(task)[:3], delay, self.name, token
+    def release(
+        self,
+        task: Any,
+        delay: str = "0 s",
+        needs: list[str] | None = None,
+        token: int | None = None,
+    ) -> str:
+        query = "select pgflowd.task_release(%s, %s, %s, %s::interval, %s::text[], %s, %s)"
+        given = *key(task)[:3], delay, needs, self.name, token
         return str(self.db.value(query, *given, conn=self.conn))
 
 
@@ -291,7 +298,7 @@ def test_a_lease_of_more_than_thirty_days_or_of_nothing_is_refused(
     own.start(flow)
 
     with refused("22023", "is not possible"):
-        own.rows("select pgflowd.task_claim(%s, %s::interval, 'jane')", flow, lease)
+        own.rows("select pgflowd.task_claim(%s, null, %s::interval, 'jane')", flow, lease)
     with refused("PF002", "there is no flow"):
         Person(own).claim("nowhere")
 
@@ -358,3 +365,94 @@ def test_people_and_workers_who_meet_complete_each_task_once(own: LeaseDatabase)
     assert answers == ["completed"] * (len(runs) * 9)
     assert {own.status(run) for run in runs} == {"completed"}
     assert own.rows("select * from pgflowd.violations()") == []
+
+
+def test_a_person_with_caps_gets_what_needs_them_and_nothing_else(own: LeaseDatabase) -> None:
+    jane, flow = Person(own), gated(own, a=None, b=["review"], c=["review", "law"])
+    own.start(flow)
+
+    assert jane.claimed(flow, "review").step_slug == "b"
+    assert jane.claim(flow, "review") is None
+    assert jane.claim(flow, "nothing") is None
+    assert jane.claimed(flow).step_slug == "a"
+    assert jane.claim(flow) is None
+    assert jane.claimed(flow, "review", "law").step_slug == "c"
+
+
+def test_a_person_gets_what_a_worker_has_put_aside_those_first_that_wait_for_longest(
+    own: LeaseDatabase,
+) -> None:
+    jane, flow = Person(own), gated(own, a=None, b=["review"])
+    runs = [own.start(flow), own.start(flow)]
+    assert {task.step_slug for task in own.claim(flow, own.worker(flow))} == {"a"}
+
+    got = [jane.claimed(flow, "review") for _ in runs]
+
+    assert [task.run_id for task in got] == runs
+    assert own.rows("select * from pgflowd.waits") == []
+    assert [jane.complete(task) for task in got] == ["completed", "completed"]
+    assert own.rows("select * from pgflowd.violations()") == []
+
+
+@pytest.mark.parametrize("held", ["by nobody", "by jane", "by a wait"])
+def test_a_task_is_handed_on_to_who_has_what_it_needs(own: LeaseDatabase, held: str) -> None:
+    jane, flow = Person(own), own.flow(max_attempts=1)
+    run = own.start(flow)
+    if held == "by jane":
+        jane.claimed(flow)
+    elif held == "by a wait":
+        own.suspend(own.claim_one(flow, own.worker(flow)))
+
+    assert jane.release(own.task(run), needs=["law", "review"]) == "queued"
+
+    assert own.claim(flow, own.worker(flow)) == []
+    assert jane.claim(flow, "review") is None
+    wait = own.row("select kind, name, why from pgflowd.waits")
+    assert tuple(wait) == ("need", "law,review", "released by jane")
+    task = jane.claimed(flow, "law", "review")
+    assert (task.run_id, task.attempt) == (run, 1)
+    assert jane.release(task) == "queued"
+    assert own.claim_one(flow, own.worker(flow)).attempt == 1
+
+
+@pytest.mark.parametrize("needs", [[], ["two words"], [""], ["x"] * 33 + ["y" * 65]])
+def test_needs_that_are_none_are_refused(own: LeaseDatabase, needs: list[str]) -> None:
+    jane, flow = Person(own), own.flow()
+    run = own.start(flow)
+
+    with refused("22023", "are none"):
+        jane.release(own.task(run), needs=needs)
+    assert own.rows("select 1 from pgflowd.attempts") == []
+
+
+def test_a_person_needs_no_caps_for_what_they_name(own: LeaseDatabase) -> None:
+    jane, flow = Person(own), gated(own, a=["gpu"], b=["gpu"])
+    run = own.start(flow)
+    own.claim(flow, own.worker(flow))
+
+    assert jane.complete(own.task(run, "a")) == "completed"
+    assert jane.complete(own.task(run, "b")) == "completed"
+
+    assert own.status(run) == "completed"
+    assert own.rows("select * from pgflowd.waits") == []
+
+
+def test_who_claims_for_the_same_caps_at_once_never_gets_the_same_task(own: LeaseDatabase) -> None:
+    flow = gated(own, a=["review"])
+    runs = {own.start(flow) for _ in range(40)}
+    people = [Person(own, name) for name in ("jane", "joe", "ann", "bob")]
+
+    def work(person: Person) -> list[uuid.UUID]:
+        got = []
+        while task := person.claim(flow, "review"):
+            got.append(task.run_id)
+            if len(got) % 2:
+                own.claim(flow, own.worker(flow), conn=person.conn)
+        return got
+
+    with ThreadPoolExecutor(len(people)) as pool:
+        got = [run for each in pool.map(work, people) for run in each]
+
+    assert len(got) == len(set(got))
+    left = [task.run_id for task in iter(lambda: people[0].claim(flow, "review"), None)]
+    assert {*got, *left} == runs

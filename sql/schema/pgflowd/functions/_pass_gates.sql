@@ -6,7 +6,8 @@
 -- message any more, so that nobody meets them again.
 -- While the flow is being defined nothing is put aside, since what it needs may change: so a definition,
 -- which waits for this transaction, finds all tasks that wait.
--- Called by: claim.   Locks: the flow's definition, shared, if it is free; tasks, skipping locked ones;
+-- Called by: claim, task_claim.
+-- Locks: the flow's definition, shared, if it is free; tasks, skipping locked ones;
 -- messages; waits.
 create or replace function pgflowd._pass_gates(
   flow_slug text, queue_name text, msg_ids bigint[], most int, caps text[],

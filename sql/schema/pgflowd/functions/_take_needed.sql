@@ -2,7 +2,7 @@
 -- a worker with caps which these cover, those first that have waited for longest. They wait no longer:
 -- each gets a message, hidden for so long. Returns the messages, null if there are none.
 -- Waits are read again under the locks of their tasks, since a task may wait for something else by then.
--- Called by: claim.   Locks: tasks, skipping locked ones; see _free.
+-- Called by: claim, task_claim.   Locks: tasks, skipping locked ones; see _free.
 create or replace function pgflowd._take_needed(
   flow_slug text, queue_name text, most int, hidden_s int, caps text[])
 returns bigint[] language plpgsql set search_path = ''

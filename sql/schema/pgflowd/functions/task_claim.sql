@@ -1,40 +1,70 @@
--- task_claim(flow_slug, lease, actor): a person takes the task of this flow that has been ready for longest;
--- no row if there is none. He sends no heartbeats: the task is his for the whole lease, 30 days at most,
--- and is queued again when that is over, the attempt unspent. The run's input comes with each task.
--- It looks at ten thousand messages.
--- PF002 for an unknown flow.
+-- task_claim(flow_slug, caps, lease, actor): a person takes a task of this flow; no row if there is none.
+-- With caps it is one that needs something, and nothing else than these: first what waits for somebody
+-- like this, then what nobody has looked at; without caps one that needs nothing. Those come first that have
+-- waited, or been ready, for longest; it looks at ten thousand messages.
+-- A person sends no heartbeats: the task is theirs for the whole lease, 30 days at most, and is queued
+-- again when that is over, the attempt unspent. The run's input comes with it. PF002 for an unknown flow.
 -- Called by: `pgflowd tasks claim`, applications.
--- Locks: the task, skipping locked ones; its attempts and message; see _person.
-create or replace function pgflowd.task_claim(flow_slug text, lease interval, actor text)
+-- Locks: a message and its task, skipping locked ones; attempts, waits; see _person.
+create or replace function pgflowd.task_claim(
+  flow_slug text, caps text[], lease interval, actor text)
 returns setof pgflowd.claimed_task language plpgsql set search_path = '' as $$
 declare
+  given constant text[] := coalesce(task_claim.caps, '{}');
   steps constant text[] := array(select step.step_slug from pgflow.steps as step
                                   where step.flow_slug = task_claim.flow_slug);
+  has_gates boolean;
   queue record;
-  ready bigint;
   person uuid;
+  candidates bigint[];
+  ready bigint;
+  is_there boolean;
   task pgflowd.claimed_task;
 begin
-  if (task_claim.lease > interval '0' and task_claim.lease <= interval '30 days') is not true then
-    raise exception 'a lease of % is not possible', coalesce(task_claim.lease::text, 'null')
-      using errcode = '22023', hint = 'ask for more than nothing, and for 30 days at most';
-  elsif not exists (select from pgflow.flows as flow where flow.flow_slug = task_claim.flow_slug) then
+  select to_jsonb(flow) -> 'is_gated' = 'true' into has_gates
+    from pgflow.flows as flow where flow.flow_slug = task_claim.flow_slug;
+  if not found then
     raise exception 'there is no flow %', quote_literal(task_claim.flow_slug)
       using errcode = 'PF002', hint = 'deploy it with `pgflowd flows deploy`';
+  elsif (task_claim.lease > interval '0' and task_claim.lease <= interval '30 days') is not true then
+    raise exception 'a lease of % is not possible', coalesce(task_claim.lease::text, 'null')
+      using errcode = '22023', hint = 'ask for more than nothing, and for 30 days at most';
   end if;
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(task_claim.flow_slug) as known loop
     person := pgflowd._person(queue.queue_name, task_claim.actor);
-    for ready in execute format(
-      'select message.msg_id from pgmq.%1$I as message where message.vt <= $1'
-      ' order by message.vt limit 10000', pgmq.format_table_name(queue.queue_name, 'q'))
-      using clock_timestamp()
-    loop
+    candidates := case when given <> '{}' then pgflowd._take_needed(
+      task_claim.flow_slug, queue.queue_name, 1, 0, given) end;
+    if candidates is null then
+      execute format($query$
+        select array(
+          select message.msg_id
+            from (select one.msg_id, one.vt from pgmq.%I as one
+                   where one.vt <= $1 order by one.vt limit 10000) as message
+           cross join lateral (
+             select one.step_slug from pgflow.step_tasks as one
+              where one.flow_slug = $2 and one.message_id = message.msg_id
+                and one.status = 'queued' offset 0) as task
+            left join pgflowd.step_options as option
+              on option.flow_slug = $2 and option.step_slug = task.step_slug
+           where case when $3 = '{}' then option.needs is null else option.needs <@ $3 end
+           order by message.vt limit 100)
+        $query$, pgmq.format_table_name(queue.queue_name, 'q'))
+        into candidates using clock_timestamp(), task_claim.flow_slug, given;
+    end if;
+    foreach ready in array candidates loop
+      -- who has not locked the message does not know whether the task has begun to wait
+      execute format('select true from pgmq.%I where msg_id = $1 for update skip locked',
+                     pgmq.format_table_name(queue.queue_name, 'q')) into is_there using ready;
+      continue when is_there is null;
+      continue when has_gates and (pgflowd._pass_gates(
+        task_claim.flow_slug, queue.queue_name, array[ready], 1, given)).may_begin = '{}';
       select begun.* into task from pgflowd._start_each(
         task_claim.flow_slug, queue.queue_name, queue.step_slug, array[ready], person,
         clock_timestamp(), task_claim.lease, steps) as begun;
       if task.token is not null then
-        perform pgflowd._make_visible(queue.queue_name, array[ready], task.lease_until, extend => true);
+        perform pgflowd._make_visible(queue.queue_name, array[ready], task.lease_until,
+                                      extend => true);
         perform pgflowd._close_older(task_claim.flow_slug, array[ready], person);
         return next task;
         return;
