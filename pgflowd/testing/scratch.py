@@ -146,6 +146,7 @@ class ScratchServer:
                     pgflowd.db.schema.install(connection)
                 rename = sql.SQL("alter database {} rename to {}")
                 self._admin.execute(rename.format(sql.Identifier(making), sql.Identifier(template)))
+                psycopg.connect(self.dsn_for(template)).close()  # copies get what it has cached
                 for old in self._names(f"{_TEMPLATE}%")[:-_TEMPLATES_KEPT]:
                     self._drop(old)
             then()
