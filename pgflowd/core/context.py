@@ -11,7 +11,7 @@ daemon's database there, whose password is not in the environment of handlers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -72,6 +72,14 @@ class Context(Protocol):
     @property
     def stopping(self) -> Signal:
         """Set when the daemon drains."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the run; the first question fetches them."""
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """When the run was to begin, if its start said so."""
 
     def flow_input(self) -> Any:
         """The run's input, fetched by this call."""

@@ -216,6 +216,15 @@ def run_input(run_id: str) -> Query[bytes | None]:
     return Query("select input from pgflow.runs where run_id = %s", (run_id,), _first)
 
 
+def run_wishes(run_id: str) -> Query[bytes | None]:
+    """Read what the start of a run asked for, as JSON; None if it had no wishes."""
+    query = """
+    select jsonb_build_object('labels', run.labels, 'start_at', run.start_at)
+      from pgflowd.runs as run where run.run_id = %s
+    """
+    return Query(query, (run_id,), _first)
+
+
 def step_output(run_id: str, step: str) -> Query[bytes | None]:
     query = "select output from pgflow.step_states where run_id = %s and step_slug = %s"
     return Query(query, (run_id, step), _first)

@@ -43,6 +43,8 @@ class PlainContext(WaitingContext):
     token: int = 1
     deadline: datetime = field(default_factory=lambda: datetime.now(UTC) + timedelta(seconds=60))
     caps: frozenset[str] = frozenset()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    scheduled_for: datetime | None = None
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
     cancelled: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)

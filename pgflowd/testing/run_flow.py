@@ -13,6 +13,8 @@ gets its own copies of all values, as from the database, so it changes no other'
     fail        the exceptions that a step's attempts raise: a list for the first attempts, with
                 None for one that raises nothing, or one exception for all attempts
     signals     for each name a payload, a list of payloads, or `(seconds, payload)`
+    labels, scheduled_for
+                what `ctx.labels` and `ctx.scheduled_for` return
     connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
                 did not complete its task is rolled back unless it is in autocommit
 """
@@ -79,6 +81,8 @@ def run_flow(
     mock: Mapping[str, Any] | None = None,
     fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
     signals: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+    scheduled_for: datetime | None = None,
     connection: Connection[Any] | None = None,
 ) -> FlowRun:
     """
@@ -98,6 +102,7 @@ def run_flow(
     handlers = TestedHandlers(
         flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
     )
+    handlers.labels, handlers.scheduled_for = dict(labels or {}), scheduled_for
     execute_tasks(engine, handlers)
     runs_of_test.append(result := result_of(engine, run, handlers.tracebacks))
     _refuse_unanswered(run)
@@ -153,6 +158,8 @@ class TestedHandlers:
     ) -> None:
         self.flow, self.steps, self.run = flow, flow.steps, run
         self.mock, self.fail, self.connection = mock, fail, connection
+        self.labels: Mapping[str, str] = {}
+        self.scheduled_for: datetime | None = None
         self.tracebacks: dict[Key, str] = {}  # of each task's last failure
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
@@ -203,6 +210,8 @@ class TestedHandlers:
             token=record.attempt,
             caps=self.run.states[record.step_slug].tasks[record.task_index].caps,
             deadline=datetime.now(UTC) + timedelta(seconds=record.timeout_s),
+            labels=self.labels,
+            scheduled_for=self.scheduled_for,
             run_input=self.run.input,
             steps=self.steps,
             step_outputs={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -26,6 +27,12 @@ def work(run):
         pathlib.Path(run["began"]).touch()
         time.sleep(50)
     return run["n"]
+
+asked = Flow("asked")
+
+@asked.step
+async def tell(run, ctx):
+    return [dict(ctx.labels), ctx.scheduled_for and ctx.scheduled_for.isoformat()]
 """
 NO_SWEEP = {"recovery_interval": "1h"}  # so that nothing but what a test looks at helps
 EARLY = "select count(*) from pgflowd.run_status where started_at < start_at"
@@ -123,3 +130,14 @@ def test_a_run_that_expires_ends_with_its_handler(later, database, client, tmp_p
     ended = client.wait(run.run_id, timeout=20)
     assert ended.status is RunStatus.EXPIRED
     daemon.until("run.cancelled", run=str(run.run_id))
+
+
+def test_a_handler_reads_what_the_start_of_its_run_asked_for(later, database, client):
+    later.serve()
+    at = datetime.now(UTC) + timedelta(seconds=0.3)
+
+    wished = client.start_flow("asked", {}, at=at, labels={"customer": "42"})
+    plain = client.start_flow("asked", {})
+
+    outputs = [client.wait(run.run_id, timeout=30).output["tell"] for run in (wished, plain)]
+    assert outputs == [[{"customer": "42"}, at.isoformat()], [{}, None]]

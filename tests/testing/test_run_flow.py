@@ -486,3 +486,18 @@ def test_keys_come_in_the_order_that_the_database_gives_them():
     columns.step(slug="header")(lambda row: list(row))
 
     assert run_flow(columns, {"at": 3, "x": 4}).output == {"header": ["x", "at", "id", "name"]}
+
+
+def test_a_handler_reads_what_the_start_of_its_run_asked_for():
+    asking = Flow("asking")
+    at = datetime(2090, 1, 1, tzinfo=UTC)
+
+    @asking.step
+    def tell(run: Any, ctx: Context) -> Any:
+        return [ctx.labels.get("customer"), ctx.scheduled_for == at]
+
+    assert run_flow(asking, labels={"customer": "42"}, scheduled_for=at).output == {
+        "tell": ["42", True]
+    }
+    assert run_flow(asking).output == {"tell": [None, False]}
+    assert tell({}, fake_context(labels={"customer": "43"})) == ["43", False]

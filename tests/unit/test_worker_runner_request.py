@@ -64,7 +64,7 @@ def test_e903_only_text_can_be_saved(body: bytes):
     assert request_of(1, SAVE, body) is None
 
 
-@pytest.mark.parametrize("what", ["input", "output", "conn", "saved", "drop"])
+@pytest.mark.parametrize("what", ["input", "output", "conn", "wishes", "saved", "drop"])
 def test_e903_only_what_is_saved_has_a_body(what: str):
     assert request_of(1, {**SAVE, "what": what}, b"[1]") is None
 

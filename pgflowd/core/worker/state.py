@@ -45,6 +45,7 @@ class HandlerRequest(Word):
 
     RUN_INPUT = "input"
     STEP_OUTPUT = "output"
+    WISHES = "wishes"  # of the run's start
     CONNECTION = "conn"  # where and as whom to connect
     CHECKPOINTS = "saved"
     SAVE = "save"

@@ -122,6 +122,19 @@ class RunnerContext(WaitingContext):
     def stopping(self) -> StopEvent:
         return StopEvent(self._socket)
 
+    @cached_property
+    def _wishes(self) -> Mapping[str, Any]:
+        return self._ask("wishes") or {}
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return dict(self._wishes.get("labels") or {})
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        at = self._wishes.get("start_at")
+        return datetime.fromisoformat(at).astimezone(UTC) if at else None
+
     def flow_input(self) -> Any:
         return self._ask("input")
 
