@@ -58,6 +58,11 @@ def living_workers() -> Query[list[tuple[str, str]]]:
     return Query(_LIVING_WORKERS, (), lambda rows: [(queue, name) for queue, name in rows])
 
 
+def is_served(flow_slug: str) -> Query[bool]:
+    """Return whether a worker of a flow lives, or is started when there is work."""
+    return Query(_IS_SERVED, (flow_slug,), only)
+
+
 def worker_caps(flow_slug: str) -> Query[list[WorkerCaps]]:
     """Return what the living workers of a flow have, of those that have something."""
 
@@ -130,6 +135,11 @@ select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, runni
 _LIVING_WORKERS = """
 select queue_name, function_name from pgflowd.worker_status
  where not is_asleep and last_heartbeat_at > now() - interval '30 s' order by 1, 2
+"""
+_IS_SERVED = """
+select exists (select from pgflowd.worker_status
+                where lower(queue_name) = lower(%s)
+                  and (is_asleep or last_heartbeat_at > now() - interval '30 s'))
 """
 _QUEUED = """
 select (select count(*) from (select from {table} where vt <= now() limit {most}) as ready),

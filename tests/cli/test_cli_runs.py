@@ -450,6 +450,12 @@ def test_follow_is_a_stream_of_events_for_programs(here, shop):
     assert [event["at"] for event in events] == sorted(event["at"] for event in events)
 
 
+def test_start_and_wait_says_that_no_worker_serves_the_flow(here, shop):
+    ended = here("runs", "start", "send_email", "--wait", "--timeout", "1s")
+
+    assert "no worker serves send_email now: the run goes on when `pgflowd serve` runs" in ended.err
+
+
 def test_start_and_follow_sees_everything_while_it_happens(shop, elsewhere):
     args = ("runs", "start", "analyze_website", "{}", "--follow", "--json")
     with Background(*args, "--database-url", shop.database.dsn) as following:

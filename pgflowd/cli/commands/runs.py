@@ -7,6 +7,7 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ from pgflowd.core.ids import uuid7
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import short_id
-from pgflowd.errors import NotRetryable, UnknownFlow
+from pgflowd.errors import AccessDenied, NotRetryable, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
@@ -113,7 +114,7 @@ def start(
     with database(app, listening=follow or wait) as conn:
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = _follower(app, conn, [run_id], with_output=True) if follow and run_id else None
-        started = _start(conn, flow, operation)
+        started = _start(app, conn, flow, operation, awaits=follow or wait)
         if follow and not follower:
             follower = _follower(app, conn, [started.run_id], with_output=True)
         if follower:
@@ -132,14 +133,29 @@ def _check_following(follow: bool, wait: bool, timeout_s: float | None) -> None:
         raise click.UsageError("--timeout needs --follow or --wait")
 
 
-def _start(conn: psycopg.Connection[Any], flow: str, operation: Operation[Run]) -> Run:
+def _start(
+    app: App, conn: psycopg.Connection[Any], flow: str, operation: Operation[Run], *, awaits: bool
+) -> Run:
     """Start a run. If there is no such flow, the error names the nearest one."""
     from pgflowd.db import operations
 
     try:
-        return operations.run_sync(conn, operation)
+        started = operations.run_sync(conn, operation)
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(conn)) from error
+    if awaits:
+        _note_unserved(app, conn, flow)
+    return started
+
+
+def _note_unserved(app: App, conn: psycopg.Connection[Any], flow: str) -> None:
+    """Say why nothing will happen for now, if no worker serves the flow."""
+    from pgflowd.db.flows import is_served
+    from pgflowd.db.query import execute
+
+    with contextlib.suppress(AccessDenied):  # a role that starts runs and reads none
+        if not execute(conn, is_served(flow)):
+            app.note(f"no worker serves {flow} now: the run goes on when `pgflowd serve` runs")
 
 
 @runs.command("list")
