@@ -22,7 +22,8 @@ from support.leases import LONG_SLEEP, LeaseDatabase, element
 from support.postgres_versions import binaries_with_jit
 from support.rows_read import rows_read
 
-from pgflowd.db import due, runs, tasks, workers
+from pgflowd.core.documents.flows import TaskKey
+from pgflowd.db import due, people, runs, tasks, workers
 from pgflowd.db.query import Query
 from pgflowd.embedded import EmbeddedPostgres
 from pgflowd.testing.scratch import ScratchDatabase, ScratchServer
@@ -236,6 +237,16 @@ def a_task_woken(db: Grown) -> Call:
     return ("select pgflowd.task_wake(%s, %s, %s, 'me', 'now')", *key(task)[:3])
 
 
+def a_claim_of_a_person(db: Grown) -> Call:
+    return query_of(people.claim("f", (), 86400.0, "jane"))
+
+
+def a_task_that_a_person_completes(db: Grown) -> Call:
+    task = claim(db)[0]
+    db.suspend(task)
+    return query_of(people.complete(TaskKey(*key(task)[:3]), "1", "jane", None))
+
+
 def a_sweeper_that_lies_down(db: Grown) -> Call:
     return query_of(due.sweeper_sleeps(db.one, 15))
 
@@ -337,8 +348,11 @@ def a_sweep_of_a_dead_worker(db: Grown) -> Call:
 
 
 def recovery_of_the_core(db: Grown) -> Call:
-    for task in claim(db):
+    one, *others = claim(db)
+    for task in (one, *others):
         db.age(task, "1 hour")
+    for task in others:  # one has a lease that goes on
+        db.lapse(task)
     return ("select pgflow.requeue_stalled_tasks()",)
 
 
@@ -421,6 +435,8 @@ CASES = [
     a_look_at_timers,
     a_look_at_signals,
     a_task_woken,
+    a_claim_of_a_person,
+    a_task_that_a_person_completes,
     a_sweeper_that_lies_down,
     a_report_after_heartbeats,
     a_report_with_one_bad_element,
