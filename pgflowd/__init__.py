@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pgflowd.client import AsyncClient, Client, Run, RunWithStates, StepState
     from pgflowd.errors import (
         AccessDenied,
+        BadDependency,
         ConfigError,
         DatabaseError,
         FlowError,
@@ -50,6 +51,7 @@ _HOMES = {
 __all__ = [
     "AccessDenied",
     "AsyncClient",
+    "BadDependency",
     "Client",
     "ConfigError",
     "Context",

@@ -12,6 +12,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── OutputError  E403/4  a handler returned what cannot be stored
     │   ├── LeaseLost    E407    PF001: another worker has the task now
     │   ├── NotFound     E409    PF002: no such run, task or worker
+    │   │   └── BadDependency E422  PF007: a run to wait for is unknown
     │   ├── RunExists    E410    the chosen run id is taken
     │   ├── WrongState   E411    the run's state forbids it
     │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
@@ -118,11 +119,13 @@ TITLES: dict[str, str] = {
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
     "E421": "another run has the singleton key",
+    "E422": "a run to wait for is unknown",
     "E423": "the task does not wait, or cannot be taken",
     "E424": "a checkpoint or signal is too large",
     "E425": "a checkpoint was saved by newer code",
     "E426": "the handler caught its suspension",
     "E427": "a signal did not come in time",
+    "E428": "a run before it did not complete",
     "E429": "a name, the dedup of a signal, or needs cannot be used",
     "E430": "the time of a wait or a start cannot be used",
     "E431": "what a handler wrote cannot be committed",
@@ -241,6 +244,10 @@ class LeaseLost(RunError):
 
 class NotFound(RunError):
     default_code = "E409"
+
+
+class BadDependency(NotFound):
+    default_code = "E422"
 
 
 class RunExists(RunError):

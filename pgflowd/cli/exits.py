@@ -50,6 +50,7 @@ _BY_CODE = {
     "E415": ExitCode.NOT_FOUND,
     "E416": ExitCode.USAGE,
     "E421": ExitCode.REFUSED,
+    "E422": ExitCode.NOT_FOUND,
     "E423": ExitCode.REFUSED,
     "E424": ExitCode.USAGE,
     "E429": ExitCode.USAGE,

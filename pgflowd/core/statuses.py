@@ -71,7 +71,7 @@ class RunStatus(Status):
     """
 
     SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
-    BLOCKED = "blocked", Marks.WAITING, False  # another run has its singleton key
+    BLOCKED = "blocked", Marks.WAITING, False  # other runs must end first
     STARTED = "started", Marks.ACTIVE, False
     WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
     COMPLETED = "completed", Marks.DONE

@@ -1,5 +1,6 @@
 """
-What a start may ask for besides its input: when the run begins, when it expires, labels, a key.
+What a start may ask for besides its input: when the run begins, after which others, when it
+expires, labels, a key.
 
 A start without wishes has no row for them and costs nothing. Times from now are counted by the
 database's clock. Pure.
@@ -8,16 +9,19 @@ database's clock. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict
+from uuid import UUID
 
+from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time, moment_of, seconds_of
 from pgflowd.errors import RunError
 
 MAX_KEY_CHARS = 200
 CONFLICTS = ("wait", "existing", "reject", "replace")
+AFTER_MODES = ("completed", "ended")
 
 
 class Wishes(TypedDict, total=False):
@@ -26,6 +30,8 @@ class Wishes(TypedDict, total=False):
     at: datetime
     delay: Time
     expires: datetime | Time
+    after: Sequence[UUID | str]
+    after_mode: Literal["completed", "ended"]
     labels: Mapping[str, str]
     singleton: str
     on_conflict: Literal["wait", "existing", "reject", "replace"]
@@ -54,6 +60,8 @@ class CheckedWishes:
     singleton: str | None = None
     on_conflict: str = "wait"
     actor: str | None = None
+    after: tuple[UUID, ...] = ()
+    after_mode: str = "completed"
 
 
 def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
@@ -69,6 +77,8 @@ def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
         _checked_key(wishes.get("singleton")),
         _checked_conflict(wishes.get("singleton"), wishes.get("on_conflict")),
         _checked_actor(wishes.get("actor")),
+        _checked_after(wishes.get("after")),
+        _checked_after_mode(wishes.get("after"), wishes.get("after_mode")),
     )
     return None if found == CheckedWishes() else found
 
@@ -128,6 +138,23 @@ def _checked_actor(actor: object) -> str | None:
     if not isinstance(actor, str) or not _is_storable(actor):
         raise _bad_wish(f"an actor is a text, not {repr(actor)[:60]}")
     return actor
+
+
+def _checked_after(after: object) -> tuple[UUID, ...]:
+    if after is None:
+        return ()
+    if isinstance(after, str | bytes) or not isinstance(after, Sequence):
+        raise _bad_wish(f"the runs to wait for are a list of ids, not {repr(after)[:60]}")
+    return tuple(map(run_id_of, after))
+
+
+def _checked_after_mode(after: object, mode: object) -> str:
+    if mode is None:
+        return AFTER_MODES[0]
+    if not after or mode not in AFTER_MODES:
+        modes = " or ".join(AFTER_MODES)
+        raise _bad_wish(f"after_mode is {modes}, of runs to wait for; not {repr(mode)[:60]}")
+    return str(mode)
 
 
 def _is_storable(text: str) -> bool:

@@ -20,6 +20,7 @@ from pgflowd.core.redact import one_line, redact
 from pgflowd.db import missing_role
 from pgflowd.errors import (
     AccessDenied,
+    BadDependency,
     DatabaseError,
     KeyTaken,
     LeaseLost,
@@ -42,6 +43,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF003": (RunEnded, "E411"),
     "PF004": (NotRetryable, "E411"),
     "PF006": (KeyTaken, "E421"),
+    "PF007": (BadDependency, "E422"),
     "PF008": (NotOpen, "E423"),
     "PF009": (RunError, "E432"),
     "PF020": (PgflowdError, "E105"),

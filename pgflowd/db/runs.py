@@ -69,7 +69,7 @@ def start_wished(
     begins, expires = wishes.begins, wishes.expires
     params = (list(inputs), list(run_ids), flow_slug, begins.at, begins.in_s, expires.at,
               expires.in_s, wishes.labels, wishes.key, wishes.singleton,
-              wishes.on_conflict, wishes.actor)  # fmt: skip
+              wishes.on_conflict, wishes.actor, list(wishes.after), wishes.after_mode)  # fmt: skip
     return Query(_START_WISHED, params, lambda rows: [run_of(decode(row[0])) for row in rows])
 
 
@@ -239,7 +239,7 @@ select pgflowd.get_run(started.run_id) -> 'run'
   from unnest(%s::jsonb[], %s::uuid[]) with ordinality as one (input, run_id, nr)
  cross join lateral pgflowd.start(
    %s, one.input, one.run_id, {_MOMENT}, {_MOMENT}, %s::jsonb, %s, %s, %s,
-   coalesce(%s, session_user)) as started
+   coalesce(%s, session_user), %s::uuid[], %s) as started
  order by one.nr
 """
 _START_MANY = "select to_jsonb(run) from pgflow.start_flows(%s, %s::jsonb[], %s::uuid[]) as run"

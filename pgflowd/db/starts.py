@@ -22,7 +22,7 @@ from pgflowd.db import runs
 from pgflowd.db.operations import Hears, Operation
 from pgflowd.db.query import Query
 from pgflowd.db.runs import Abilities
-from pgflowd.errors import MapInput, NotFound, RunExists, UnknownFlow
+from pgflowd.errors import BadDependency, MapInput, NotFound, RunExists, UnknownFlow
 
 RunId = UUID | str
 T = TypeVar("T")
@@ -102,6 +102,8 @@ def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[
     """Execute a start; if the database refuses it, name the flow or the run in the error."""
     try:
         started: T = yield query
+    except BadDependency:
+        raise
     except (UnknownFlow, NotFound) as error:
         text = f"there is no flow '{flow_slug}' in the database"
         raise UnknownFlow(text, next=f"run `pgflowd flows deploy {flow_slug}`") from error

@@ -25,7 +25,7 @@ FLAGS = {  # what the surface promises, and no more
     "status": "--watch --check --metrics", "drain": "--wait", "stop": "--now --wait", "tree": "",
     "reload": "", "wake": "", "version": "", "completion": "",
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
-                  " --label --singleton --on-conflict",
+                  " --after --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --label --limit",
     "runs show": "--input --output --attempts --checkpoints",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs cancel": "--reason",

@@ -17,6 +17,7 @@ from pgflowd import AsyncClient, Client
 from pgflowd.core.statuses import RunStatus
 from pgflowd.db import schema
 from pgflowd.errors import (
+    BadDependency,
     KeyTaken,
     NotFound,
     RunEnded,
@@ -166,6 +167,10 @@ def test_a_planned_run_is_rescheduled(shop, client):
         ({"labels": {"a": "\0"}}, "E432"),
         ({"key": ""}, "E432"),
         ({"key": "a" * 201}, "E432"),
+        ({"after": "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"}, "E432"),
+        ({"after_mode": "ended"}, "E432"),
+        ({"after": [UUID(int=1)], "after_mode": "perhaps"}, "E432"),
+        ({"after": [UUID(int=1)]}, "E422"),
         ({"singleton": ""}, "E432"),
         ({"singleton": "a", "on_conflict": "perhaps"}, "E432"),
         ({"on_conflict": "wait"}, "E432"),
@@ -263,3 +268,29 @@ def test_who_asks_for_a_run_with_wishes_is_kept(shop, client):
     assert client.start_flow(FLOW, INPUT, actor="ann").created_by == "ann"
     assert client.start_flow(FLOW, INPUT, labels={"a": "b"}).created_by == "postgres"
     assert client.get_run(client.start_flow(FLOW, INPUT).run_id).created_by is None
+
+
+def test_a_run_begins_after_others_have_ended(shop, client):
+    first, second = client.start_flow(FLOW, INPUT), client.start_flow(FLOW, INPUT, delay="1h")
+    run = client.start_flow(FLOW, INPUT, after=[first.run_id, str(second.run_id)])
+    patient = client.start_flow(FLOW, INPUT, after=[first.run_id], after_mode="ended")
+    assert (run.status, run.started_at) == (RunStatus.BLOCKED, None)
+    assert sorted(run.blocked_by or ()) == sorted((first.run_id, second.run_id))
+    with pytest.raises(WaitTimeout, match="has not begun"):
+        client.wait(run.run_id, timeout=0)
+    unknown = uuid4()
+    with pytest.raises(BadDependency, match=f"there is no run {unknown}"):
+        client.start_flow(FLOW, INPUT, after=[unknown])
+
+    async def cancelled() -> Any:
+        async with AsyncClient(shop.database.dsn) as other:
+            last = await other.start_flow(FLOW, INPUT, after=[run.run_id])
+            client.cancel(first.run_id)
+            until(lambda: process(shop) == 0, within_s=5)
+            return await other.wait(last.run_id, timeout=10)
+
+    assert asyncio.run(cancelled()).status is RunStatus.CANCELLED
+    ended = client.get_run(run.run_id)
+    assert (ended.status, ended.blocked_by) == (RunStatus.CANCELLED, None)
+    assert ended.cancel_reason == f"run {first.run_id} did not complete: it is cancelled (E428)"
+    assert client.get_run(patient.run_id).status is RunStatus.STARTED

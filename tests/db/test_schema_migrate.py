@@ -126,6 +126,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0015_pgflow_gates",
         "0016_pgflowd_needs",
         "0017_pgflowd_singletons",
+        "0018_pgflowd_awaits",
     ]
 
     assert catalog(conn) == before

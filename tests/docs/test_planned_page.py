@@ -12,7 +12,7 @@ PAGE = "docs/planned-runs.md"
 
 def test_what_the_page_starts_is_planned(database) -> None:
     shop, page = Shop(database), dict[str, Any]()
-    for flow in ("remind", "invoice", "welcome", "sync"):
+    for flow in ("remind", "invoice", "welcome", "sync", "report"):
         shop.do("select pgflow.create_flow(%s)", flow)
         shop.do("select pgflow.add_step(%s, 'step')", flow)
     (python,), (sql,) = blocks_of(PAGE, "python"), blocks_of(PAGE, "sql")
@@ -26,6 +26,7 @@ def test_what_the_page_starts_is_planned(database) -> None:
         ("invoice", "scheduled", None),
         ("remind", "scheduled", {"customer": "42"}),
         ("remind", "scheduled", {"customer": "42"}),
+        ("report", "blocked", None),
         ("sync", "started", None),
         ("welcome", "started", None),
     ]

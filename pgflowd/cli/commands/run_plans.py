@@ -1,5 +1,6 @@
 """
-`pgflowd runs reschedule`, and the options of `runs start` that say when a run begins and ends.
+`pgflowd runs reschedule`, and the options of `runs start` that say when a run begins and ends, and
+after which others.
 
 A run that has not begun is started by a sweeper; the commands need the database and no daemon.
 """
@@ -19,9 +20,11 @@ from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_runs
 from pgflowd.cli.params import DURATION, LABEL, MOMENT, MOMENT_OR_DURATION, RUN
 from pgflowd.cli.problems import for_each
-from pgflowd.core.wishes import CONFLICTS
+from pgflowd.core.wishes import AFTER_MODES, CONFLICTS
 
 if TYPE_CHECKING:
+    import psycopg
+
     from pgflowd.core.wishes import Wishes
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,21 +46,30 @@ def time_options(command: F) -> F:
     return command
 
 
-def singleton_options(command: F) -> F:
-    """A key that one run at a time has, and what happens while another one has it."""
+def wish_options(command: F) -> F:
+    """What a start may ask for: times, runs before it, labels, a singleton key."""
     for option in (
         click.option("--on-conflict", type=click.Choice(CONFLICTS), metavar="WORD",
                      help=f"While another run has the key: {', '.join(CONFLICTS)}."),
         click.option("--singleton", metavar="KEY", help="Only one run at a time has this key."),
+        label_option,
+        click.option("--after-mode", type=click.Choice(AFTER_MODES), metavar="MODE",
+                     help="completed, the default: cancel it if one of them does not complete;"
+                          " ended: begin it all the same."),
+        click.option("--after", type=RUN, metavar="RUN", multiple=True,
+                     help="Begin it when RUN has ended; may be repeated."),
     ):  # fmt: skip
         command = option(command)
-    return command
+    return time_options(command)
 
 
 def wishes_of(
+    conn: psycopg.Connection[Any],
     at: datetime | None,
     delay: float | None,
     expires: datetime | float | None,
+    after: Sequence[str] = (),
+    after_mode: str | None = None,
     labels: Sequence[tuple[str, str]] = (),
     singleton: str | None = None,
     on_conflict: str | None = None,
@@ -66,6 +78,7 @@ def wishes_of(
     given: dict[str, Any] = {
         "at": at, "delay": delay, "expires": expires, "labels": dict(labels) or None,
         "singleton": singleton, "on_conflict": on_conflict,
+        "after": find_runs(conn, after) or None, "after_mode": after_mode,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}  # type: ignore[return-value]
 

@@ -17,13 +17,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_plans import (
-    label_option,
-    reschedule,
-    singleton_options,
-    time_options,
-    wishes_of,
-)
+from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
@@ -80,9 +74,7 @@ def runs() -> None:
 @timeout_option
 @click.option("--run-id", type=click.UUID, metavar="UUID", help="Its id; by default a new one.")
 @click.option("--key", metavar="TEXT", help="Whoever starts FLOW with the same key gets this run.")
-@time_options
-@label_option
-@singleton_options
+@wish_options
 @pass_app
 def start(
     app: App,
@@ -110,8 +102,8 @@ def start(
     _check_following(follow, wait, timeout)
     if run_id is None and key is None:
         run_id = uuid7(time.time_ns() // 1_000_000, os.urandom(10))
-    operation = starts.start(flow, input, run_id, key, wishes_of(**wishes))
     with database(app, listening=follow or wait) as conn:
+        operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
         follower = _follower(app, conn, [run_id], with_output=True) if follow and run_id else None
         started = _start(app, conn, flow, operation, awaits=follow or wait)

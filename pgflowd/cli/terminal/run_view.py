@@ -147,9 +147,13 @@ def print_run(app: App, details: RunDetails) -> None:
     if run.created_by is not None:
         _print_labelled(app, "started by", app.hide(one_line(run.created_by)))
     if run.singleton is not None:
-        by = " and ".join(f"run {short_id(other)}" for other in run.blocked_by or ())
-        has = f", which {by} has" if by else ""
-        _print_labelled(app, "singleton key", f"{app.hide(one_line(run.singleton))}{has}")
+        _print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
+    if run.blocked_by:
+        more = (
+            f" and {len(run.blocked_by) - _MAX_SHOWN} more" if run.blocked_by[_MAX_SHOWN:] else ""
+        )
+        names = ", ".join(f"run {short_id(other)}" for other in run.blocked_by[:_MAX_SHOWN])
+        _print_labelled(app, "waits for", f"{names}{more}")
     if run.expires_at is not None and not run.has_ended:
         left_s = max(round((run.expires_at - details.now).total_seconds()), 0)
         _print_labelled(app, "expires", f"in {duration(left_s)}")

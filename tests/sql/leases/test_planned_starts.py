@@ -194,6 +194,7 @@ def test_a_planned_run_that_is_cancelled_never_begins(db: LeaseDatabase) -> None
     run = planned(db)
 
     assert (db.cancel(run), db.cancel(run)) == ("cancelled", "repeated")
+    process(db)
     begin(db)
 
     assert process(db) == 0

@@ -9,7 +9,7 @@ declare
 begin
   select run.* into first from pgflowd.runs as run
    where run.singleton_key = _begin_first.key and run.state = 'planned'
-     and coalesce(run.start_at <= now(), true)
+     and run.after_mode is null and coalesce(run.start_at <= now(), true)
    order by run.created_at, run.run_id limit 1;
   if not found then
     return true;
@@ -20,7 +20,7 @@ begin
   end if;
   select run.* into first from pgflowd.runs as run
    where run.run_id = first.run_id and run.state = 'planned'
-     and coalesce(run.start_at <= now(), true) and coalesce(run.expires_at > now(), true)
+     and run.after_mode is null and coalesce(run.start_at <= now(), true) and coalesce(run.expires_at > now(), true)
      for update skip locked;
   if not found then
     return false;

@@ -1,5 +1,5 @@
 -- _cancel_planned(run_id, reason, actor): ends a planned run; returns as cancel does, and null for a run
--- that has begun, or is unknown. PF003 for one that expired.
+-- that has begun, or is unknown. PF003 for one that expired. The sweep tells those who wait for it.
 -- Called by: cancel.   Locks: its row in pgflowd.runs.
 create or replace function pgflowd._cancel_planned(run_id uuid, reason text, actor text)
 returns text language plpgsql set search_path = '' as $$
@@ -15,12 +15,9 @@ begin
       using errcode = 'PF003';
   end if;
   update pgflowd.runs as run
-     set state = 'ended', cancelled_at = now(),
-         due_at = case when run.singleton_key is not null then now() end,  -- the next one moves up
+     set state = 'ended', due_at = now(), cancelled_at = now(),
          cancelled_by = _cancel_planned.actor, cancel_reason = _cancel_planned.reason
    where run.run_id = planned.run_id;
-  if planned.singleton_key is not null then
-    perform pgflowd._notify_due(now());
-  end if;
+  perform pgflowd._notify_due(now());
   return 'cancelled';
 end $$;

@@ -1,9 +1,10 @@
--- _check_wishes(run_id, start_at, expires_at, labels, key, singleton_key, on_conflict): raises PF009 where
--- they contradict each other, or cannot be.
+-- _check_wishes(run_id, start_at, expires_at, labels, key, singleton_key, on_conflict, after, after_mode): raises
+-- PF009 where they contradict each other, or cannot be.
 -- Called by: start, reschedule.   Locks: nothing.
 create or replace function pgflowd._check_wishes(
   run_id uuid, start_at timestamptz, expires_at timestamptz, labels jsonb, key text,
-  singleton_key text default null, on_conflict text default 'wait')
+  singleton_key text default null, on_conflict text default 'wait', after uuid[] default null,
+  after_mode text default 'completed')
 returns void language plpgsql stable set search_path = '' as $$
 begin
   if start_at >= expires_at then
@@ -31,5 +32,9 @@ begin
         or exists (select from jsonb_each(labels) as label where jsonb_typeof(label.value) <> 'string') then
     raise exception 'the labels of a run are an object of texts, not %', left(labels::text, 100)
       using errcode = 'PF009', hint = 'write for example {"customer": "42"}';
+  elsif array_position(after, null) is not null or after_mode is null
+        or after_mode not in ('completed', 'ended') then
+    raise exception 'a run cannot begin after %, mode %', after, after_mode
+      using errcode = 'PF009', hint = 'name runs; the mode is completed or ended';
   end if;
 end $$;

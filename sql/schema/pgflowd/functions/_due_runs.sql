@@ -1,6 +1,5 @@
--- _due_runs(max_rows): the runs that have been due for longest, and are free: a planned one if nobody
--- deletes its flow just now, a started one if nobody has its lock; one with a singleton key if nobody
--- has that.
+-- _due_runs(max_rows): the runs that have been due for longest, and are free: nobody deletes their flow just
+-- now, nor has their lock, nor that of their singleton key.
 -- They are taken in their order whatever the statistics say, hence no sort and no bitmap.
 -- Called by: _process_due_runs.
 -- Locks: the keys, the flows, the runs, their rows in pgflowd.runs, in this order, skipping locked ones.
@@ -21,9 +20,9 @@ begin
        select true as is_held from pgflow.runs as one
         where one.run_id = due.run_id offset 0 for no key update skip locked) as run on true
      cross join lateral (
-       select one.state from pgflowd.runs as one
+       select from pgflowd.runs as one
         where one.run_id = due.run_id offset 0 for update skip locked) as ours
-     where ours.state = 'planned' or run.is_held
+     where run.is_held
         or not exists (select from pgflow.runs as one where one.run_id = due.run_id)
      limit max_rows;
 end $$;

@@ -1,6 +1,7 @@
--- _forget_runs(run_ids): deletes the signals of runs that are being deleted, and what pgflowd.runs has
--- of them, which no foreign key does: both may be there before the run is. Then the first in line for
--- a singleton key that one of them had, or waited for, is due.
+-- _forget_runs(run_ids): deletes the signals of runs that are being deleted, what pgflowd.runs has of them,
+-- and for whom they wait, which no foreign key does: all may be there before the run is. Then the first in
+-- line for a singleton key that one of them had, or waited for, is due, and who waits for one of them is told
+-- that it has not completed.
 -- Called by: pgflow.delete_flow_and_data, pgflow.prune_data_older_than.   Locks: these rows.
 create or replace function pgflowd._forget_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
@@ -18,7 +19,13 @@ begin
       cross join lateral (
         select one.run_id from pgflowd.runs as one
          where one.singleton_key = freed.singleton_key and one.state = 'planned'
-           and coalesce(one.start_at <= now(), true)
+           and one.after_mode is null and coalesce(one.start_at <= now(), true)
            and one.run_id <> all (_forget_runs.run_ids)
          order by one.created_at, one.run_id limit 1) as first);
+  delete from pgflowd.awaits as one where one.run_id = any (_forget_runs.run_ids);
+  update pgflowd.awaits as one set due_at = now(), has_completed = false
+   where one.awaited = any (_forget_runs.run_ids) and one.has_completed is null;
+  if found then
+    perform pgflowd._notify_due(now());
+  end if;
 end $$;

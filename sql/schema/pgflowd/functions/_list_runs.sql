@@ -58,8 +58,7 @@ begin
                    ours.created_at
               from (select one.run_id, one.flow_slug, one.state, one.cancelled_at, one.expired_at,
                            coalesce(one.cancelled_at, one.expired_at) as ended_at, one.created_at,
-                           one.singleton_key is not null and coalesce(one.start_at <= now(), true)
-                             as is_blocked
+                           pgflowd._is_blocked(one) as is_blocked
                       from pgflowd.runs as one
                      where one.state <> 'started' and ($1 is null or one.flow_slug = $1)
                        and ($3 is null or one.created_at > now() - $3)

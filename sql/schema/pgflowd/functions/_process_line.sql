@@ -1,5 +1,5 @@
 -- _process_line(key): lets the first in line for a singleton key begin when nobody has it any more. In line are
--- the planned runs whose time has come, in the order of their starts. False: look again soon, since
+-- the planned runs whose time has come, and that wait for no others, in the order of their starts. False: look again soon, since
 -- something is locked, or handlers of the run that had the key are still at work. A person who has a task
 -- of it holds up nobody.
 -- A run rests in line, not due, only behind one whose row is locked here: who deletes that one comes

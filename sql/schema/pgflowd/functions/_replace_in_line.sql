@@ -10,7 +10,7 @@ declare
 begin
   select run.* into replacing from pgflowd.runs as run
    where run.singleton_key = _replace_in_line.key and run.state = 'planned' and run.replaces
-     and coalesce(run.start_at <= now(), true)
+     and run.after_mode is null and coalesce(run.start_at <= now(), true)
    order by run.created_at desc, run.run_id desc limit 1;
   if not found then
     return true;
@@ -19,12 +19,12 @@ begin
   with replaced as (
     select run.run_id from pgflowd.runs as run
      where run.singleton_key = _replace_in_line.key and run.state = 'planned'
-       and coalesce(run.start_at <= now(), true)
+       and run.after_mode is null and coalesce(run.start_at <= now(), true)
        and (run.created_at, run.run_id) < (replacing.created_at, replacing.run_id)
      order by run.created_at, run.run_id limit 1000 for update skip locked
   )
   update pgflowd.runs as run
-     set state = 'ended', due_at = null, cancelled_at = now(), cancelled_by = 'pgflowd',
+     set state = 'ended', due_at = now(), cancelled_at = now(), cancelled_by = 'pgflowd',
          cancel_reason = reason
     from replaced where run.run_id = replaced.run_id;
 
@@ -41,6 +41,6 @@ begin
   return not exists (
     select from pgflowd.runs as run
      where run.singleton_key = _replace_in_line.key and run.state = 'planned'
-       and coalesce(run.start_at <= now(), true)
+       and run.after_mode is null and coalesce(run.start_at <= now(), true)
        and (run.created_at, run.run_id) < (replacing.created_at, replacing.run_id));
 end $$;

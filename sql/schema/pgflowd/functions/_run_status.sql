@@ -1,8 +1,8 @@
 -- _run_status(status, is_cancelled, open_tasks, waits, is_planned, is_expired, is_blocked): returns what a run
 -- with this status in the core is called here. A failed one that was cancelled is `cancelled`, or
 -- `expired` if its time was over; one whose open tasks all wait is `waiting`. One that the core does
--- not have (null) is `scheduled`, `blocked` if another run has its singleton key, or was cancelled or
--- expired before it began. Queries inline it, so it has no settings of its own.
+-- not have (null) is `scheduled`, `blocked` if other runs must end first, or was cancelled or expired
+-- before it began. Queries inline it, so it has no settings of its own.
 -- Called by: _list_runs, view run_status.   Locks: nothing.
 create or replace function pgflowd._run_status(
   status text, is_cancelled boolean, open_tasks bigint, waits bigint,

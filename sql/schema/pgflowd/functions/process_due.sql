@@ -1,21 +1,23 @@
--- process_due(max_rows): gives new signals to the tasks that wait for them, frees tasks whose wait
--- is over, and starts and ends runs whose time has come, each at most so many. Returns how much it has
--- done (null: another one is at it), and in how many seconds there may be more to do (null: nothing is
--- known). While nothing is due it costs one statement with three looks into partial indexes.
+-- process_due(max_rows): gives new signals to the tasks that wait for them, starts and ends runs whose time
+-- has come, tells those who wait for a run that it has ended, and frees tasks whose wait is over, each at
+-- most so many. A run that may begin since another one has ended begins in the same call. Returns how
+-- much it has done (null: another one is at it), and in how many seconds there may be more to do (null:
+-- nothing is known). While nothing is due it costs one statement with four looks into partial indexes.
 -- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
 -- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
 -- passed over, and met again: soon, then ever later, at most after a second.
 -- Due times are compared with now(): the clock is volatile, and no index would serve. Without sorts what
 -- comes first is found by the one index that has the order, whatever the statistics say.
 -- Called by: the sweeper; operators.
--- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits and
--- _process_due_runs.
+-- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits,
+-- _process_due_awaits and _process_due_runs.
 create or replace function pgflowd.process_due(
   max_rows int default 200, out done int, out next_s float8)
 language plpgsql set search_path = '' set enable_sort = off as $$
 declare
   due_at timestamptz;
   came record;
+  awaits int;
   skipped_at timestamptz;
 begin
   done := 0;
@@ -23,6 +25,8 @@ begin
                  where wait.due_at is not null order by wait.due_at limit 1),
                (select run.due_at from pgflowd.runs as run
                  where run.due_at is not null order by run.due_at limit 1),
+               (select one.due_at from pgflowd.awaits as one
+                 where one.due_at is not null order by one.due_at limit 1),
                (select least(signal.sent_at, now()) from pgflowd.signals as signal
                  where signal.is_new order by signal.sent_at limit 1))
     into due_at;
@@ -43,8 +47,12 @@ begin
      where signal.signal_id = any (came.signal_ids) and signal.is_new;
     perform pgflowd._deliver_signals(came.run_ids, came.names);
   end if;
-  done := came.number + pgflowd._end_due_waits(process_due.max_rows)
-          + pgflowd._process_due_runs(process_due.max_rows);
+  done := came.number + pgflowd._process_due_runs(process_due.max_rows);
+  awaits := pgflowd._process_due_awaits(process_due.max_rows);
+  if awaits > 0 then
+    done := done + awaits + pgflowd._process_due_runs(process_due.max_rows);
+  end if;
+  done := done + pgflowd._end_due_waits(process_due.max_rows);
   if done > 0 then
     next_s := 0;
     return;
@@ -70,6 +78,8 @@ begin
       where wait.due_at <= now() order by wait.due_at desc limit 1),
     (select run.due_at from pgflowd.runs as run
       where run.due_at <= now() order by run.due_at desc limit 1),
+    (select one.due_at from pgflowd.awaits as one
+      where one.due_at <= now() order by one.due_at desc limit 1),
     (select least(signal.sent_at, now()) from pgflowd.signals as signal
       where signal.is_new order by signal.sent_at desc limit 1));
   next_s := extract(epoch from least(
@@ -77,6 +87,8 @@ begin
       where wait.due_at > now() order by wait.due_at limit 1) - clock_timestamp(),
     (select run.due_at from pgflowd.runs as run
       where run.due_at > now() order by run.due_at limit 1) - clock_timestamp(),
+    (select one.due_at from pgflowd.awaits as one
+      where one.due_at > now() order by one.due_at limit 1) - clock_timestamp(),
     case when skipped_at is not null
          then least(interval '1 second', greatest(interval '10 ms', now() - skipped_at)) end));
 end $$;

@@ -11,7 +11,6 @@ returns text language plpgsql security definer set search_path = '', pg_temp as 
 #variable_conflict use_column
 declare
   planned pgflowd.runs;
-  is_blocked boolean;
   run record;
 begin
   select known.flow_slug, known.status into run from pgflow.runs as known
@@ -33,15 +32,15 @@ begin
     planned.start_at := coalesce(reschedule.start_at, planned.start_at);
     planned.expires_at := coalesce(reschedule.expires_at, planned.expires_at);
     perform pgflowd._check_wishes(null, planned.start_at, planned.expires_at, null, null);
-    is_blocked := planned.singleton_key is not null and coalesce(planned.start_at <= now(), true);
-    planned.due_at := case when planned.singleton_key is not null then now()
+    planned.due_at := case when planned.singleton_key is not null or planned.after_mode is not null
+                             or planned.start_at is null then now()
                            else least(planned.start_at, planned.expires_at) end;
     update pgflowd.runs as one
        set start_at = planned.start_at, expires_at = planned.expires_at,
            due_at = planned.due_at
      where one.run_id = reschedule.run_id;
     perform pgflowd._notify_due(planned.due_at);
-    return case when is_blocked then 'blocked' else 'scheduled' end;
+    return case when pgflowd._is_blocked(planned) then 'blocked' else 'scheduled' end;
   elsif reschedule.start_at is not null then
     raise exception 'run % has begun already', reschedule.run_id
       using errcode = 'PF003', hint = 'only the time when it expires can still be changed';

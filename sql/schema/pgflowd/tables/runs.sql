@@ -2,8 +2,9 @@
 -- outside. Only runs that need one have a row. A run that may not begin yet is `planned`: it has its
 -- row here only, so nobody can start it early; `ended` is one that never began. `due_at`: when the
 -- sweep looks at it, to start it or to end it. `singleton_key`: one run at a time has it (`holds_key`), the
--- others wait in line, by `created_at`; one that `replaces` ends those before it. `created_at`, `created_by`:
--- when somebody asked for the run, and who.
+-- others wait in line, by `created_at`; one that `replaces` ends those before it. `after_mode`: how a planned
+-- run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when somebody asked
+-- for the run, and who.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -20,6 +21,7 @@ create table if not exists pgflowd.runs (
   singleton_key text,
   holds_key boolean not null default false,
   replaces boolean not null default false,
+  after_mode text,
   expired_at timestamptz,
   cancelled_at timestamptz,
   cancelled_by text,
@@ -30,7 +32,9 @@ create table if not exists pgflowd.runs (
   constraint state_is_known check (state in ('planned', 'started', 'ended')),
   constraint the_input_is_here_until_the_start check ((state = 'started') = (input is null)),
   constraint a_planned_run_is_due
-    check (state <> 'planned' or due_at is not null or singleton_key is not null),
+    check (state <> 'planned' or due_at is not null or singleton_key is not null
+           or after_mode is not null),
+  constraint after_mode_is_known check (after_mode in ('completed', 'ended')),
   constraint who_holds_a_key_has_begun
     check (not holds_key or (singleton_key is not null and state = 'started'))
 ) with (fillfactor = 80);

@@ -20,14 +20,13 @@ create or replace view pgflowd.run_status as
   union all
   select run.run_id, run.flow_slug,
          pgflowd._run_status(null, run.cancelled_at is not null, null, null, run.state = 'planned',
-                             run.expired_at is not null, line.is_blocked),
+                             run.expired_at is not null, pgflowd._is_blocked(run)),
          null, coalesce(run.cancelled_at, run.expired_at), run.cancelled_at, run.cancelled_by,
          run.cancel_reason, run.start_at, run.expires_at, run.expired_at, run.labels,
          run.singleton_key, run.created_by,
-         case when line.is_blocked
+         case when run.state = 'planned' and run.after_mode is not null
+              then array(select one.awaited from pgflowd.awaits as one
+                          where one.run_id = run.run_id and one.step_slug = '' order by one.awaited)
+              when pgflowd._is_blocked(run)
               then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end
-    from pgflowd.runs as run
-   cross join lateral (
-     select run.state = 'planned' and run.singleton_key is not null
-              and coalesce(run.start_at <= now(), true) as is_blocked) as line
-   where run.state <> 'started';
+    from pgflowd.runs as run where run.state <> 'started';
