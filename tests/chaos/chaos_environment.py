@@ -75,6 +75,10 @@ select pgflowd.signal(run.run_id, 'go', to_jsonb(gen_random_uuid()))
   from (select run_id from pgflow.runs where status = 'started' and flow_slug = 'waiting'
          order by random() limit 1) as run
 """
+OPEN = """
+select (select count(*) from pgflow.runs where status = 'started')
+       + (select count(*) from pgflowd.runs where state = 'planned')
+"""
 
 Given = Callable[[random.Random], Any]
 RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its input
@@ -85,10 +89,19 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "shared": (3, "completed", lambda chance: list(range(chance.randrange(24)))),
     "waiting": (5, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(4)}),
     "drowsy": (2, "completed", lambda chance: list(range(chance.randrange(12)))),
+    "single": (4, "completed", lambda chance: {"s": chance.random() / 5}),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),
 }
+WISHES: dict[str, Given] = {  # of their starts: after how many seconds they begin, and a key
+    "single": lambda chance: (chance.choice([None, chance.random()]), f"{chance.randrange(3)}"),
+    "chain": lambda chance: (chance.choice([None, None, chance.random()]), None),
+}
+START = """
+select pgflowd.start(%s, %s::jsonb, %s, clock_timestamp() + make_interval(secs => %s),
+                     singleton_key => %s)
+"""
 
 
 def now() -> float:
@@ -324,8 +337,12 @@ class Environment:
         run_id = str(uuid.UUID(int=luck.getrandbits(128), version=4))
         given = json.dumps(RUNS[slug][2](luck))
         self.in_doubt[run_id] = slug
-        query = "select pgflow.start_flow(%s, %s::jsonb, %s)"
-        self.conn().execute(query, (slug, given, run_id))
+        delay_s, key = WISHES[slug](luck) if slug in WISHES else (None, None)
+        if delay_s is key is None:
+            query = "select pgflow.start_flow(%s, %s::jsonb, %s)"
+            self.conn().execute(query, (slug, given, run_id))
+        else:
+            self.conn().execute(START, (slug, given, run_id, delay_s, key))
         self.acknowledged[run_id] = self.in_doubt.pop(run_id)
 
     def send_signals(self) -> None:
@@ -340,8 +357,7 @@ class Environment:
             self.drop_line()
 
     def count_open(self) -> int:
-        query = "select count(*) from pgflow.runs where status = 'started'"
-        row = self.conn().execute(query).fetchone()
+        row = self.conn().execute(OPEN).fetchone()
         assert row is not None
         return int(row[0])
 

@@ -250,6 +250,17 @@ async def dozes(item: int, ctx: Context) -> float:
     return done(ctx, value)
 
 
+single = Flow("single", timeout=5, **SURVIVES)
+
+
+@single.step
+def alone(run: dict[str, Any], ctx: Context) -> int:
+    """Works while no other run of its key does."""
+    work(ctx, run["s"])
+    mishap(ctx)
+    return done(ctx, 1)
+
+
 late = Flow("late", max_attempts=1, timeout=1)
 
 

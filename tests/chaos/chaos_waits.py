@@ -15,10 +15,10 @@ from psycopg.rows import tuple_row
 SHOWN = 5
 KEPT = """
 with kept as (
-  select run_id, step_slug, task_index, token, output ->> 0 as name, output -> 1 as value
+  select run_id, step_slug, task_index, token, at, output ->> 0 as name, output -> 1 as value
     from oracle where event = 'kept'
 ), ran as (
-  select run_id, step_slug, task_index, token, output ->> 0 as name, output -> 1 as value
+  select run_id, step_slug, task_index, token, at, output ->> 0 as name, output -> 1 as value
     from oracle where event = 'ran')
 """
 WAITED = """
@@ -31,7 +31,7 @@ with waited as (
 TROUBLES = {
     "a memo runs no more once it is kept": f"""{KEPT}
         select * from ran join kept using (run_id, step_slug, task_index, name)
-         where ran.token > kept.token
+         where ran.token > kept.token and ran.at > kept.at  -- an older attempt may read it later
     """,
     "what was kept is the same for every attempt": f"""{KEPT}
         select run_id, step_slug, task_index, name from kept

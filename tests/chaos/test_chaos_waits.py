@@ -39,8 +39,10 @@ def tasks(db: LeaseDatabase) -> dict[str, Any]:
 def told(db: LeaseDatabase, event: str, token: int, output: str) -> None:
     """Write a line of the ledger."""
     query = """
-        insert into oracle (event, run_id, flow_slug, step_slug, task_index, token, output)
-        select %s, run_id, 'waiting', 'prepares', 0, %s, %s::jsonb from pgflow.runs
+        insert into oracle (event, run_id, flow_slug, step_slug, task_index, token, at, output)
+        select %s, run_id, 'waiting', 'prepares', 0, %s, extract(epoch from clock_timestamp()),
+               %s::jsonb
+          from pgflow.runs
     """
     db.do(query, event, token, output)
 

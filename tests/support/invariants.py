@@ -99,6 +99,11 @@ OF_ALL = {
            where (t.run_id, t.step_slug, t.task_index) = (w.run_id, w.step_slug, w.task_index)
              and (t.status, s.status, r.status) = ('queued', 'started', 'started'))
     """,
+    "I21 one run at a time has a singleton key": """
+        select ours.singleton_key from pgflowd.runs ours join pgflow.runs run using (run_id)
+         where ours.singleton_key is not null and run.status = 'started'
+         group by 1 having count(*) > 1
+    """,
     "I20 a task has one checkpoint for each signal that it was given": """
         with given as (
           select run_id, step_slug, task_index, array_agg(payload order by payload) as those

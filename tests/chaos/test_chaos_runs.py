@@ -1,0 +1,84 @@
+"""The checks of the chaos find each kind of error of runs that begin later, or one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import chaos  # noqa: F401  (which knows where the other houses are)
+import chaos_runs
+import pytest
+from chaos_checks import ORACLE
+from support.leases import LeaseDatabase
+
+from pgflowd.testing.scratch import ScratchDatabase
+
+LINE = """
+insert into oracle (event, run_id, step_slug, task_index, token, daemon, at)
+values (%s, %s, 'alone', 0, %s, 'd0', %s)
+"""
+
+
+@pytest.fixture
+def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
+    """Two runs of a key that have ended one after the other, as they should, and their ledger."""
+    found = LeaseDatabase(pgflow_db.dsn, "own", "all")
+    found.do(ORACLE)
+    found.do("select pgflow.create_flow('single'); select pgflow.add_step('single', 'alone')")
+    for _ in range(2):
+        found.do("select pgflowd.start('single', '{}', singleton_key => 'k')")
+    worker = found.worker("single")
+    for at in (10, 20):
+        found.do("select pgflowd.process_due()")
+        task = found.claim_one("single", worker)
+        for event, later in (("start", 0), ("end", 5)):
+            found.do(LINE, event, task.run_id, task.token, at + later)
+        found.complete(task)
+    yield found
+    found.close()
+
+
+def found(db: LeaseDatabase, *, is_excused: bool = False) -> list[str]:
+    """The names of what is wrong."""
+    known: Any = SimpleNamespace(conn=lambda: db.conn)
+    told = chaos_runs.troubles(known, lambda *_: is_excused)
+    return [trouble.split(":")[0] for trouble in told]
+
+
+def a_run_that_begins_early(db: LeaseDatabase) -> None:
+    db.do("update pgflowd.runs set start_at = now() + interval '1 hour'")
+
+
+def a_run_that_never_begins(db: LeaseDatabase) -> None:
+    db.do("select pgflowd.start('single', '{}', start_at => now() + interval '1 hour')")
+
+
+def a_run_that_overtakes(db: LeaseDatabase) -> None:
+    db.do("update pgflowd.runs set created_at = now() - created_at + now()")
+
+
+def handlers_that_overlap(db: LeaseDatabase) -> None:
+    db.do("update oracle set at = at + 7 where at = 15")
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (a_run_that_begins_early, "no run begins before its time"),
+        (a_run_that_never_begins, "every run begins"),
+        (a_run_that_overtakes, "runs of a key begin in the order of their starts"),
+        (handlers_that_overlap, "handlers of two runs of a key do not overlap"),
+    ],
+)
+def test_each_kind_of_error_is_found(
+    db: LeaseDatabase, error: Callable[[LeaseDatabase], None], name: str
+) -> None:
+    assert found(db) == []
+    error(db)
+    assert found(db) == [name]
+
+
+def test_an_overlap_while_something_stood_still_is_none(db: LeaseDatabase) -> None:
+    handlers_that_overlap(db)
+    assert found(db, is_excused=True) == []
