@@ -13,7 +13,8 @@ TYPE_CHECKING = False  # as in typing, whose import takes longer than this whole
 if TYPE_CHECKING:
     from typing import Any
 
-    from pgflowd.client import AsyncClient, Client, Run, RunWithStates, StepState
+    from pgflowd.async_client import AsyncClient
+    from pgflowd.client import Client, Run, RunWithStates, StepState
     from pgflowd.errors import (
         AccessDenied,
         BadDependency,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "pgflowd.client": ["AsyncClient", "Client", "Run", "RunWithStates", "StepState"],
+    "pgflowd.async_client": ["AsyncClient"],
+    "pgflowd.client": ["Client", "Run", "RunWithStates", "StepState"],
     "pgflowd.flow": ["Context", "Fail", "Flow", "RetryAfter", "Suspended", "job"],
 }
 

@@ -5,7 +5,7 @@
 --
 --   pgflow_owner    owns schemas and queues; migrates, deploys and deletes flows
 --   pgflow_worker   all that a daemon does: claims, reports, heartbeats, recovery; and no more
---   pgflow_starter  starts, follows, signals and cancels runs, by five functions; reads no table
+--   pgflow_starter  starts, follows, signals, pauses and cancels runs, by functions; reads no table
 --   pgflow_viewer   reads everything, for dashboards; changes nothing
 --
 -- PUBLIC loses execute on all functions of pgflow, pgflowd and pgmq. After this script was executed

@@ -224,7 +224,11 @@ def _timed_out(
         (f"run {run_ids[0]}", "it goes on") if is_one else (f"{len(run_ids)} runs", "they go on")
     )
     remedy = f"`pgflowd runs wait {run_ids[0]}` waits again, `pgflowd runs cancel` ends it"
-    if waiting:
+    paused = [each for each in run_ids if known[each].status is RunStatus.PAUSED]
+    if paused:
+        goes_on = "it is paused" if is_one else f"{len(paused)} of them are paused"
+        remedy = f"`pgflowd runs resume {paused[0]}` lets it go on"
+    elif waiting:
         goes_on = "it waits" if is_one else f"{len(waiting)} of them are waiting"
         remedy = f"`pgflowd runs show {waiting[0]}` says for what"
     error = WaitTimeout(f"{which} did not end within {timeout_s:g} s; {goes_on}", next=remedy)

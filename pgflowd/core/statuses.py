@@ -31,6 +31,7 @@ class Marks:
     ACTIVE = Mark("▶", ">", "cyan")
     QUEUED = Mark("·", ".")
     WAITING = Mark("◷", "w", "blue")
+    PAUSED = Mark("‖", "=", "yellow")
     PASSED_OVER = Mark("↷", "~", "yellow")
     CANCELLED = Mark("⊘", "/", "yellow")
     WARNING = Mark("⚠", "!", "yellow")
@@ -66,14 +67,15 @@ class Status(StrEnum):
 
 class RunStatus(Status):
     """
-    To other runtimes a waiting run has started, a cancelled or expired one has failed, and none is
-    scheduled or blocked.
+    To other runtimes a waiting or paused run has started, a cancelled or expired one has failed,
+    and none is scheduled or blocked.
     """
 
     SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
     BLOCKED = "blocked", Marks.WAITING, False  # other runs must end first
     STARTED = "started", Marks.ACTIVE, False
     WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
+    PAUSED = "paused", Marks.PAUSED, False  # none of its tasks begins
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
     CANCELLED = "cancelled", Marks.CANCELLED
@@ -95,6 +97,7 @@ class TaskStatus(Status):
     READY = "ready", Marks.QUEUED, False
     DELAYED = "delayed", Marks.QUEUED, False
     WAITING = "waiting", Marks.WAITING, False  # for a time or a signal
+    PAUSED = "paused", Marks.PAUSED, False  # it waits for the resume of its run
     STARTED = "started", Marks.ACTIVE, False
     LEASED = "leased", Marks.ACTIVE, False
     LAPSED = "lapsed", Marks.WARNING, False  # started, and its lease is over
@@ -125,6 +128,7 @@ class Outcome(Status):
 
 OPEN_TASK_STATUSES = (
     TaskStatus.WAITING,
+    TaskStatus.PAUSED,
     TaskStatus.READY,
     TaskStatus.DELAYED,
     TaskStatus.LEASED,

@@ -1,5 +1,5 @@
 """
-Lists, compares, creates and deletes the flows of the database.
+Lists, compares, creates, pauses and deletes the flows of the database.
 
 `compare` reports how a flow differs from the code and changes nothing. `deploy` creates a missing
 flow, as the role that owns the schema. `delete` removes a flow with all its runs. `script` returns
@@ -46,6 +46,17 @@ class Comparison:
 def list_flows() -> Query[list[ListedFlow]]:
     """Return all flows in the database."""
     return Query(_LIST_FLOWS, (), lambda rows: list(starmap(ListedFlow, rows)))
+
+
+def pause(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
+    """Let no task of the flow begin."""
+    query = "select pgflowd.pause_flow(%s, %s, coalesce(%s, session_user))"
+    return Query(query, (flow_slug, reason, actor), only)
+
+
+def resume(flow_slug: str) -> Query[str]:
+    """Let tasks of the flow begin again."""
+    return Query("select pgflowd.resume_flow(%s)", (flow_slug,), only)
 
 
 def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
@@ -129,7 +140,8 @@ def script(slug: str, shape: Shape, place: str) -> str:
 
 _LIST_FLOWS = """
 select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
-       workers, last_run_at, created_at, is_asleep, waiting, planned
+       workers, last_run_at, created_at, is_asleep, waiting, planned,
+       paused_at, paused_by, pause_reason
   from pgflowd.list_flows()
 """
 _LIVING_WORKERS = """

@@ -25,7 +25,9 @@ OF_STARTERS = {
     "answer",
     "cancel",
     "get_run",
+    "pause",
     "reschedule",
+    "resume",
     "signal",
     "start",
 }

@@ -24,7 +24,7 @@ from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
-from pgflowd.db import runs, signals
+from pgflowd.db import flows, runs, signals
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
@@ -41,9 +41,10 @@ MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 
+_REPEATED = "repeated"  # the answer to what had been done before
 # statuses in the core, and what such a run may be called here
 _KNOWN_BETTER = {
-    RunStatus.STARTED: {RunStatus.WAITING},
+    RunStatus.STARTED: {RunStatus.WAITING, RunStatus.PAUSED},
     RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED},
 }
 
@@ -97,6 +98,28 @@ def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
     yield runs.cancel(run_id, reason, actor)
     return (yield from get(run_id))
+
+
+def pause(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
+    yield runs.pause(run_id, reason, actor)
+    return (yield from get(run_id))
+
+
+def resume(run_id: UUID) -> Operation[Run]:
+    yield runs.resume(run_id)
+    return (yield from get(run_id))
+
+
+def pause_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operation[bool]:
+    """Whether it was not paused before."""
+    answer: str = yield flows.pause(flow_slug, reason, actor)
+    return answer != _REPEATED
+
+
+def resume_flow(flow_slug: str) -> Operation[bool]:
+    """Whether it was paused."""
+    answer: str = yield flows.resume(flow_slug)
+    return answer != _REPEATED
 
 
 def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Operation[Run]:
@@ -176,6 +199,8 @@ def _timeout(
     does, remedy = "continues", "wait again, or cancel it"
     if status is RunStatus.WAITING:
         does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
+    if status is RunStatus.PAUSED:
+        does, remedy = "is paused", f"`pgflowd runs resume {run_id}` lets it go on"
     if status is RunStatus.SCHEDULED:
         does = "has not begun"
     if status is RunStatus.BLOCKED:

@@ -1,5 +1,5 @@
 """
-The queries that start, read, cancel, retry and list runs.
+The queries that start, read, cancel, pause, retry and list runs.
 
 Clients read a run from the document of `get_run_with_states`. A role that may not read tables can
 call that function too, and a core may have more or fewer columns. To other runtimes a cancelled run
@@ -118,6 +118,14 @@ def get_status(run_id: UUID) -> Query[dict[str, Any]]:
 
 def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
     return Query(_CANCEL, (run_id, reason, actor), only)
+
+
+def pause(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
+    return Query(_PAUSE, (run_id, reason, actor), only)
+
+
+def resume(run_id: UUID) -> Query[str]:
+    return Query("select pgflowd.resume(%s)", (run_id,), only)
 
 
 def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Query[str]:
@@ -252,11 +260,12 @@ _GET = f"select pgflow.get_run_with_states(%s) -> 'run', {_MAY_READ_STATUS}"
 _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_id = %s)"
 _GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
 _GET_STATUS = """
-select status, cancelled_at, cancelled_by, cancel_reason, start_at, expires_at, expired_at,
-       singleton_key, created_by, blocked_by, labels
+select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
+       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by, labels
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
+_PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT})"
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
 _LIST_RUNS = """
@@ -337,8 +346,9 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 
 
 def _read_status(rows: Rows) -> Document:
-    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "start_at", "expires_at",
-             "expired_at", "singleton", "created_by", "blocked_by")  # fmt: skip
+    names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "paused_at", "paused_by",
+             "pause_reason", "start_at", "expires_at", "expired_at", "singleton", "created_by",
+             "blocked_by")  # fmt: skip
     if not rows:
         return {}
     *values, labels = rows[0]

@@ -173,15 +173,25 @@ def renew_rows(worker_ids: Sequence[str], after_s: float) -> Query[list[tuple[st
 
 
 def next_due(queue: str) -> Query[tuple[float | None, int]]:
-    """Return in how many seconds the next hidden message becomes visible, and how many are now."""
+    """
+    Return in how many seconds the next hidden message becomes visible, and how many are now; of a
+    paused flow none.
+    """
     query = sql.SQL(
         """
         select (select extract(epoch from min(vt) - now())::float8 from {table} where vt > now()),
           (select count(*)
              from (select from {table} where vt <= now() order by vt limit {most}) as waiting)
+         where not exists (select from pgflowd.paused_flows where queue_name = {queue})
         """
-    ).format(table=sql.Identifier("pgmq", f"q_{queue}"), most=sql.Literal(MAX_COUNTED))
-    return Query(query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]))
+    ).format(
+        table=sql.Identifier("pgmq", f"q_{queue}"),
+        most=sql.Literal(MAX_COUNTED),
+        queue=sql.Literal(queue),
+    )
+    return Query(
+        query.as_string(), (), lambda rows: (rows[0][0], rows[0][1]) if rows else (None, 0)
+    )
 
 
 def look_at_queues(queues: Sequence[str]) -> Query[list[tuple[str, float]]]:

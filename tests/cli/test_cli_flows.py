@@ -50,7 +50,8 @@ def test_list_for_programs(here, shop):
     first = listed["flows"][0]
     assert set(first) == {
         "flow", "steps", "queue", "watched", "queued", "waiting", "planned", "oldest_queued_at",
-        "running", "active_runs", "workers", "asleep", "import_s", "last_run_at", "created_at",
+        "running", "active_runs", "workers", "asleep", "paused_at", "paused_by", "pause_reason",
+        "import_s", "last_run_at", "created_at",
     }  # fmt: skip
     assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
 

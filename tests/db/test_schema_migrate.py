@@ -127,6 +127,8 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0016_pgflowd_needs",
         "0017_pgflowd_singletons",
         "0018_pgflowd_awaits",
+        "0019_pgflow_paused_runs",
+        "0020_pgflowd_pauses",
     ]
 
     assert catalog(conn) == before

@@ -56,16 +56,18 @@ def test_the_rule_of_runs(shop, status, is_cancelled, open_tasks, waits, expecte
 
 
 def test_the_rule_of_tasks(shop):
-    def judged(status: str, is_waiting: bool, held_until: str) -> str:
+    def judged(status: str, wait_kind: str | None, held_until: str) -> str:
         sql = f"select pgflowd._task_status(%s, %s, {held_until}, now())"
-        return str(shop.value(sql, status, is_waiting))
+        return str(shop.value(sql, status, wait_kind))
 
-    for is_waiting, until in itertools.product((True, False), (FUTURE, PAST, "null")):
+    for wait_kind, until in itertools.product(("sleep", "paused", None), (FUTURE, PAST, "null")):
         for ended in ("completed", "failed", "skipped", "cancelled"):
-            assert judged(ended, is_waiting, until) == ended
-        assert judged("started", is_waiting, until) == ("lapsed" if until == PAST else "leased")
-    assert [judged("queued", True, until) for until in (FUTURE, PAST, "null")] == ["waiting"] * 3
-    assert [judged("queued", False, until) for until in (FUTURE, PAST, "null")] == [
+            assert judged(ended, wait_kind, until) == ended
+        assert judged("started", wait_kind, until) == ("lapsed" if until == PAST else "leased")
+    for wait_kind, expected in (("sleep", "waiting"), ("need", "waiting"), ("paused", "paused")):
+        found = [judged("queued", wait_kind, until) for until in (FUTURE, PAST, "null")]
+        assert found == [expected] * 3
+    assert [judged("queued", None, until) for until in (FUTURE, PAST, "null")] == [
         "delayed", "ready", "ready",
     ]  # fmt: skip
 

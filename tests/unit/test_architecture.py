@@ -37,6 +37,7 @@ BELOW: dict[str, set[str]] = {
     "embedded": {"host", "core", "errors", "resources"},
     "processes": {"flow", "db", "host", "core", "errors", "resources"},
     "client": {"flow", "processes", "db", "host", "core", "errors", "resources"},
+    "async_client": {"client", "db", "core", "errors"},
     "testing": {
         "client",
         "flow",
@@ -60,7 +61,8 @@ BELOW: dict[str, set[str]] = {
         "errors",
         "resources",
     },
-    "": {"client", "errors", "flow"},  # the package itself, which applications import from
+    # the package itself, which applications import from
+    "": {"async_client", "client", "errors", "flow"},
     "examples": {""},  # applications
     "__main__": {"cli"},
 }

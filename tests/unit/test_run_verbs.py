@@ -17,7 +17,7 @@ PRODUCT = [
 MAX_FILES = 12
 
 
-@pytest.mark.parametrize("verb", ["cancel", "retry"])
+@pytest.mark.parametrize("verb", ["cancel", "pause", "retry"])
 def test_a_verb_on_runs_is_named_in_few_files(verb: str):
     places = [
         rf"def {verb}\(",  # the client, the operation, the query, the command

@@ -1,5 +1,5 @@
 """
-`pgflowd flows`: list, show, draw, compare, deploy and delete flows.
+`pgflowd flows`: list, show, draw, compare, deploy, pause and delete flows.
 
 Child processes import the flows' code, this process never does. `cli.terminal.flow_view`
 prints flows.
@@ -24,11 +24,12 @@ from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph
 from pgflowd.cli.terminal.run_view import graph_of_run, read_details
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.suggest import did_you_mean
-from pgflowd.errors import ConfigError, FlowError, Problem, UnknownFlow
+from pgflowd.errors import ConfigError, FlowError, NotFound, Problem, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
+    from pgflowd.db.operations import Operation
     from pgflowd.processes.supervisor.discover import Discovered, DiscoveredFlow
 
 flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
@@ -36,7 +37,7 @@ flow_argument = click.argument("flow", metavar="FLOW", type=FLOW)
 
 @click.group(cls=Group)
 def flows() -> None:
-    """Show flows, compare them with the code, deploy and delete them.
+    """Show flows, compare them with the code, deploy, pause and delete them.
 
     \b
     Example: pgflowd flows deploy
@@ -190,6 +191,51 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
             return f"{one.slug:<{width}}  {result}", {"flow": one.slug, "result": result}
 
         for_each(app, "flows", chosen, create)
+
+
+@flows.command()
+@flow_argument
+@click.option("--reason", metavar="TEXT", help="Why; `flows show` prints it.")
+@pass_app
+def pause(app: App, flow: str, reason: str | None) -> None:
+    """Pause a flow: none of its tasks begins, on any daemon. Its runs may be started.
+
+    Running tasks end normally; timers go on.
+
+    \b
+    Example: pgflowd flows pause send_email --reason "the mail server is down"
+    """
+    from pgflowd.db import operations
+
+    _change(app, flow, operations.pause_flow(flow, reason, None), "paused", "is paused already")
+
+
+@flows.command()
+@flow_argument
+@pass_app
+def resume(app: App, flow: str) -> None:
+    """Let a paused flow go on.
+
+    \b
+    Example: pgflowd flows resume send_email
+    """
+    from pgflowd.db import operations
+
+    _change(app, flow, operations.resume_flow(flow), "resumed", "is not paused")
+
+
+def _change(app: App, flow: str, operation: Operation[bool], done: str, is_so: str) -> None:
+    """Perform an operation on a flow, and print what became of it."""
+    from pgflowd.db import operations
+
+    with database(app) as conn:
+        try:
+            was_changed = operations.run_sync(conn, operation)
+        except NotFound as error:
+            raise unknown_flow(flow, flow_slugs(conn)) from error
+    app.print_result(
+        f"flow {flow} {done if was_changed else is_so}", flow=flow, changed=was_changed
+    )
 
 
 @flows.command()

@@ -17,6 +17,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 STATUSES = tuple(map(str, RunStatus))
 
 run_argument = click.argument("run", metavar="RUN", type=RUN)
-runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
 timeout_option = click.option(
     "--timeout", type=DURATION, metavar="DUR", help="Stop waiting after this time; the runs go on."
 )
@@ -315,7 +315,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         _print_events(app, follower, None)
 
 
-for _command in (reschedule, signal, approve, reject):
+for _command in (pause, resume, reschedule, signal, approve, reject):
     runs.add_command(_command)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.run_view import painted
+from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.core.definition.options import (
     NUMBERS,
@@ -20,6 +20,7 @@ from pgflowd.core.definition.options import (
 from pgflowd.core.definition.plan import StepPlan, plan_of
 from pgflowd.core.documents.flows import unserved_needs
 from pgflowd.core.graph import Graph, graph_of, mermaid
+from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
 from pgflowd.core.text import ago, between, counted, duration
 
@@ -66,7 +67,9 @@ def _flow_row(
     dash = app.out.sign(DASH)
     oldest_s = between(flow.oldest_queued_at, now)
     workers: str | TableCell = str(flow.workers)
-    if flow.workers == 0 and flow.is_asleep:
+    if flow.paused_at is not None:
+        workers = app.out.cell(Marks.PAUSED, " paused")
+    elif flow.workers == 0 and flow.is_asleep:
         workers = app.out.cell(Marks.ASLEEP, " asleep")
     elif flow.workers == 0 and flow.active_runs > 0:
         workers = app.out.cell(Marks.WARNING, " 0")
@@ -107,8 +110,8 @@ def print_flow(
     if import_s is not None:
         state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
-    for text in (flow.flow_slug, limits, f"{state}, {last}"):
-        app.print(app.out.folded(text))
+    for text in (flow.flow_slug, limits, f"{state}, {last}", *_pause(flow, now)):
+        app.print(app.out.folded(app.out.shown(text)))
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()
     columns = [each for each in Column if each is not Column.NEEDS or _any_needs(steps)]
@@ -124,6 +127,15 @@ def print_flow(
         app.note(f"no living worker has {name}: add it to [worker] caps of one")
     if not flow.is_watched:
         app.note("W311 its queue has no trigger, so workers poll; run `pgflowd flows deploy`")
+
+
+def _pause(flow: ListedFlow, now: datetime) -> list[str]:
+    """Since when a flow is paused; nothing if it is not."""
+    if flow.paused_at is None:
+        return []
+    return [
+        one_line(f"paused {pause_text(flow.paused_at, flow.paused_by, flow.pause_reason, now)}")
+    ]
 
 
 def print_graph(app: App, graph: Graph, form: str) -> None:

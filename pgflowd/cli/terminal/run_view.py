@@ -136,6 +136,11 @@ def _begin(run: ListedRun | Run, now: datetime) -> str:
     return f"in {duration(max(round((run.start_at - now).total_seconds()), 0))}"
 
 
+def pause_text(paused_at: datetime, by: str | None, why: str | None, now: datetime) -> str:
+    """Since when a run or flow is paused, by whom and why."""
+    return f"{ago(paused_at, now)}{f' by {by}' if by else ''}{f': {why}' if why else ''}"
+
+
 def print_run(app: App, details: RunDetails) -> None:
     """A run: its status and input, its picture, its last error, and its attempts if asked for."""
     run = details.run
@@ -157,6 +162,10 @@ def print_run(app: App, details: RunDetails) -> None:
     if run.expires_at is not None and not run.has_ended:
         left_s = max(round((run.expires_at - details.now).total_seconds()), 0)
         _print_labelled(app, "expires", f"in {duration(left_s)}")
+    if run.paused_at is not None:
+        text = pause_text(run.paused_at, run.paused_by, run.pause_reason, details.now)
+        ends = f"`pgflowd runs resume {short_id(run.run_id)}` ends it"
+        _print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
     picture = painted(graph_of_run(run, details.steps, details.now), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     error, traceback = last_error(run, details.failures, details.now) or ("", None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pgflowd.cli.app import App
 from pgflowd.cli.lookup import task_name
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
+from pgflowd.core.documents.waits import PAUSED
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import ago, brief, cut, duration, short_id, size
@@ -28,6 +29,8 @@ def ends_by(task: OpenTask) -> str | None:
     if task.kind == WaitKind.NEED:
         return None
     run = short_id(task.run_id)
+    if task.kind == PAUSED:
+        return f"pgflowd runs resume {run}"
     if task.is_approval:
         return f"pgflowd runs approve {run} {task.step_slug}"
     if task.kind == WaitKind.SIGNAL:
@@ -41,6 +44,8 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
     if left_s is not None and left_s <= 0:
         return "waits no longer: it is due"
     time = "" if left_s is None else duration(left_s)
+    if task.kind == PAUSED or (task.kind == WaitKind.SLEEP and left_s is None):
+        return "waits for the resume of its run"
     if task.kind == WaitKind.SIGNAL:
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
     if task.kind == WaitKind.NEED:

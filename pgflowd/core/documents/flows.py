@@ -30,6 +30,9 @@ class ListedFlow:
     is_asleep: bool  # a daemon serves it, and starts its worker when there is work
     waiting: int
     planned: int  # runs that have not begun
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
 
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
@@ -46,6 +49,9 @@ class ListedFlow:
             "active_runs": self.active_runs,
             "workers": self.workers,
             "asleep": self.is_asleep,
+            "paused_at": self.paused_at,
+            "paused_by": self.paused_by,
+            "pause_reason": self.pause_reason,
             "import_s": import_s,
             "last_run_at": self.last_run_at,
             "created_at": self.created_at,

@@ -59,6 +59,9 @@ class Run:
     cancelled_at: datetime | None = None
     cancelled_by: str | None = None
     cancel_reason: str | None = None
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
     start_at: datetime | None = None  # what its start asked for
     expires_at: datetime | None = None
     expired_at: datetime | None = None
@@ -87,6 +90,9 @@ class Run:
             "ended_at": self.ended_at,
             "cancelled_by": self.cancelled_by,
             "cancel_reason": self.cancel_reason,
+            "paused_at": self.paused_at,
+            "paused_by": self.paused_by,
+            "pause_reason": self.pause_reason,
             "start_at": self.start_at,
             "expires_at": self.expires_at,
             "labels": self.labels,

@@ -15,6 +15,8 @@ from pgflowd.core.needs import in_words
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import WaitKind
 
+PAUSED = "paused"  # the kind of a wait for the resume of a run
+
 
 @dataclass(frozen=True)
 class OpenTask:
@@ -48,7 +50,9 @@ class OpenTask:
             return f"{in_words(self.name or '')}{f': {self.why}' if self.why else ''}"
         if self.why:
             return self.why
-        return f"signal {self.name}" if self.kind == WaitKind.SIGNAL else self.kind or ""
+        if self.kind == WaitKind.SIGNAL:
+            return f"signal {self.name}"
+        return "the resume of its run" if self.kind == PAUSED else self.kind or ""
 
     def to_json(self) -> dict[str, Any]:
         return plain({

@@ -46,7 +46,7 @@ SHARED_MODULES = (
     "psycopg",
     "psycopg.rows",
     "psycopg.types.json",
-    "pgflowd.client",
+    "pgflowd.async_client",  # and with it Client
     "pgflowd.processes.runner.completion",  # runners need these two for ctx.conn() alone
     "pgflowd.processes.runner.memo_work",
 )

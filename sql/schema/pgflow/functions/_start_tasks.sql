@@ -1,9 +1,10 @@
 -- _start_tasks(flow_slug, msg_ids, worker_id, hide_s): starts the queued tasks of these messages
 -- and returns what a worker needs to execute them; `due_at` is when the task could first be
 -- claimed, or, after a wait, when that ended. It never waits: it skips tasks that are locked or
--- started, and tasks of ended runs and steps.
+-- started, and tasks of ended runs and steps, of paused runs, and of paused flows.
 -- `hide_s` null hides each message for the task's timeout and 2 s; 0 leaves it alone, because the
--- caller is our own claim: it has hidden the message, and passed the gate of the step. Others get no
+-- caller is our own claim: it has hidden the message, passed the gate of the step, and found no pause
+-- of the flow. Others get no
 -- task of a step with a gate.
 -- `offset 0` keeps each look-up one by the whole key. The update copies what it is joined to, row
 -- by row, so inputs are read after it: one may be a map's array of 100,000 elements.
@@ -51,15 +52,17 @@ begin
              coalesce(step.opt_start_delay, 0) as delay_s, state.started_at as step_started_at
         from unnest(locked.runs, locked.steps, locked.indexes) as one (run_id, step_slug, task_index)
        cross join lateral (
-         select run.status from pgflow.runs as run where run.run_id = one.run_id offset 0) as run
+         select run.status, run.is_paused from pgflow.runs as run
+          where run.run_id = one.run_id offset 0) as run
        cross join lateral (
          select state.status, state.started_at from pgflow.step_states as state
           where state.run_id = one.run_id and state.step_slug = one.step_slug offset 0) as state
         join pgflow.flows as flow on flow.flow_slug = _start_tasks.flow_slug
         join pgflow.steps as step
           on step.flow_slug = _start_tasks.flow_slug and step.step_slug = one.step_slug
-       where run.status = 'started' and state.status = 'started'
-         and (hide_s = 0 or not step.is_gated)
+       where run.status = 'started' and not run.is_paused and state.status = 'started'
+         and (hide_s = 0
+              or not (step.is_gated or pgflow._is_paused(_start_tasks.flow_slug)))
     ), begun as (
       update pgflow.step_tasks as task
          set status = 'started', started_at = greatest(now(), task.queued_at),

@@ -2,7 +2,8 @@
 -- position.
 -- No index mentions a column that a report changes, so that every update of a run is HOT.
 -- error_message says why a run failed. is_watched: somebody waits for its end, which its last report
--- therefore marks (pgflowd._mark_ended).
+-- therefore marks (pgflowd._mark_ended). While is_paused
+-- no task of it begins.
 create table if not exists pgflow.runs (
   run_id uuid not null default gen_random_uuid(),
   flow_slug text not null,
@@ -15,6 +16,7 @@ create table if not exists pgflow.runs (
   failed_at timestamptz,
   error_message text,
   is_watched boolean not null default false,
+  is_paused boolean not null default false,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug) references pgflow.flows (flow_slug),
   constraint status_is_valid check (status in ('started', 'failed', 'completed')),

@@ -58,7 +58,7 @@ begin
        set data = excluded.data, token = 0, version = 1, saved_at = excluded.saved_at
   ), ended as (
     update pgflowd.waits as wait
-       set kind = 'sleep', name = null, due_at = now()
+       set kind = 'sleep', name = null, due_at = now(), rest = null
      where wait.ctid = any (array(select pair.ctid from pair))
     returning wait.run_id
   )

@@ -4,19 +4,23 @@
 --   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
 --                                     PF010, has their number as its detail
 --   failed by this claim              left alone: its next attempt, if any, has its time
+--   its run is paused                 put aside, with other queued tasks of that run
 --   queued after now()                returned as `young`: the claim makes it visible at its end
 --   queued in the future              hidden until then: the server's clock was set back
 --   locked by another transaction     visible again in a second
 --   lease alive                       hidden until the lease ends
 --   crash_limit reached, or upstream's    hidden for the flow's longest timeout; sweeps decide
 -- Flows whose slugs differ only in case share a queue, so tasks of all of them count.
--- Called by: claim.   Locks: tasks, skipping locked ones; their attempts; queue rows it read.
+-- Called by: claim.
+-- Locks: tasks, skipping locked ones; their attempts; queue rows it read; paused runs, skipping locked
+-- ones, and their tasks and messages; waits.
 create or replace function pgflowd._handle_unstarted(
   flow_slug text, queue_name text, msg_ids bigint[],
   out requeued bigint[], out young bigint[])
 language plpgsql set search_path = '' as $$
 declare
   lapsed record;
+  paused uuid;
   one record;
   archived bigint;
 begin
@@ -39,6 +43,22 @@ begin
       from pgflowd._requeue_stalled(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
                                     'its lease lapsed', true, show => false) as back;
   end if;
+
+  for paused in  -- of each at most 5,000 tasks: a claim takes no longer than a fifth of a second
+    select run.run_id from pgflow.runs as run
+     where run.run_id = any (array(
+             select task.run_id from pgflow.step_tasks as task
+               join pgflowd.runs as ours on ours.run_id = task.run_id and ours.paused_at is not null
+              where task.flow_slug = _handle_unstarted.flow_slug
+                and task.message_id = any (_handle_unstarted.msg_ids)
+                and task.status = 'queued'))
+       and run.status = 'started'
+     order by run.run_id for no key update skip locked
+  loop
+    perform pgflowd._put_run_aside(paused, _handle_unstarted.msg_ids, 5000)
+      where exists (select from pgflowd.runs as ours
+                     where ours.run_id = paused and ours.paused_at is not null);
+  end loop;
 
   for one in
     with known as (

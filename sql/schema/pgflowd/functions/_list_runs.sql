@@ -2,8 +2,8 @@
 -- the very arguments, so that those which are null cost nothing, and each other one can have its index.
 -- No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and as many
 -- that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
--- no output, waits only of open runs, and their steps only where something waits. `missing` stands for a
--- column that some cores do not have, as in news.
+-- no output, waits only of open runs, and their steps only where something waits. `missing` stands for
+-- columns that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
   of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb)
@@ -19,10 +19,11 @@ begin
       from ((select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
                    case when run.status = 'failed' then run.error_message end as error_message,
                    run.started_at as at
-              from (values (null::text)) as missing (error_message)
+              from (values (null::text, false)) as missing (error_message, is_paused)
              cross join lateral (
                select one.run_id, one.flow_slug, one.status, one.started_at,
-                      coalesce(one.completed_at, one.failed_at) as ended_at, error_message
+                      coalesce(one.completed_at, one.failed_at) as ended_at, error_message,
+                      is_paused
                  from pgflow.runs as one
                 where ($1 is null or one.flow_slug = $1)
                   and ($3 is null or one.started_at > now() - $3)
@@ -43,11 +44,11 @@ begin
              cross join lateral (
                select pgflowd._run_status(
                         run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
-                        false, ours.expired_at is not null) as status) as judged
+                        false, ours.expired_at is not null, is_paused => run.is_paused) as status) as judged
              where $2 is null
                 or judged.status = any ($2)
                    and run.status = any (array(  -- of others nothing is looked up
-                         select case when given.status = 'waiting' then 'started'
+                         select case when given.status in ('waiting', 'paused') then 'started'
                                      when given.status in ('cancelled', 'expired') then 'failed'
                                      else given.status end
                            from unnest($2) as given (status)))

@@ -3,16 +3,18 @@
 -- only those that wait for a worker that has all of these, and maybe more. Without a run they
 -- are found through what waits, the oldest first, and through the queues, at most ten thousand messages
 -- of each: no index knows which tasks are open. `visible_at` is that of the message.
+-- What waits is taken in its order whatever the statistics say, hence no sort and no bitmap.
 -- Called by: list_tasks.   Locks: nothing.
 create or replace function pgflowd._open_tasks(
   of_run uuid, of_flow text, statuses text[], max_rows int, needs text[] default null)
 returns table (run_id uuid, step_slug text, task_index int, visible_at timestamptz)
-language plpgsql stable set search_path = '' as $$
+language plpgsql stable set search_path = '' set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
-  may_wait constant boolean := _open_tasks.statuses is null or 'waiting' = any (_open_tasks.statuses);
+  may_wait constant boolean :=
+    _open_tasks.statuses is null or _open_tasks.statuses && '{waiting,paused}';
   only_waits constant boolean := _open_tasks.needs is not null
-                                 or _open_tasks.statuses is not distinct from '{waiting}';
+                                 or coalesce(_open_tasks.statuses <@ '{waiting,paused}', false);
   found record;
 begin
   if _open_tasks.of_run is not null and not only_waits then

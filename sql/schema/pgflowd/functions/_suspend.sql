@@ -1,7 +1,9 @@
 -- _suspend(elements, became): lets the suspended tasks among them wait: each is queued as if it had
 -- not been claimed, its attempt unspent, its message deleted, and a row of `waits` says what it
 -- waits for. `message_id` stays, so the change writes no index. A wait for a signal that came before
--- gets it here, and of a task that is handed on all workers of its queue hear. Returns `became`, what tasks became by their elements' places, with these added.
+-- gets it here, and of a task that is handed on all workers of its queue hear. In a paused run the time
+-- of a wait stands still from the beginning. Returns `became`, what tasks became by their elements'
+-- places, with these added.
 -- The moment is that of the clock, not of the transaction, which may be old: no sleep ends early.
 -- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals;
 -- the caller holds runs and tasks.
@@ -23,17 +25,27 @@ begin
               task.flow_slug, task.message_id, pgflowd._task_queue(task) as queue
   ), inserted as (
     insert into pgflowd.waits as kept (run_id, step_slug, task_index, flow_slug, kind, name,
-                                       checkpoint, due_at, why)
+                                       checkpoint, due_at, rest, why)
     select requeued.run_id, requeued.step_slug, requeued.task_index, requeued.flow_slug,
            requeued.wait ->> 'kind',
            case requeued.wait ->> 'kind' when 'signal' then requeued.wait ->> 'name'
              when 'need' then pgflowd._joined_needs(requeued.wait -> 'needs') end,
            requeued.wait ->> 'checkpoint',
-           coalesce((requeued.wait ->> 'until')::timestamptz,
-                    clock_timestamp()
-                    + make_interval(secs => (requeued.wait ->> 'in_s')::float8)),
+           case when not is_paused.now then due.at end,
+           case when is_paused.now and due.at is not null
+                then greatest(due.at - clock_timestamp(), interval '0') end,
            requeued.wait ->> 'why'
-      from requeued order by requeued.ord
+      from requeued
+     cross join lateral (
+       select coalesce((requeued.wait ->> 'until')::timestamptz,
+                       clock_timestamp()
+                       + make_interval(secs => (requeued.wait ->> 'in_s')::float8)) as at
+       offset 0) as due
+     cross join lateral (
+       select exists (select from pgflowd.runs as run
+                       where run.run_id = requeued.run_id and run.paused_at is not null) as now
+       offset 0) as is_paused
+     order by requeued.ord
     returning kept.run_id, kept.kind, kept.name, kept.due_at
   )
   select array_agg(requeued.ord) as ords, array_agg(requeued.queue) as queues,

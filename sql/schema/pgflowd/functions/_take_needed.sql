@@ -1,7 +1,8 @@
 -- _take_needed(flow_slug, queue_name, most, hidden_s, caps): up to so many tasks of this queue that wait for
 -- a worker with caps which these cover, those first that have waited for longest. They wait no longer:
 -- each gets a message, hidden for so long. Returns the messages, null if there are none.
--- Waits are read again under the locks of their tasks, since a task may wait for something else by then.
+-- Waits are read again under the locks of their tasks, since a task may wait for something else by then,
+-- or its run be paused; from then on a pause waits for this transaction.
 -- Called by: claim, task_claim.   Locks: tasks, skipping locked ones; see _free.
 create or replace function pgflowd._take_needed(
   flow_slug text, queue_name text, most int, hidden_s int, caps text[])
@@ -24,7 +25,7 @@ begin
       from (select wait.run_id, wait.step_slug, wait.task_index
               from (select one.run_id, one.step_slug, one.task_index from pgflowd.waits as one
                      where one.flow_slug = _take_needed.flow_slug and one.kind = 'need'
-                       and one.name = covered
+                       and one.name = covered and not pgflowd._is_paused(one.run_id)
                      order by one.nr) as wait
              cross join lateral (
                select from pgflow.step_tasks as task
@@ -43,7 +44,7 @@ begin
        select one.* from pgflowd.waits as one
         where one.run_id = given.run_id and one.step_slug = given.step_slug
           and one.task_index = given.task_index offset 0) as wait
-     where wait.kind = 'need' and wait.name = covered;
+     where wait.kind = 'need' and wait.name = covered and not pgflowd._is_paused(given.run_id);
     msg_ids := msg_ids || pgflowd._free(taken.run_ids, taken.step_slugs, taken.task_indexes,
                                         _take_needed.hidden_s);
   end loop;

@@ -12,7 +12,7 @@
 -- (_take_needed). In a flow with gates it begins only what may begin, and puts aside what may not
 -- (_pass_gates); where much is put aside it reads on, a hundred at a time, ten times at most.
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
--- A deprecated or stopped worker gets nothing. PF002 for an unknown flow or worker. A worker that
+-- A deprecated or stopped worker gets nothing, and nobody a task of a paused flow. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
 -- It waits for nothing, so it may follow a report in one transaction, and it sees what that made
 -- ready.
@@ -38,7 +38,9 @@ declare
   young bigint[];
   got int;
 begin
-  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null,
+  select worker.deprecated_at is not null or to_jsonb(worker) ->> 'stopped_at' is not null
+           or exists (select from pgflowd.paused_flows as paused
+                       where paused.flow_slug = claim.flow_slug),
          worker.last_heartbeat_at < now() - interval '1 minute',
          to_jsonb(flow) -> 'is_gated' = 'true'
     into leaving, silent, has_gates

@@ -2,12 +2,14 @@
 -- Open work is counted through the queues, which hold nothing else, and through what waits and what is
 -- planned, at most ten thousand messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in
 -- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
+-- `paused_at` and what follows are null for a flow that is not paused.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
 returns table (flow_slug text, steps int, queue_name text, is_watched boolean, queued bigint,
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
                last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
-               waiting bigint, planned bigint)
+               waiting bigint, planned bigint, paused_at timestamptz, paused_by text,
+               pause_reason text)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
@@ -44,6 +46,9 @@ begin
                   from (select from pgflowd.runs as run
                          where run.flow_slug = flow.flow_slug and run.state = 'planned'
                          limit 10000) as one);
+    select paused.paused_at, paused.paused_by, paused.pause_reason
+      into paused_at, paused_by, pause_reason
+      from pgflowd.paused_flows as paused where paused.flow_slug = flow.flow_slug;
     queued := 0; running := 0; open := '{}'; oldest_queued_at := null;
     if queue is not null then
       execute format($query$

@@ -1,6 +1,6 @@
 -- list_runs(flow_slug, statuses, since, max_runs, labels): returns the newest runs, with how far each
 -- one is and why it failed. Null means any flow, any status, any age, any labels. A cancelled run has status
--- `cancelled` here, or `expired`; one whose open tasks all wait is `waiting`, and one that begins later
+-- `cancelled` here, or `expired`; an open one may be `paused`, or `waiting` if its open tasks all wait, and one that begins later
 -- `scheduled`: it counts from when it was asked for. `steps_done` counts completed and
 -- skipped steps. With statuses it looks at the newest 100,000 runs of that flow and age.
 -- Called by: `pgflowd runs list`.   Locks: nothing.

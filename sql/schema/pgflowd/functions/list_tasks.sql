@@ -42,7 +42,7 @@ language sql stable set search_path = '' as $$
          and one.attempt = task.attempts_count and task.status = 'started'
        order by one.token desc limit 1) as held on true
    cross join lateral (
-     select pgflowd._task_status(task.status, wait.run_id is not null,
+     select pgflowd._task_status(task.status, wait.kind,
                                  coalesce(held.lease_until, open.visible_at), now()) as status
      ) as judged
    where list_tasks.statuses is null or judged.status = any (list_tasks.statuses)

@@ -1,5 +1,5 @@
 -- look_at_queues(queue_names): in how many seconds the next message of each of these queues becomes
--- visible; not more than 0 if one is. No row for a queue without messages. One that is gone or
+-- visible; not more than 0 if one is. No row for a queue without messages, or of a paused flow. One that is gone or
 -- cannot be read has 0 too: its worker then makes it again, or tells what is wrong. And so has one of a
 -- flow in which a task waits for a worker that has what a worker of this queue has.
 -- Called by: the sweeper.   Locks: nothing.
@@ -8,6 +8,8 @@ returns table (queue_name text, due_in_s double precision)
 language plpgsql stable set search_path = '' as $$
 begin
   foreach queue_name in array look_at_queues.queue_names loop
+    continue when exists (select from pgflowd.paused_flows as paused
+                           where paused.queue_name = look_at_queues.queue_name);
     begin
       execute format(
         'select extract(epoch from min(message.vt) - clock_timestamp()) from pgmq.%I as message

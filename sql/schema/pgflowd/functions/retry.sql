@@ -4,7 +4,7 @@
 -- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
 -- and only then the task begins anew, or when its lease has lapsed. Then the core's pipeline goes
 -- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
--- ahead only. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
+-- ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
 -- was cancelled, unless `even_if_cancelled`; PF006 for one that had a singleton key which another one
 -- has now.
 -- Called by: clients, commands, operators.
@@ -51,6 +51,7 @@ begin
     end if;
   end if;
 
+  perform pgflowd.resume(retry.run_id);
   perform from pgflow.step_states as state where state.run_id = retry.run_id
     order by state.step_slug for update;
   perform from pgflow.step_tasks as task

@@ -120,6 +120,16 @@ begin
        and (task.status <> 'queued' or state.status <> 'started' or run.status <> 'started')
      limit max_rows;
   return query
+    select 'I15', wait.flow_slug, wait.run_id, wait.step_slug, wait.task_index,
+           case when ours.paused_at is null then 'the task waits for a resume, and its run is not paused'
+                else 'the run is paused, and the time of a wait goes on' end
+      from pgflowd.waits as wait
+      left join pgflowd.runs as ours on ours.run_id = wait.run_id
+     where wait.run_id = any (run_ids)
+       and case when ours.paused_at is null then wait.kind = 'paused' or wait.rest is not null
+                else wait.due_at > now() end
+     limit max_rows;
+  return query
     select 'I20', run.flow_slug, given.run_id, given.step_slug, given.task_index,
            format('the task was given %s signals %L, and %s of its checkpoints have one',
                   given.signals, given.name, kept.signals)

@@ -5,6 +5,7 @@
 -- others wait in line, by `created_at`; one that `replaces` ends those before it. `after_mode`: how a planned
 -- run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when somebody asked
 -- for the run, and who.
+-- `paused_at`: since when none of its tasks begins.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -26,6 +27,9 @@ create table if not exists pgflowd.runs (
   cancelled_at timestamptz,
   cancelled_by text,
   cancel_reason text,
+  paused_at timestamptz,
+  paused_by text,
+  pause_reason text,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,

@@ -1,8 +1,8 @@
 -- waits: what a queued task waits for. It has no message meanwhile, so no claim meets it.
 -- `name`: of the signal; for `need` the caps that a worker must have, sorted, with commas between.
--- `checkpoint`: under which name the task will find how the wait ended; null
--- where nothing is to be found. `due_at`: the end of a sleep, or of the patience with a signal.
--- `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
+-- `checkpoint`: under which name the task will find how the wait ended; null where nothing is to be
+-- found. `due_at`: the end of a sleep, or of the patience with a signal; while the run is paused `rest`
+-- instead, what was left of it. `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
 create table if not exists pgflowd.waits (
   run_id uuid not null,
   step_slug text not null,
@@ -12,15 +12,18 @@ create table if not exists pgflowd.waits (
   name text,
   checkpoint text,
   due_at timestamptz,
+  rest interval,
   nr bigint generated always as identity,
   since timestamptz not null default now(),
   why text,
   constraint waits_pkey primary key (run_id, step_slug, task_index),
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
-  constraint kind_is_known check (kind in ('sleep', 'signal', 'need')),
-  constraint all_but_a_sleep_have_a_name check ((kind = 'sleep') = (name is null)),
-  constraint something_ends_it check (kind <> 'sleep' or due_at is not null)
+  constraint kind_is_known check (kind in ('sleep', 'signal', 'need', 'paused')),
+  constraint a_name_says_what_for check ((kind in ('sleep', 'paused')) = (name is null)),
+  constraint something_ends_it
+    check (kind <> 'sleep' or due_at is not null or rest is not null),
+  constraint a_rest_has_no_date check (due_at is null or rest is null)
 ) with (autovacuum_vacuum_scale_factor = 0.02);
 create index if not exists waits_due_at on pgflowd.waits (due_at) where due_at is not null;
 create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) where kind = 'signal';

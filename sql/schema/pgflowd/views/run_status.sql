@@ -1,14 +1,18 @@
--- run_status: each run with its status as people know it, its wishes, and who cancelled it; also runs that
+-- run_status: each run with its status as people know it, its wishes, and who cancelled or paused it; also runs that
 -- have not begun, and those that never did. `blocked_by` has the runs that must end before this one begins.
 -- Its waits are looked up only while it is open, and its steps only if there are waits.
 create or replace view pgflowd.run_status as
   select run.run_id, run.flow_slug,
          pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
-                             false, ours.expired_at is not null) as status,
+                             false, ours.expired_at is not null,
+                             is_paused => ours.paused_at is not null) as status,
          run.started_at, coalesce(run.completed_at, run.failed_at) as ended_at,
          ours.cancelled_at, ours.cancelled_by, ours.cancel_reason,
          ours.start_at, ours.expires_at, ours.expired_at, ours.labels,
-         ours.singleton_key, ours.created_by, null::uuid[] as blocked_by
+         ours.singleton_key, ours.created_by, null::uuid[] as blocked_by,
+         case when run.status = 'started' then ours.paused_at end as paused_at,
+         case when run.status = 'started' then ours.paused_by end as paused_by,
+         case when run.status = 'started' then ours.pause_reason end as pause_reason
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
@@ -28,5 +32,6 @@ create or replace view pgflowd.run_status as
               then array(select one.awaited from pgflowd.awaits as one
                           where one.run_id = run.run_id and one.step_slug = '' order by one.awaited)
               when pgflowd._is_blocked(run)
-              then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end
+              then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end,
+         null, null, null
     from pgflowd.runs as run where run.state <> 'started';

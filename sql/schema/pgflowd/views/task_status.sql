@@ -3,7 +3,7 @@
 -- waits for. Ask for one run: a task that is queued costs a look into its queue.
 create or replace view pgflowd.task_status as
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,
-         pgflowd._task_status(task.status, wait.run_id is not null,
+         pgflowd._task_status(task.status, wait.kind,
                               coalesce(held.lease_until, message.visible_at), now()) as status,
          task.attempts_count as attempts, wait.kind, wait.name, wait.why,
          coalesce(wait.since, held.started_at, task.completed_at, task.failed_at, task.queued_at)

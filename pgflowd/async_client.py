@@ -1,0 +1,239 @@
+"""
+`AsyncClient`, with which asyncio applications start runs and follow them: the methods of `Client`,
+awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar, Unpack
+
+import psycopg
+
+from pgflowd.client import NAME, RunId
+from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.ids import run_id_of
+from pgflowd.core.waiting import Time
+from pgflowd.core.wishes import Wishes, begins_at, expires_at
+from pgflowd.db import operations, starts
+from pgflowd.db.client_connections import AsyncConnection, ClientConnections
+from pgflowd.db.connection import connect_async
+from pgflowd.db.operations import Operation, PatientWait, run_async
+from pgflowd.errors import Unreachable
+
+__all__ = ["AsyncClient"]
+
+T = TypeVar("T")
+
+
+class AsyncClient(ClientConnections[AsyncConnection]):
+    """For asyncio; the methods of `Client`, awaited."""
+
+    _foreign = psycopg.Connection
+
+    async def start_flow(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        run_id: RunId | None = None,
+        key: str | None = None,
+        conn: AsyncConnection | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Run:
+        """
+        Start a run; with `conn`, at its commit. Raises RunExists, UnknownFlow, MapInput.
+
+        `key`: whoever starts the flow with the same key gets the same run.
+        """
+        operation = starts.start(flow_slug, input, run_id, key, wishes)
+        return await self._perform(operation, conn)
+
+    async def start_flows(
+        self,
+        flow_slug: str,
+        inputs: Sequence[Any],
+        *,
+        run_ids: Sequence[RunId] | None = None,
+        conn: AsyncConnection | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> list[Run]:
+        """Start a run for each input, all or none, in their order."""
+        return await self._perform(starts.start_many(flow_slug, inputs, run_ids, wishes), conn)
+
+    async def start_flow_sync(
+        self,
+        flow_slug: str,
+        input: Any,
+        *,
+        timeout: float | None = None,
+        run_id: RunId | None = None,
+        key: str | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Run:
+        """Start a run and wait for its end. Raises WaitTimeout; the run continues."""
+        self._refuse_wait()
+        operation = starts.start_followed(flow_slug, input, run_id, key, wishes)
+        run = await self._perform(operation)
+        wait = PatientWait(run.run_id, timeout, was_started=not wishes and key is None)
+        return run if run.has_ended else await self._wait(wait)
+
+    async def wait(self, run_id: RunId, *, timeout: float | None = None) -> Run:
+        """
+        Wait for the end of a run. A failed run is a value. Raises WaitTimeout, NotFound.
+
+        If the database goes away meanwhile, the wait continues when it is back.
+        """
+        self._refuse_wait()
+        return await self._wait(PatientWait(run_id_of(run_id), timeout))
+
+    async def get_run(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
+        """Read a run. Raises NotFound."""
+        return await self._perform(operations.get(run_id_of(run_id)), conn)
+
+    async def get_run_with_states(
+        self, run_id: RunId, *, conn: AsyncConnection | None = None
+    ) -> RunWithStates:
+        """Read a run and its steps, as `run.steps["summary"].status`. Raises NotFound."""
+        return await self._perform(operations.get_with_states(run_id_of(run_id)), conn)
+
+    async def cancel(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
+        return await self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
+
+    async def pause(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
+        return await self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
+
+    async def resume(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
+        """Let a paused run go on; of another one nothing changes. Raises NotFound."""
+        return await self._perform(operations.resume(run_id_of(run_id)), conn)
+
+    async def pause_flow(
+        self,
+        flow_slug: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> bool:
+        """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
+        return await self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
+
+    async def resume_flow(self, flow_slug: str, *, conn: AsyncConnection | None = None) -> bool:
+        """Let a paused flow go on; False if it was not paused. Raises NotFound."""
+        return await self._perform(operations.resume_flow(flow_slug), conn)
+
+    async def reschedule(
+        self,
+        run_id: RunId,
+        *,
+        at: datetime | None = None,
+        delay: Time | None = None,
+        expires: datetime | Time | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
+        operation = operations.reschedule(
+            run_id_of(run_id), begins_at(at, delay), expires_at(expires)
+        )
+        return await self._perform(operation, conn)
+
+    async def retry(
+        self,
+        run_id: RunId,
+        *,
+        actor: str | None = None,
+        even_if_cancelled: bool = False,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
+        return await self._perform(
+            operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn
+        )
+
+    async def signal(
+        self,
+        run_id: RunId,
+        name: str,
+        payload: Any = None,
+        *,
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """
+        Tell a run something; with `conn`, at its commit. Raises NotFound, RunEnded.
+
+        The first task that waits for this name gets it, now or later. `dedup`: once for each key.
+        """
+        operation = operations.signal(run_id_of(run_id), name, payload, actor, dedup)
+        await self._perform(operation, conn)
+
+    async def approve(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """Approve a step, now or before it asks. Raises NotFound, NotOpen, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, True, note, actor, dedup)
+        await self._perform(operation, conn)
+
+    async def reject(
+        self,
+        run_id: RunId,
+        step: str,
+        *,
+        note: str = "",
+        dedup: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> None:
+        """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
+        operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
+        await self._perform(operation, conn)
+
+    async def close(self) -> None:
+        """Close the connections that are kept; one that was passed in stays open."""
+        self._close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._close()
+
+    async def _wait(self, wait: PatientWait) -> Run:
+        while True:
+            try:
+                return await self._perform(wait.operation())
+            except Unreachable as error:
+                await asyncio.sleep(wait.pause_s(error))
+
+    async def _perform(self, operation: Operation[T], conn: AsyncConnection | None = None) -> T:
+        if given := self._given_or(conn):
+            return await run_async(given, operation)
+        own = self._connections.take() or await connect_async(self._own_url(), name=NAME)
+        with self._kept_after(own):
+            return await run_async(own, operation)

@@ -1,0 +1,18 @@
+-- pause_flow(flow_slug, reason, actor): from now on no task of the flow begins; returns `paused`, or
+-- `repeated` when it is paused already. What runs ends normally, and runs may be started. No row is
+-- moved, so this takes no longer for a million tasks. A claim under way may still begin some. PF002 for
+-- an unknown flow, PF035 on a foreign core.
+-- Security definer, since a worker's role may change no flow.
+-- Called by: clients, commands, operators.   Locks: the new row.
+create or replace function pgflowd.pause_flow(
+  flow_slug text, reason text default null, actor text default null)
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
+begin
+  perform pgflowd._require_flow(pause_flow.flow_slug);
+  perform pgflowd._require_own_core('flows that are paused');
+  insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)
+  values (pause_flow.flow_slug, pause_flow.actor, pause_flow.reason)
+  on conflict on constraint paused_flows_pkey do nothing;
+  return case when found then 'paused' else 'repeated' end;
+end $$;
+revoke execute on function pgflowd.pause_flow(text, text, text) from public;

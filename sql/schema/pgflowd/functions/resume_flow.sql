@@ -1,0 +1,19 @@
+-- resume_flow(flow_slug): tasks of a paused flow may begin again; returns `resumed`, or `repeated` when
+-- it is not paused. PF002 for an unknown flow.
+-- Security definer, since a worker's role may change no flow.
+-- Called by: clients, commands, operators.   Locks: its row in paused_flows.
+create or replace function pgflowd.resume_flow(flow_slug text)
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
+declare
+  queue text;
+begin
+  perform pgflowd._require_flow(resume_flow.flow_slug);
+  delete from pgflowd.paused_flows as paused
+   where paused.flow_slug = resume_flow.flow_slug returning paused.queue_name into queue;
+  if not found then
+    return 'repeated';
+  end if;
+  perform pgflowd._wake(queue);
+  return 'resumed';
+end $$;
+revoke execute on function pgflowd.resume_flow(text) from public;
