@@ -40,14 +40,14 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongState,
     )
-    from pgflowd.flow import Context, Fail, Flow, RetryAfter, Suspended, job
+    from pgflowd.flow import Context, Fail, Flow, Limit, RetryAfter, Suspended, job
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "pgflowd.async_client": ["AsyncClient"],
     "pgflowd.client": ["Client", "Run", "RunWithStates", "StepState"],
-    "pgflowd.flow": ["Context", "Fail", "Flow", "RetryAfter", "Suspended", "job"],
+    "pgflowd.flow": ["Context", "Fail", "Flow", "Limit", "RetryAfter", "Suspended", "job"],
 }
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     "FlowError",
     "KeyTaken",
     "LeaseLost",
+    "Limit",
     "MapInput",
     "NotFound",
     "NotOpen",

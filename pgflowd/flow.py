@@ -39,6 +39,7 @@ from typing import (
 
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
+from pgflowd.core.definition.limit import Limit
 from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.shape import Shape, shape_of
@@ -48,7 +49,7 @@ from pgflowd.core.failure import Fail, RetryAfter
 from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.errors import FlowError, Problem
 
-__all__ = ["Context", "Fail", "Flow", "Job", "RetryAfter", "Suspended", "job"]
+__all__ = ["Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "job"]
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function
@@ -82,6 +83,7 @@ class WaitOptions(_RetryOptions, total=False):
 class _CommonOptions(FlowOptions, WaitOptions, total=False):
     slug: str | None  # instead of the function's name
     needs: Sequence[str] | None  # only workers with all of these among their caps get its tasks
+    limit: Limit | None  # how many of its tasks are at work at once, in the whole fleet
 
 
 class StepOptions(_CommonOptions, total=False):
@@ -103,6 +105,7 @@ class JobOptions(FlowOptions, total=False):
     start_delay: int | None
     version: int | None
     needs: Sequence[str] | None
+    limit: Limit | None
 
 
 class Flow:

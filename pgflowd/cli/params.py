@@ -26,6 +26,7 @@ from pgflowd.cli.lookup import (
     flow_slugs,
     task_name,
 )
+from pgflowd.core.definition.limit import MAX_SLOTS
 from pgflowd.core.needs import needs_fault, sorted_needs
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
@@ -274,6 +275,18 @@ class NeedsParam(ParamType):
         return sorted_needs(needs)
 
 
+class SlotsParam(ParamType):
+    """A step and a number of places, such as fetch=4."""
+
+    name = "slots"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        step, _, slots = str(value).rpartition("=")
+        if not step or not slots.isdecimal() or not 1 <= int(slots) <= MAX_SLOTS:
+            self.fail(f"{value!r} is not a step and a number, as in fetch=4", param, ctx)
+        return step, int(slots)
+
+
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
@@ -282,6 +295,7 @@ SIGNAL_NAME = WaitedParam("name", lambda task: task.name)
 OPEN_TASK = WordParam("task", _open_tasks, check_task_word)
 WAITING_TASK = WordParam("task", _waiting_tasks, check_task_word)
 DURATION, JSON, NEEDS = DurationParam(), JsonParam(), NeedsParam()
+SLOTS = SlotsParam()
 MOMENT, MOMENT_OR_DURATION, LABEL = MomentParam(), MomentOrDurationParam(), LabelParam()
 LIMIT_OPTION = click.option(
     "--limit",

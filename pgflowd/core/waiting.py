@@ -57,6 +57,7 @@ class WaitKind(StrEnum):
     SLEEP = "sleep"
     SIGNAL = "signal"
     NEED = "need"  # for a worker that has what the task needs
+    LIMIT = "limit"  # for a place of the limit of its step; no handler asks for it
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from psycopg import sql
 from pgflowd.core.definition.shape import (
     Shape,
     changes_between,
-    following_differences,
+    gate_differences,
     option_differences,
+    slot_differences,
 )
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
@@ -103,7 +104,11 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    differences = [*following_differences(shape, known), *option_differences(shape, known)]
+    differences = [
+        *gate_differences(shape, known),
+        *slot_differences(shape, known),
+        *option_differences(shape, known),
+    ]
     return Comparison(True, changes_between(known, shape), differences)
 
 

@@ -21,8 +21,9 @@ from pgflowd.core.definition.shape import (
     OPTIONS_NEXT,
     Shape,
     changes_between,
-    following_differences,
+    gate_differences,
     option_differences,
+    slot_differences,
 )
 from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.worker.events import RowState, Standing
@@ -56,7 +57,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
         known = fetch_value(conn, query, (slug,))
-        if known is None or changes_between(known, shape) or following_differences(shape, known):
+        if known is None or changes_between(known, shape) or gate_differences(shape, known):
             lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
             conn.execute(lock, (slug,))
             known = fetch_value(conn, query, (slug,))
@@ -66,6 +67,10 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
                 stale = _follow(conn, slug, shape, known, may_write=mode != "verify")
                 remedies = [
                     *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
+                    *(
+                        (text, f"`pgflowd flows limits {slug} --set STEP=N` changes it there")
+                        for text in slot_differences(shape, known)
+                    ),
                     *((text, OPTIONS_NEXT) for text in option_differences(shape, known)),
                 ]
                 return [Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies]
@@ -86,7 +91,7 @@ def _follow(
     conn: Connection, slug: str, shape: Shape, known: Shape, *, may_write: bool
 ) -> list[str]:
     """Set the options that follow the code; return those that this role may not set."""
-    stale = following_differences(shape, known)
+    stale = gate_differences(shape, known)
     if stale and may_write:
         try:
             with conn.transaction():

@@ -17,7 +17,8 @@ declare
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.disarm,
     pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
     pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_runs, pgflowd.list_signals, pgflowd.list_tasks,
-    pgflowd.look_at_queues, pgflowd.news, pgflowd.pause, pgflowd.process_due, pgflowd.renew_workers,
+    pgflowd.look_at_queues, pgflowd.news, pgflowd.pause, pgflowd.process_due, pgflowd.refill_limits,
+    pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.run_steps, pgflowd.run_troubles, pgflowd.signal,
     pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.wanted_output,
     pgflowd.writers}';

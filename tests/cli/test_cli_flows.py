@@ -10,6 +10,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from support.shop import MODULE, Shop, on_a_terminal
 
+from pgflowd import Flow, Limit
 from pgflowd.db import schema
 
 DASH = "\N{EN DASH}"
@@ -300,3 +301,55 @@ def test_what_user_code_prints_spoils_no_output(here, project, database):
     (project / "shop_flows.py").write_text("print('noise')\n" + MODULE)
 
     assert json.loads(here("flows", "deploy", "--json").out)["schema_version"] == 1
+
+
+def limited(shop):
+    """A flow that allows two tasks at once and needs a gpu, with three runs, and its worker."""
+    made = Flow("crawl")
+    made.step(slug="fetch", limit=Limit(2, key="run.host", name="hosts"), needs=["gpu"])(
+        lambda run: run
+    )
+    shop.do("select pgflowd.define('crawl', %s::jsonb)", json.dumps(made.shape()))
+    for _ in range(3):
+        shop.start("crawl", {"host": "example.com"})
+    worker = shop.worker("crawl")
+    shop.do("insert into pgflowd.worker_caps values (%s, '{gpu}')", worker)
+    shop.claim("crawl", worker, caps=["gpu"])
+
+
+def test_limits_shows_what_is_taken_and_how_many_wait(here, shop):
+    limited(shop)
+
+    ended = here("flows", "limits", "crawl")
+
+    title, line = ended.out.splitlines()
+    assert title.split()[:4] == ["KEY", "SLOTS", "TAKEN", "WAITING"]
+    assert line.split()[:4] == ["hosts:example.com", "2", "2", "1"]
+    assert line.count("/fetch#0") == 2
+    (listed,) = here("flows", "limits", "crawl", "--json").json["limits"]
+    assert {key: listed[key] for key in ("steps", "slots", "taken", "waiting")} == {
+        "steps": ["fetch"], "slots": 2, "taken": 2, "waiting": 1,
+    }  # fmt: skip
+    waits = here("tasks", "list", "--status", "waiting").out
+    assert "a place of hosts:example.com" in waits
+
+
+def test_limits_are_set_and_the_code_does_not_undo_it(here, shop):
+    limited(shop)
+
+    ended = here("flows", "limits", "crawl", "--set", "fetch=3")
+
+    assert ended.out.splitlines()[1].split()[:4] == ["hosts:example.com", "3", "3", "0"]
+    shown = here("flows", "show", "crawl").out
+    assert "3 per run.host as hosts" in shown and "has gpu" in shown
+    wrong = here("flows", "limits", "crawl", "--set", "fech=3")
+    assert wrong.code != 0 and "has no limit" in wrong.err
+
+
+def test_show_says_what_no_worker_has(here, shop):
+    limited(shop)
+    shop.do("delete from pgflowd.worker_caps")
+
+    assert "no living worker has gpu" in here("flows", "show", "crawl").err
+    shop.do("delete from pgflowd.slots")
+    assert here("tasks", "list", "--needs", "gpu").code == 0

@@ -129,6 +129,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0018_pgflowd_awaits",
         "0019_pgflow_paused_runs",
         "0020_pgflowd_pauses",
+        "0021_pgflowd_limits",
     ]
 
     assert catalog(conn) == before

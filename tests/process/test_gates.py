@@ -34,9 +34,9 @@ def waits(database):
 
 
 @covers("G16")
-def test_a_task_finds_the_daemon_that_has_what_it_needs(setup, database):
+def test_a_task_finds_the_daemon_that_has_what_it_needs_after_a_reload_too(setup, database):
     setup.module("flow_gates", NEEDS)
-    setup.serve("plain", recovery=NO_SWEEP)
+    plain = setup.serve("plain", recovery=NO_SWEEP)
     run = start_run(database, "gates")
     until(lambda: waits(database) == ["gpu"], 15)
 
@@ -45,22 +45,9 @@ def test_a_task_finds_the_daemon_that_has_what_it_needs(setup, database):
     assert output(database, run) == [1, 1, "gpu"]
     large = start_run(database, "gates", large=True)
     until(lambda: waits(database) == ["80gb,gpu"], 15)
-    setup.serve("large", recovery=NO_SWEEP, worker={"caps": ["80gb", "gpu"]})
+    setup.config("plain", recovery=NO_SWEEP, worker={"caps": ["80gb", "gpu"]})
+    plain.ask("reload")
     assert output(database, large) == [1, 2, "80gb", "gpu"]
-    last = start_run(database, "gates", large=True)  # all of them hear of it, or claim it
-    assert output(database, last)[2:] == ["80gb", "gpu"]
-
-
-def test_new_caps_are_used_at_once_after_a_reload(setup, database):
-    setup.module("flow_gates", NEEDS)
-    daemon = setup.serve(recovery=NO_SWEEP)
-    run = start_run(database, "gates")
-    until(lambda: waits(database) == ["gpu"], 15)
-
-    setup.config("t", recovery=NO_SWEEP, worker={"caps": ["gpu"]})
-    daemon.ask("reload")
-
-    assert output(database, run) == [1, 1, "gpu"]
 
 
 def test_a_sleeping_worker_is_started_for_what_only_it_can_do(setup, database):
@@ -72,3 +59,68 @@ def test_a_sleeping_worker_is_started_for_what_only_it_can_do(setup, database):
     runs = [start_run(database, "gates") for _ in range(3)]
 
     assert [output(database, run)[2:] for run in runs] == [["gpu"]] * 3
+
+
+LIMITED = """
+import time
+from pgflowd import Flow, Limit
+flow = Flow("limited", max_attempts=1, timeout=60)
+
+@flow.step(limit=Limit(2, key="run.customer"))
+def work(run, ctx):
+    time.sleep(run["s"])
+    return ctx.token
+"""
+LEASES = """
+    select coalesce(max(leases), 0) from (
+      select count(*) as leases from pgflowd.attempts
+       where ended_at is null and limit_key is not null group by limit_key) as counted
+"""
+LEFT = """
+    select (select count(*) from pgflowd.waits)
+           + (select count(*) from pgflowd.slots where free_at is null)
+"""
+REPORTED = """
+    select extract(epoch from next_one.started_at - done.ended_at)::float8
+      from pgflowd.attempts as done
+      join pgflowd.attempts as next_one on next_one.started_at >= done.started_at
+     where done.run_id = %s and next_one.run_id = %s
+"""
+
+
+@covers("G16")
+def test_a_limit_holds_over_daemons_whoever_is_killed(setup, database):
+    setup.module("flow_limited", LIMITED)
+    daemons = [setup.serve(name, recovery={"recovery_interval": "1s"}) for name in ("a", "b")]
+    conn = database.connect()
+    runs = [start_run(database, "limited", customer=at % 3, s=0.2) for at in range(30)]
+    looks = []
+
+    def done(number):
+        looks.append(conn.execute(LEASES).fetchone()[0])
+        query = "select count(*) from pgflow.runs where status = 'completed'"
+        return conn.execute(query).fetchone()[0] >= number
+
+    until(lambda: done(6), 20)
+    daemons[0].kill("limited")
+    until(lambda: done(12), 20)
+    daemons[1].kill("sweeper")
+    daemons[1].kill("limited")
+    until(lambda: done(len(runs)), 40)
+
+    assert max(looks) == 2
+    until(lambda: conn.execute(LEFT).fetchone()[0] == 0, 10)
+
+
+def test_a_place_is_used_again_at_once_without_any_sweep_of_what_stalled(setup, database):
+    setup.module("flow_limited", LIMITED)
+    setup.serve(recovery=NO_SWEEP)
+    first = start_run(database, "limited", customer=1, s=0.5)
+    others = [start_run(database, "limited", customer=1, s=s) for s in (2, 0.1)]
+
+    conn = database.connect()
+    until(lambda: conn.execute("select from pgflowd.waits").fetchone() is not None, 10)
+    until(lambda: conn.execute(REPORTED, [first, others[1]]).fetchone(), 10)
+
+    (between_s,) = conn.execute(REPORTED, [first, others[1]]).fetchone()
+    assert 0 <= between_s < 1

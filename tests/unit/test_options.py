@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import pgflowd
-from pgflowd import Flow, flow
+from pgflowd import Flow, Limit, flow
 from pgflowd.core.definition.options import (
     MODES,
     OPTIONS,
@@ -29,7 +29,7 @@ SIGNATURES = {
 }
 # words of a claimed task, too, as in `ctx.max_attempts`, or of plain English; as the name of an
 # option they stand in quotes
-SHARED_WORDS = {"max_attempts", "needs", "timeout"}
+SHARED_WORDS = {"limit", "max_attempts", "needs", "timeout"}
 JSON_NAMES = {option.name: option.json_name for option in OPTIONS if option.json_name}
 
 
@@ -77,6 +77,7 @@ def test_a_plan_has_all_options_in_force():
     assert first.options == {
         "max_attempts": 3, "base_delay": 5, "timeout": 20, "start_delay": 9, "if_": None,
         "if_not": None, "when_unmet": "skip", "when_exhausted": "fail", "needs": None,
+        "limit": None,
     }  # fmt: skip
     assert (second.options["timeout"], second.options["if_"]) == (30, {"a": 1})
 
@@ -91,7 +92,7 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
     plain, choosy = (option_cells(step.options) for step in plan_of(made.shape()).steps.values())
 
     assert list(plain) == list(Column)
-    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", ""]
+    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", "", ""]
     assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
     assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
 
@@ -107,6 +108,23 @@ def test_needs_are_sorted_in_the_shape_and_wrong_ones_are_refused():
     assert shape["options"] == {"needs": ["80gb", "gpu"]}
     assert option_cells(first.options)[Column.NEEDS] == "80gb, gpu"
     assert [problem.code for problem in wrong.check()] == ["E209"] * 7
+
+
+def test_a_limit_of_the_shape_has_what_was_given_and_wrong_ones_are_refused():
+    made, wrong = Flow("shop"), Flow("shop")
+    made.map(slug="first", limit=Limit(2, key="item.host", name="hosts"))(lambda item: item)
+    made.step(slug="second", limit=Limit(5))(lambda run: run)
+    for at, limit in enumerate([
+        5, Limit(0), Limit(True), Limit(1, key="item"), Limit(1, key="x"), Limit(1, key="run..a"),
+        Limit(1, name="a/b"), Limit(1, name=""),
+    ]):  # fmt: skip
+        wrong.step(slug=f"step_{at}", limit=limit)(lambda run: run)
+
+    first, second = plan_of(made.shape()).steps.values()
+    given = {"slots": 2, "name": "hosts", "path": ["item", "host"]}
+    assert (first.options["limit"], second.options["limit"]) == (given, {"slots": 5})
+    assert option_cells(first.options)[Column.LIMIT] == "2 per item.host as hosts"
+    assert [problem.code for problem in wrong.check()] == ["E226"] * 8
 
 
 def test_the_version_is_no_part_of_the_shape_and_at_least_one():

@@ -168,8 +168,8 @@ def _of_other_runtimes(
         text = (
             f"{slug}: worker {others[0]} of another runtime serves it, and gets no task of a step"
         )
-        text += " with needs"
-        yield Problem("W318", text, PLACE, "stop that worker, or leave needs= out")
+        text += " with needs or a limit"
+        yield Problem("W318", text, PLACE, "stop that worker, or leave needs= and limit= out")
     elif others:
         text = f"{slug}: its handlers wait, but worker {others[0]} of another runtime serves it"
         remedy = "stop that worker: it cannot wait, and knows no checkpoint"

@@ -18,9 +18,9 @@ from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
-from pgflowd.cli.params import FLOW, RUN
+from pgflowd.cli.params import FLOW, LIMIT_OPTION, RUN, SLOTS
 from pgflowd.cli.problems import for_each
-from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph
+from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph, print_limits
 from pgflowd.cli.terminal.run_view import graph_of_run, read_details
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.suggest import did_you_mean
@@ -262,6 +262,38 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
         flows.delete(conn, flow)
     app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
+
+
+@flows.command()
+@flow_argument
+@click.option(
+    "--set", "given", type=SLOTS, metavar="STEP=N", multiple=True,
+    help="Let N tasks of a step be at work at once; may be repeated.",
+)  # fmt: skip
+@LIMIT_OPTION
+@pass_app
+def limits(app: App, flow: str, given: Sequence[tuple[str, int]], limit: int) -> None:
+    """List the limits of a flow that are in use, or change how many places they have.
+
+    A change counts from the next claim, and the code does not undo it.
+
+    \b
+    Example: pgflowd flows limits crawl
+             pgflowd flows limits crawl --set fetch=4
+    """
+    from pgflowd.db.limits import list_limits, set_limit
+    from pgflowd.db.query import database_time, execute
+
+    with database(app) as conn:
+        if flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+        for step, slots in given:
+            execute(conn, set_limit(flow, step, slots))
+        found, now = execute(conn, list_limits(flow, limit)), execute(conn, database_time())
+    if app.json:
+        app.print_document(limits=[each.to_json() for each in found])
+    else:
+        print_limits(app, flow, found, now)
 
 
 def _discover(app: App) -> Discovered:

@@ -10,6 +10,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.core.definition.options import (
+    GATES,
     NUMBERS,
     Column,
     OptionKind,
@@ -22,12 +23,14 @@ from pgflowd.core.documents.flows import unserved_needs
 from pgflowd.core.graph import Graph, graph_of, mermaid
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Marks
-from pgflowd.core.text import ago, between, counted, duration
+from pgflowd.core.text import ago, between, counted, cut, duration, short_id
 
 if TYPE_CHECKING:
-    from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
+    from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
 
 
+_LONG = 60  # characters of a key, or of who has places
+_OF_GATES = {option.column for option in GATES}  # shown only where a step has one
 _TITLES = (
     "FLOW", "STEPS", "QUEUED", "WAITING", "PLANNED", "OLDEST", "RUNNING", "RUNS", "WORKERS",
     "IMPORT", "LAST RUN",
@@ -114,7 +117,7 @@ def print_flow(
         app.print(app.out.folded(app.out.shown(text)))
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()
-    columns = [each for each in Column if each is not Column.NEEDS or _any_needs(steps)]
+    columns = [each for each in Column if each not in _OF_GATES or _is_used(each, steps)]
     app.print_table(
         ("STEP", "TYPE", *columns),
         [_step_row(app, step, columns) for step in steps],
@@ -138,6 +141,37 @@ def _pause(flow: ListedFlow, now: datetime) -> list[str]:
     ]
 
 
+def print_limits(app: App, flow: str, limits: Sequence[ListedLimit], now: datetime) -> None:
+    """The limits of a flow as a table."""
+    if not limits:
+        app.print(app.out.folded(f"no step of {flow} has a limit"))
+        return
+    dash = app.out.sign(DASH)
+    rows = [
+        [
+            app.out.shown(cut(app.hide(each.key), _LONG)),
+            str(each.slots),
+            str(each.taken),
+            str(each.waiting),
+            dash if each.first_since is None else duration(between(each.first_since, now) or 0),
+            app.out.shown(cut(", ".join(map(_short, each.holders)), _LONG)) or dash,
+        ]
+        for each in limits
+    ]
+    app.print_table(
+        ("KEY", "SLOTS", "TAKEN", "WAITING", "FIRST WAITS", "TAKEN BY"),
+        rows,
+        right={"SLOTS", "TAKEN", "WAITING", "FIRST WAITS"},
+        losing=("TAKEN BY", "FIRST WAITS"),
+        cutting=True,
+    )
+
+
+def _short(task: str) -> str:
+    run, _, rest = task.partition("/")
+    return f"{short_id(run)}/{rest}"
+
+
 def print_graph(app: App, graph: Graph, form: str) -> None:
     """A graph in one of its forms."""
     if form == "json":
@@ -146,8 +180,8 @@ def print_graph(app: App, graph: Graph, form: str) -> None:
         app.print(mermaid(graph) if form == "mermaid" else painted(graph, app.out))
 
 
-def _any_needs(steps: Iterable[StepPlan]) -> bool:
-    return any(step.options["needs"] for step in steps)
+def _is_used(column: Column, steps: Iterable[StepPlan]) -> bool:
+    return any(option_cells(step.options)[column] for step in steps)
 
 
 def _step_row(app: App, step: StepPlan, columns: Sequence[Column]) -> list[str]:

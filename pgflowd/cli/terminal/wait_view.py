@@ -25,8 +25,8 @@ _LONG = 60  # characters of a payload or of a reason in a list
 
 
 def ends_by(task: OpenTask) -> str | None:
-    """The command that ends the wait of a task; None if only a worker does."""
-    if task.kind == WaitKind.NEED:
+    """The command that ends the wait of a task; None if only workers do."""
+    if task.kind in (WaitKind.NEED, WaitKind.LIMIT):
         return None
     run = short_id(task.run_id)
     if task.kind == PAUSED:
@@ -48,6 +48,8 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
         return "waits for the resume of its run"
     if task.kind == WaitKind.SIGNAL:
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
+    if task.kind == WaitKind.LIMIT:
+        return f"waits for {task.waits_for}"
     if task.kind == WaitKind.NEED:
         return f"{task.waits_for}{UNSERVED if task.is_unserved else ''}"
     return f"waits {time}: {task.why}" if task.why else f"sleeps {time}"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any
 
+from pgflowd.core.definition.limit import limit_fault, limit_text
 from pgflowd.core.json import encode
 from pgflowd.core.needs import needs_fault
 from pgflowd.core.suggest import did_you_mean
@@ -40,6 +41,7 @@ class OptionKind(Enum):
     SECONDS = "seconds"  # a whole number of seconds
     MODE = "mode"  # one of MODES
     NEEDS = "needs"  # words, all of which a worker must have
+    LIMIT = "limit"  # how many tasks at once
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
 
 
@@ -53,6 +55,7 @@ class Column(StrEnum):
     EXHAUSTED = "EXHAUSTED"
     IF = "IF"
     NEEDS = "NEEDS"
+    LIMIT = "LIMIT"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ class Option:
             value = flow_options.get(self.json_name)
         if self.kind is OptionKind.NEEDS:
             return tuple(value) if value else None
+        if self.kind is OptionKind.LIMIT:
+            return value
         return self.default if value is None else int(value)
 
 
@@ -109,6 +114,7 @@ OPTIONS = (
     ),
     Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
     Option("needs", OptionKind.NEEDS, _ALL - {Owner.FLOW}, "needs", column=Column.NEEDS),
+    Option("limit", OptionKind.LIMIT, _ALL - {Owner.FLOW}, "limit", column=Column.LIMIT),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
@@ -116,7 +122,7 @@ OPTIONS = (
     Option("over", _DEPS, frozenset({Owner.MAP})),
 )  # fmt: skip
 
-FOLLOWING = tuple(option for option in OPTIONS if option.kind is OptionKind.NEEDS)
+GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
 NUMBERS = tuple(option for option in OPTIONS if option.is_number and option.json_name)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
@@ -148,6 +154,8 @@ def option_cells(in_force: Mapping[str, Any]) -> dict[Column, str]:
 def _shown(option: Option, value: Any) -> str:
     if option.kind is OptionKind.NEEDS:
         return ", ".join(value)
+    if option.kind is OptionKind.LIMIT:
+        return limit_text(value)
     return json.dumps(value) if option.kind is OptionKind.PATTERN else str(value)
 
 
@@ -169,6 +177,10 @@ def option_problems(
             yield from _pattern_problems(option, value, name, place)
         elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
             yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
+        elif option.kind is OptionKind.LIMIT and (
+            fault := limit_fault(value, is_map=owner is Owner.MAP)
+        ):
+            yield Problem("E226", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
     patterns = {option.name for option in PATTERNS}
     for option in known.values():
         if option.needs_condition and option.name in options and not patterns & options.keys():

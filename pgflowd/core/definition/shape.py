@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pgflowd.core.definition.options import FOLLOWING, MODE_OPTIONS, NUMBERS, PATTERNS
+from pgflowd.core.definition.limit import limit_json, limit_text
+from pgflowd.core.definition.options import (
+    GATES,
+    MODE_OPTIONS,
+    NUMBERS,
+    PATTERNS,
+    Option,
+    OptionKind,
+)
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
@@ -44,15 +52,17 @@ def _step_shape(step: StepSpec) -> Shape:
             else {"defined": False}
             for option in PATTERNS
         },
-        "options": _numbers(set_) | _following(set_),
+        "options": _numbers(set_) | _gates(set_),
     }
 
 
-def _following(options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The options that follow the code: those of the database are set to them."""
+def _gates(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Needs and limit of a step."""
     return {
         option.json_name: list(sorted_needs(options[option.name]))
-        for option in FOLLOWING
+        if option.kind is OptionKind.NEEDS
+        else limit_json(options[option.name])
+        for option in GATES
         if option.name in options
     }
 
@@ -151,26 +161,54 @@ def option_differences(ours: Shape, database: Shape) -> list[str]:
 
 def has_gates(shape: Shape) -> bool:
     """Whether a step has a gate: not every worker may begin its tasks at any time."""
-    names = {option.json_name for option in FOLLOWING}
+    names = {option.json_name for option in GATES}
     return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
 
 
-def following_differences(ours: Shape, database: Shape) -> list[str]:
-    """The options of steps that follow the code, where the database has others."""
-    theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
+def gate_differences(ours: Shape, database: Shape) -> list[str]:
+    """
+    The gates of steps that are to be set, since the database has others.
+
+    How many slots a limit has is set once, and then belongs to the database.
+    """
     found = []
-    for step in ours.get("steps") or []:
-        for option in FOLLOWING:
-            mine = (step.get("options") or {}).get(option.json_name)
-            other = theirs.get(step["slug"], {}).get(option.json_name)
-            if mine != other:
-                values = f"{_listed(mine)} in the code, {_listed(other)} in the database"
-                found.append(f"step {step['slug']}: {option.name} is {values}; the latter applies")
+    for slug, mine, other in _gates_of(ours, database):
+        for option in GATES:
+            was, now = other.get(option.json_name), mine.get(option.json_name)
+            if _without_slots(was) != _without_slots(now):
+                values = f"{_gate_text(option, now)} in the code, {_gate_text(option, was)}"
+                found.append(
+                    f"step {slug}: {option.name} is {values} in the database; the latter applies"
+                )
     return found
 
 
-def _listed(value: Any) -> str:
-    return ", ".join(value) if value else "unset"
+def slot_differences(ours: Shape, database: Shape) -> list[str]:
+    """The limits that have another number of slots in the database, which applies."""
+    found = []
+    for slug, mine, other in _gates_of(ours, database):
+        (code, known) = ((each.get("limit") or {}).get("slots") for each in (mine, other))
+        if code is not None and known is not None and code != known:
+            values = f"{code} slots in the code, {known} in the database"
+            found.append(f"step {slug}: limit has {values}; the latter applies")
+    return found
+
+
+def _gates_of(ours: Shape, database: Shape) -> Iterator[tuple[str, Shape, Shape]]:
+    """Each step with its options in the code and in the database."""
+    theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
+    for step in ours.get("steps") or []:
+        yield step["slug"], step.get("options") or {}, theirs.get(step["slug"], {})
+
+
+def _without_slots(gate: Any) -> Any:
+    return {**gate, "slots": None} if isinstance(gate, dict) else gate
+
+
+def _gate_text(option: Option, gate: Any) -> str:
+    if option.kind is OptionKind.LIMIT:
+        return limit_text(gate)
+    return ", ".join(gate) if gate else "unset"
 
 
 def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:

@@ -58,6 +58,30 @@ class ListedFlow:
         })  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ListedLimit:
+    """A limit in use: its places, who has them, and who waits for one."""
+
+    key: str
+    steps: list[str]
+    slots: int
+    taken: int
+    waiting: int
+    first_since: datetime | None
+    holders: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "key": self.key,
+            "steps": self.steps,
+            "slots": self.slots,
+            "taken": self.taken,
+            "waiting": self.waiting,
+            "first_since": self.first_since,
+            "holders": self.holders,
+        })  # fmt: skip
+
+
 class WorkerCaps(NamedTuple):
     """What a living worker of a flow has."""
 

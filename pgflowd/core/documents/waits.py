@@ -48,6 +48,8 @@ class OpenTask:
         """In a few words; empty for a task that does not wait."""
         if self.kind == WaitKind.NEED:
             return f"{in_words(self.name or '')}{f': {self.why}' if self.why else ''}"
+        if self.kind == WaitKind.LIMIT:
+            return f"a place of {self.name}"
         if self.why:
             return self.why
         if self.kind == WaitKind.SIGNAL:

@@ -44,6 +44,7 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.due import NOT_DONE
+from pgflowd.db.limits import refill_limits
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
 from pgflowd.db.waits import waiting_tasks
@@ -89,6 +90,7 @@ class Sweeper:
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
         self._page: int | None = None  # before it, runs are looked at for lost messages next
+        self._limit: str | None = None  # behind it, limits are filled again next
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
         service.numbers["recovered_24h"] = 0
         service.numbers["given_up_24h"] = 0
@@ -203,6 +205,7 @@ class Sweeper:
             if resent.sent < MAX_TASKS:
                 self._page = resent.next_page
                 break
+        self._limit = self._execute(conn, refill_limits(self._limit))
         self._service.numbers["waiting"] = self._execute(conn, waiting_tasks())
         self._service.numbers["last_sweep_at"] = time.time()
 

@@ -1,7 +1,7 @@
 -- _close_attempts(elements, became, outputs): closes the attempts of a report according to what
 -- their tasks became, one HOT update for all, and returns an answer for each element. What history
 -- does not keep is deleted instead: completed attempts (`failures`), or all of a task that has
--- ended, except late results (`off`).
+-- ended, except late results (`off`). Places of limits that they had are free then.
 -- Called by: _report_all.   Locks: attempts; the caller holds the tasks.
 create or replace function pgflowd._close_attempts(
   elements pgflowd.element[], became text[], outputs jsonb[])
@@ -10,6 +10,7 @@ declare
   history constant text := coalesce((select setting.value #>> '{}' from pgflowd.settings as setting
                                       where setting.name = 'history'), 'all');
   answers pgflowd.answer[];
+  are_limited boolean;
 begin
   with found as materialized (
     select element.*, judged.verdict,
@@ -65,12 +66,16 @@ begin
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
                 else 'token ' || coalesce(found.token::text, 'null') || ' holds no live lease on '
                   || pgflowd._task_name(found.run_id, found.step_slug, found.task_index)
-           end, found.run_id, run.status)::pgflowd.answer)
-    into answers
+           end, found.run_id, run.status)::pgflowd.answer),
+         bool_or(found.is_limited)
+    into answers, are_limited
     from found
     left join lateral (
       select one.status from pgflow.runs as one
        where one.run_id = found.run_id and found.is_run_open and one.status <> 'started'
       offset 0) as run on true;
+  if are_limited then
+    perform pgflowd._free_slots(elements);
+  end if;
   return answers;
 end $$;

@@ -51,7 +51,7 @@ begin
   returning lease.token into token;
   answer := (pgflowd._report_all(array[(
     1, task.run_id, task.step_slug, task.task_index, token, 'failed', problem, 'Refused', null,
-    not hopeless, null, null, null, null, null, null)::pgflowd.element], array[null::jsonb]))[1];
+    not hopeless, null, null, null, null, null, null, null)::pgflowd.element], array[null::jsonb]))[1];
   raise notice 'a task has failed, since it could not be started'
     using errcode = 'PF012', detail = jsonb_build_object(
       'run', task.run_id, 'step', task.step_slug, 'task_index', task.task_index, 'token', token,

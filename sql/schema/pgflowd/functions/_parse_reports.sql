@@ -18,7 +18,7 @@ begin
                   then coalesce(nullif(given.error_type, ''), given.outcome) end), 4000),
            left(given.error_type, 200), left(given.traceback, 16000),
            coalesce(given.retry, true), given.delay, given.usage, null, null, null,
-           given.wait)::pgflowd.element),
+           given.wait, null)::pgflowd.element),
          count(distinct (given.run_id, given.step_slug, given.task_index)),
          min(coalesce(given.outcome, 'null')) filter (
            where given.outcome is null or given.outcome not in

@@ -1,18 +1,20 @@
 -- _take_needed(flow_slug, queue_name, most, hidden_s, caps): up to so many tasks of this queue that wait for
 -- a worker with caps which these cover, those first that have waited for longest. They wait no longer:
--- each gets a message, hidden for so long. Returns the messages, null if there are none.
+-- each gets a message, hidden for so long. Returns the messages, null if there are none, and what their
+-- tasks needed.
 -- Waits are read again under the locks of their tasks, since a task may wait for something else by then,
 -- or its run be paused; from then on a pause waits for this transaction.
 -- Called by: claim, task_claim.   Locks: tasks, skipping locked ones; see _free.
 create or replace function pgflowd._take_needed(
-  flow_slug text, queue_name text, most int, hidden_s int, caps text[])
-returns bigint[] language plpgsql set search_path = ''
+  flow_slug text, queue_name text, most int, hidden_s int, caps text[],
+  out msg_ids bigint[], out needs text[])
+language plpgsql set search_path = ''
 set enable_sort = off set enable_bitmapscan = off as $$
 declare
   covered text;
   locked record;
   taken record;
-  msg_ids bigint[] := '{}';
+  freed bigint[];
 begin
   for covered in
     select waiting.needs from pgflowd._waiting_needs(_take_needed.flow_slug) as waiting
@@ -33,7 +35,7 @@ begin
                   and task.task_index = wait.task_index and task.status = 'queued'
                   and pgflowd._task_queue(task) = _take_needed.queue_name
                offset 0 for no key update skip locked) as task
-             limit _take_needed.most - cardinality(msg_ids)) as free;
+             limit _take_needed.most - coalesce(cardinality(msg_ids), 0)) as free;
     continue when locked.run_ids is null;
     select array_agg(wait.run_id) as run_ids, array_agg(wait.step_slug) as step_slugs,
            array_agg(wait.task_index) as task_indexes
@@ -45,8 +47,10 @@ begin
         where one.run_id = given.run_id and one.step_slug = given.step_slug
           and one.task_index = given.task_index offset 0) as wait
      where wait.kind = 'need' and wait.name = covered and not pgflowd._is_paused(given.run_id);
-    msg_ids := msg_ids || pgflowd._free(taken.run_ids, taken.step_slugs, taken.task_indexes,
-                                        _take_needed.hidden_s);
+    freed := pgflowd._free(taken.run_ids, taken.step_slugs, taken.task_indexes,
+                           _take_needed.hidden_s);
+    needs := needs || array_fill(covered, array[cardinality(freed)]);
+    msg_ids := msg_ids || freed;
   end loop;
-  return nullif(msg_ids, '{}');
+  msg_ids := nullif(msg_ids, '{}');
 end $$;

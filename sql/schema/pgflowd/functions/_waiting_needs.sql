@@ -10,7 +10,7 @@ begin
   loop
     select wait.name, wait.nr into needs, first_nr
       from pgflowd.waits as wait
-     where wait.flow_slug = _waiting_needs.flow_slug and wait.kind = 'need' and wait.name > needs
+     where wait.flow_slug = _waiting_needs.flow_slug and wait.kind = 'need' and wait.name > _waiting_needs.needs
      order by wait.name, wait.nr limit 1;
     exit when not found;
     return next;

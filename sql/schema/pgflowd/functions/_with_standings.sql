@@ -13,11 +13,13 @@ begin
              case when found.standing = 'revoked' then 'released' else found.outcome end,
              found.error_message, found.error_type, found.traceback,
              found.retry, found.delay, found.usage, found.standing,
-             found.standing = 'live' and found.is_moved, found.is_run_open, found.wait)::pgflowd.element)
+             found.standing = 'live' and found.is_moved, found.is_run_open, found.wait,
+             found.is_limited)::pgflowd.element)
       from (select element.ord, element.run_id, element.step_slug, element.task_index,
                    element.token, element.outcome, element.error_message, element.error_type,
                    element.traceback, element.retry, element.delay, element.usage,
                    element.wait,
+                   attempt.limit_key is not null as is_limited,
                    run.status = 'started' as is_run_open,
                    task.status = 'queued' or attempt.started_at > now()
                      or task.started_at is distinct from attempt.started_at as is_moved,

@@ -10,7 +10,7 @@
 -- which was set back shows as sent in the future stay hidden until then.
 -- `caps` are what the worker has. With some it first takes tasks that wait for a worker that has them
 -- (_take_needed). In a flow with gates it begins only what may begin, and puts aside what may not
--- (_pass_gates); where much is put aside it reads on, a hundred at a time, ten times at most.
+-- (_pass_gates), after it has passed on the places of limits that reports have freed; where much is put aside it reads on, a hundred at a time, ten times at most.
 -- A task that cannot be started, since its input cannot be built, fails by itself (_start_each).
 -- A deprecated or stopped worker gets nothing, and nobody a task of a paused flow. PF002 for an unknown flow or worker. A worker that
 -- was silent for long keeps its row from being pruned meanwhile, or finds that this happens.
@@ -34,6 +34,7 @@ declare
   gate record;
   may_begin bigint[];
   has_put_aside boolean;
+  are_limited boolean;
   unstarted record;
   young bigint[];
   got int;
@@ -62,18 +63,21 @@ begin
                  from pgflowd._queues(claim.flow_slug) as known loop
     young := '{}';
     has_put_aside := false;
+    are_limited := false;
+    perform pgflowd._pass_slots(100) where has_gates;
     for round in 0 .. case when has_gates then 10 else 3 end loop
       exit when wanted <= 0;
       began := clock_timestamp();
       if round = 0 then
         continue when claim.caps is null;
-        select pgflowd._take_needed(claim.flow_slug, queue.queue_name, wanted, hidden_s, claim.caps)
-                 as msg_ids, false as again into read;
+        select taken.msg_ids, taken.needs, false as again into read
+          from pgflowd._take_needed(claim.flow_slug, queue.queue_name, wanted, hidden_s,
+                                    claim.caps) as taken;
         continue when read.msg_ids is null;
       else
         select array_agg(message.msg_id) filter (where message.enqueued_at <= now()) as msg_ids,
                array_agg(message.msg_id) filter (where message.enqueued_at > now()) as young,
-               bool_or(message.read_ct > 1) as again
+               bool_or(message.read_ct > 1) as again, null::text[] as needs
           into read
           from pgflowd._read_messages(
                  queue.queue_name, case when has_put_aside then greatest(wanted, 100) else wanted end,
@@ -82,10 +86,11 @@ begin
         exit when read.msg_ids is null;
       end if;
       may_begin := read.msg_ids;
-      if has_gates and round > 0 then
+      if has_gates then
         gate := pgflowd._pass_gates(claim.flow_slug, queue.queue_name, read.msg_ids, wanted,
-                                    claim.caps);
+                                    claim.caps, read.needs);
         may_begin := gate.may_begin;
+        are_limited := gate.are_limited;
         read.msg_ids := gate.may_begin || gate.others;
         has_put_aside := gate.has_put_aside;
         continue when read.msg_ids = '{}';
@@ -93,13 +98,13 @@ begin
       begin
         return query select * from pgflowd._start_attempts(
           claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
-          claim.lease, claim.with_run);
+          claim.lease, claim.with_run, are_limited);
         get diagnostics got = row_count;
       exception when data_exception or program_limit_exceeded or out_of_memory or internal_error
                      or raise_exception then
         return query select * from pgflowd._start_each(
           claim.flow_slug, queue.queue_name, queue.step_slug, may_begin, claim.worker_id, began,
-          claim.lease, claim.with_run);
+          claim.lease, claim.with_run, are_limited);
         get diagnostics got = row_count;
       end;
       wanted := wanted - got;

@@ -9,5 +9,5 @@ returns text language plpgsql set search_path = '' as $$
 begin
   return pgflowd._report_alone(row(
     1, run_id, step_slug, task_index, token, 'completed', null, null, null, null, null, usage,
-    null, null, null, null)::pgflowd.element, output);
+    null, null, null, null, null)::pgflowd.element, output);
 end $$;

@@ -1,6 +1,6 @@
 -- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
 -- has shown life within five: the oldest waits that are over, runs to be started or ended, ends that others
--- wait for, and the oldest new signals. And I18: runs that wait for the end of one which nobody will tell them.
+-- wait for, the oldest new signals, and places of limits that were freed. And I18: runs that wait for the end of one which nobody will tell them.
 -- And I21: runs that have ended and keep their singleton key, or are in line for one that nobody has, and
 -- for which no sweep will come. It looks at a hundred thousand of each.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
@@ -63,6 +63,12 @@ begin
            format('its wait was over %s s ago', floor(extract(epoch from now() - wait.due_at)))
       from pgflowd.waits as wait
      where wait.due_at < now() - interval '1 minute' order by wait.due_at limit max_rows;
+  return query
+    select 'I16', null::text, slot.run_id, slot.step_slug, slot.task_index,
+           format('its place of limit %L has been free for %s s', slot.limit_key,
+                  floor(extract(epoch from now() - slot.free_at)))
+      from pgflowd.slots as slot
+     where slot.free_at < now() - interval '1 minute' order by slot.free_at limit max_rows;
   return query
     select 'I16', run.flow_slug, run.run_id, null::text, null::int,
            format('its time to %s came %s s ago',

@@ -17,5 +17,5 @@ begin
     1, run_id, step_slug, task_index, token, outcome,
     left(coalesce(nullif(error_message, ''), nullif(error_type, ''), outcome), 4000),
     left(error_type, 200), left(traceback, 16000), coalesce(retry, true), delay, usage,
-    null, null, null, null)::pgflowd.element, null);
+    null, null, null, null, null)::pgflowd.element, null);
 end $$;

@@ -25,13 +25,18 @@ returns jsonb language sql stable set search_path = '' as $$
                       'options', jsonb_strip_nulls(jsonb_build_object(
                         'maxAttempts', step.opt_max_attempts, 'baseDelay', step.opt_base_delay,
                         'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay',
-                        'needs', (
-                          select to_jsonb(option.needs) from pgflowd.step_options as option
-                           where option.flow_slug = step.flow_slug
-                             and option.step_slug = step.step_slug))))
+                        'needs', asked.needs, 'limit', case when asked.slots is not null then
+                          jsonb_strip_nulls(jsonb_build_object(
+                            'slots', asked.slots, 'name', asked.name, 'path', asked.path)) end)))
                     order by step.step_index), '[]')
                from pgflow.steps as step
               cross join lateral (select to_jsonb(step) as fields) as one
+               left join lateral (
+                 select option.needs, option.limit_slots as slots, option.limit_path as path,
+                        nullif(option.limit_name, concat(flow.flow_slug, '/', step.step_slug)) as name
+                   from pgflowd.step_options as option
+                  where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)
+                 as asked on true
               where step.flow_slug = flow.flow_slug))
     from pgflow.flows as flow
    where flow.flow_slug = flow_shape.flow_slug;

@@ -1,8 +1,8 @@
--- process_due(max_rows): gives new signals to the tasks that wait for them, starts and ends runs whose time
+-- process_due(max_rows): passes on places of limits, gives new signals to the tasks that wait for them, starts and ends runs whose time
 -- has come, tells those who wait for a run that it has ended, and frees tasks whose wait is over, each at
 -- most so many. A run that may begin since another one has ended begins in the same call. Returns how
 -- much it has done (null: another one is at it), and in how many seconds there may be more to do (null:
--- nothing is known). While nothing is due it costs one statement with four looks into partial indexes.
+-- nothing is known). While nothing is due it costs one statement with five looks into partial indexes.
 -- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
 -- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
 -- passed over, and met again: soon, then ever later, at most after a second.
@@ -21,7 +21,9 @@ declare
   skipped_at timestamptz;
 begin
   done := 0;
-  select least((select wait.due_at from pgflowd.waits as wait
+  select least((select slot.free_at from pgflowd.slots as slot
+                 where slot.free_at is not null order by slot.free_at limit 1),
+               (select wait.due_at from pgflowd.waits as wait
                  where wait.due_at is not null order by wait.due_at limit 1),
                (select run.due_at from pgflowd.runs as run
                  where run.due_at is not null order by run.due_at limit 1),
@@ -47,7 +49,8 @@ begin
      where signal.signal_id = any (came.signal_ids) and signal.is_new;
     perform pgflowd._deliver_signals(came.run_ids, came.names);
   end if;
-  done := came.number + pgflowd._process_due_runs(process_due.max_rows);
+  done := came.number + pgflowd._pass_slots(process_due.max_rows)
+          + pgflowd._process_due_runs(process_due.max_rows);
   awaits := pgflowd._process_due_awaits(process_due.max_rows);
   if awaits > 0 then
     done := done + awaits + pgflowd._process_due_runs(process_due.max_rows);
@@ -74,6 +77,8 @@ begin
                          where run.run_id = one.run_id and run.state = 'planned')
       order by one.sent_at limit process_due.max_rows));
   skipped_at := greatest(
+    (select slot.free_at from pgflowd.slots as slot
+      where slot.free_at <= now() order by slot.free_at desc limit 1),
     (select wait.due_at from pgflowd.waits as wait
       where wait.due_at <= now() order by wait.due_at desc limit 1),
     (select run.due_at from pgflowd.runs as run

@@ -9,5 +9,5 @@ returns text language plpgsql set search_path = '' as $$
 begin
   return pgflowd._report_alone(row(
     1, run_id, step_slug, task_index, token, 'released', left(nullif(reason, ''), 4000), null,
-    null, null, delay, null, null, null, null, null)::pgflowd.element, null);
+    null, null, delay, null, null, null, null, null, null)::pgflowd.element, null);
 end $$;

@@ -19,6 +19,9 @@ declare
   candidates bigint[];
   ready bigint;
   is_there boolean;
+  met_needs text[];
+  gate record;
+  are_limited boolean := false;
   task pgflowd.claimed_task;
 begin
   select to_jsonb(flow) -> 'is_gated' = 'true' into has_gates
@@ -33,8 +36,9 @@ begin
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(task_claim.flow_slug) as known loop
     person := pgflowd._person(queue.queue_name, task_claim.actor);
-    candidates := case when given <> '{}' then pgflowd._take_needed(
-      task_claim.flow_slug, queue.queue_name, 1, 0, given) end;
+    select taken.msg_ids, taken.needs into candidates, met_needs
+      from pgflowd._take_needed(task_claim.flow_slug, queue.queue_name, 1, 0, given) as taken
+     where given <> '{}';
     if candidates is null then
       execute format($query$
         select array(
@@ -57,11 +61,15 @@ begin
       execute format('select true from pgmq.%I where msg_id = $1 for update skip locked',
                      pgmq.format_table_name(queue.queue_name, 'q')) into is_there using ready;
       continue when is_there is null;
-      continue when has_gates and (pgflowd._pass_gates(
-        task_claim.flow_slug, queue.queue_name, array[ready], 1, given)).may_begin = '{}';
+      if has_gates then
+        gate := pgflowd._pass_gates(task_claim.flow_slug, queue.queue_name, array[ready], 1, given,
+                                    met_needs);
+        continue when gate.may_begin = '{}';
+        are_limited := gate.are_limited;
+      end if;
       select begun.* into task from pgflowd._start_each(
         task_claim.flow_slug, queue.queue_name, queue.step_slug, array[ready], person,
-        clock_timestamp(), task_claim.lease, steps) as begun;
+        clock_timestamp(), task_claim.lease, steps, are_limited) as begun;
       if task.token is not null then
         perform pgflowd._make_visible(queue.queue_name, array[ready], task.lease_until,
                                       extend => true);

@@ -27,5 +27,5 @@ begin
   return pgflowd._report_alone(row(
     1, task_release.run_id, task_release.step_slug, task_release.task_index, held, 'suspended',
     reason, null, null, null, null, null, null, null, null, jsonb_build_object(
-      'kind', 'need', 'needs', task_release.needs, 'why', reason))::pgflowd.element, null);
+      'kind', 'need', 'needs', task_release.needs, 'why', reason), null)::pgflowd.element, null);
 end $$;

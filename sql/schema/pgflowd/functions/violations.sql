@@ -12,6 +12,7 @@
 --   I10 a task was completed once at most, and is completed then
 --   I15 a wait belongs to a queued task of an open step and run, whose message is not in the queue
 --   I16 nothing is due for more than a minute while there is a sweeper
+--   I17 no limit has more leases than places
 --   I18 a run that waits for another waits for one that is open, and whose end will be told
 --   I20 a signal that was given to a task is kept in one of its checkpoints, and no two in the same
 --   I21 who has a singleton key has not ended, and who is in line for one waits for another run, or both
@@ -33,4 +34,5 @@ begin
   end loop;
   return query select violation.* from pgflowd.queue_violations(max_rows) as violation;
   return query select violation.* from pgflowd.due_violations(max_rows) as violation;
+  return query select violation.* from pgflowd.limit_violations(max_rows) as violation;
 end $$;

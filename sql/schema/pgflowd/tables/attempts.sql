@@ -25,6 +25,7 @@ create table if not exists pgflowd.attempts (
   cpu_s real,
   peak_kb bigint,
   output jsonb,
+  limit_key text,
   constraint attempts_pkey primary key (run_id, step_slug, task_index, token),
   constraint attempts_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,

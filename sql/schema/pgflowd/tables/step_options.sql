@@ -1,11 +1,17 @@
 -- step_options: what a step asks for besides the options in pgflow.steps. Only steps that ask for
 -- something have a row. `needs`: the caps that a worker must have, all of them; they follow the code
--- each time that a flow is defined.
+-- each time that a flow is defined. `limit_slots`: how many of its tasks may be at work at once, or of all those that
+-- share `limit_name` and what stands at `limit_path` in the run's input ({run,…}) or the map's element
+-- ({item,…}); it is written once and may be changed here.
 create table if not exists pgflowd.step_options (
   flow_slug text not null,
   step_slug text not null,
   needs text[],
+  limit_slots int,
+  limit_name text,
+  limit_path text[],
   constraint step_options_pkey primary key (flow_slug, step_slug),
   constraint step_options_step_fkey foreign key (flow_slug, step_slug)
-    references pgflow.steps (flow_slug, step_slug) on delete cascade
+    references pgflow.steps (flow_slug, step_slug) on delete cascade,
+  constraint a_limit_has_places check (limit_slots > 0 and limit_name is not null or limit_slots is null)
 );

@@ -1,5 +1,6 @@
 -- waits: what a queued task waits for. It has no message meanwhile, so no claim meets it.
--- `name`: of the signal; for `need` the caps that a worker must have, sorted, with commas between.
+-- `name`: of the signal; for `need` the caps that a worker must have, sorted, with commas between;
+-- for `limit` its key, and then `needs` is what a task needs besides that was handed on.
 -- `checkpoint`: under which name the task will find how the wait ended; null where nothing is to be
 -- found. `due_at`: the end of a sleep, or of the patience with a signal; while the run is paused `rest`
 -- instead, what was left of it. `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
@@ -16,10 +17,11 @@ create table if not exists pgflowd.waits (
   nr bigint generated always as identity,
   since timestamptz not null default now(),
   why text,
+  needs text,
   constraint waits_pkey primary key (run_id, step_slug, task_index),
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
-  constraint kind_is_known check (kind in ('sleep', 'signal', 'need', 'paused')),
+  constraint kind_is_known check (kind in ('sleep', 'signal', 'need', 'limit', 'paused')),
   constraint a_name_says_what_for check ((kind in ('sleep', 'paused')) = (name is null)),
   constraint something_ends_it
     check (kind <> 'sleep' or due_at is not null or rest is not null),
@@ -28,4 +30,5 @@ create table if not exists pgflowd.waits (
 create index if not exists waits_due_at on pgflowd.waits (due_at) where due_at is not null;
 create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) where kind = 'signal';
 create index if not exists waits_need on pgflowd.waits (flow_slug, name, nr) where kind = 'need';
+create index if not exists waits_limit on pgflowd.waits (name, nr) where kind = 'limit';
 create index if not exists waits_flow_slug on pgflowd.waits (flow_slug, nr);

@@ -1,7 +1,7 @@
 -- element: one element of a report: what the worker reports, and what _with_standings adds:
 -- `standing`; `is_moved`, whether its task no longer looks as its attempt left it; and
 -- `is_run_open`, whether its run had not ended before. `ord` is its place in the report, from 1;
--- `wait` what a suspended task waits for.
+-- `wait` what a suspended task waits for; `is_limited`, whether its attempt has a place of a limit.
 do $$
 begin
   if to_regtype('pgflowd.element') is null then
@@ -21,7 +21,8 @@ begin
       standing text,
       is_moved boolean,
       is_run_open boolean,
-      wait jsonb
+      wait jsonb,
+      is_limited boolean
     );
   end if;
 end $$;

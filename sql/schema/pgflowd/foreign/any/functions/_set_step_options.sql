@@ -7,9 +7,10 @@ declare
 begin
   select one.value ->> 'slug' into step
     from jsonb_array_elements(_set_step_options.shape -> 'steps') as one
-   where jsonb_typeof(one.value #> '{options,needs}') = 'array' limit 1;
+   where jsonb_typeof(one.value #> '{options,needs}') = 'array'
+      or jsonb_typeof(one.value #> '{options,limit}') = 'object' limit 1;
   if found then
-    raise exception 'step % of flow % has needs, and schema pgflow of this database knows none',
+    raise exception 'step % of flow % has needs or a limit, and schema pgflow of this database knows neither',
                     step, _set_step_options.flow_slug using errcode = 'PF035',
       hint = 'use a database with the core of pgflowd';
   end if;

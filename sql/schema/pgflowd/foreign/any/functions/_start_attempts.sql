@@ -1,4 +1,5 @@
--- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run):
+-- _start_attempts(flow_slug, queue_name, step_slug, msg_ids, worker_id, began, lease, with_run,
+-- are_limited):
 -- starts the tasks of these messages and opens an attempt for each, on a foreign core. The claim's read has
 -- hidden the messages. The run's input comes with first steps, and with one task of each run whose step
 -- is among `with_run`, unless it takes more than 64 kB as it is stored: claims stay small.
@@ -6,7 +7,7 @@
 -- Locks: tasks, skipping locked ones; then their attempts.
 create or replace function pgflowd._start_attempts(
   flow_slug text, queue_name text, step_slug text, msg_ids bigint[], worker_id uuid,
-  began timestamptz, lease interval, with_run text[])
+  began timestamptz, lease interval, with_run text[], are_limited boolean default false)
 returns setof pgflowd.claimed_task language plpgsql set search_path = ''
 set plan_cache_mode = force_generic_plan as $$
 begin
