@@ -52,7 +52,7 @@ def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
 
 _LIST_TASKS = """
 select run_id, step_slug, task_index, flow_slug, status, attempts, kind, name, why, since, until,
-       is_unserved
+       is_unserved, worker
   from pgflowd.list_tasks(%s, %s, %s, %s, %s::text[])
 """
 _LIST_CHECKPOINTS = """

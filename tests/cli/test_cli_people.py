@@ -6,6 +6,9 @@ import json
 import re
 
 import pytest
+from psycopg.conninfo import make_conninfo
+
+from pgflowd.db import schema
 
 
 def test_a_person_claims_and_completes_a_task(here, shop):
@@ -20,10 +23,21 @@ def test_a_person_claims_and_completes_a_task(here, shop):
     assert re.fullmatch(rf"{run}/website#0  token \d+  until \d{{4}}-\d\d-\d\d \d\d:\d\d", head)
     assert value == '  run    {"url": "x"}'
     assert f"pgflowd tasks complete {run}/website#0 OUTPUT --as 'jane doe'" in claimed.err
-    assert [task["step"] for task in listed] == ["website"]
+    assert [(task["step"], task["worker"]) for task in listed] == [("website", "jane doe")]
     assert (ended.code, ended.out) == (0, f"{run}/website#0  completed\n")
     outputs = shop.column("select output from pgflow.step_tasks where step_slug = 'website'")
     assert outputs == [{"ok": True}]
+
+
+def test_a_list_names_who_has_a_task(here, shop):
+    shop.start()
+    assert "BY" not in here("tasks", "list").out
+
+    here("tasks", "claim", "analyze_website", "--as", "jane")
+
+    head, line = here("tasks", "list").out.splitlines()
+    assert head.split() == ["TASK", "FLOW", "STATUS", "WAITS", "FOR", "BY", "SINCE", "UNTIL"]
+    assert "▶ leased" in line and "  jane  " in line
 
 
 def test_a_claim_shows_the_outputs_of_the_deps(here, shop):
@@ -111,3 +125,24 @@ def test_an_output_may_be_a_file(here, shop, project):
 
     assert here("tasks", "complete", "@last/perform#0", "@answer.json").code == 0
     assert shop.column("select output from pgflow.step_tasks") == [[1, 2]]
+
+
+def test_the_role_of_a_worker_is_enough_and_that_of_a_starter_is_not(pgflowd, shop):
+    run_id = shop.start(input={"url": "x"})
+    shop.conn.execute(schema.roles_sql().encode())
+    worker, starter, viewer = (
+        ("--database-url", make_conninfo(shop.database.dsn, options=f"-c role=pgflow_{role}"))
+        for role in ("worker", "starter", "viewer")
+    )
+    task = f"{run_id}/website#0"
+
+    for role in (starter, viewer):
+        refused = pgflowd("tasks", "claim", "analyze_website", *role)
+        assert (refused.code, "E305" in refused.err) == (77, True), refused
+        assert pgflowd("tasks", "complete", task, "1", *role).code == 77
+    assert pgflowd("tasks", "claim", "analyze_website", *worker).code == 0
+    assert pgflowd("tasks", "release", task, *worker).code == 0
+    assert pgflowd("tasks", "fail", task, *worker).code == 0
+    assert pgflowd("tasks", "release", task, "--needs", "law", *worker).code == 0
+    assert pgflowd("tasks", "claim", "analyze_website", "--caps", "law", *worker).code == 0
+    assert pgflowd("tasks", "complete", task, "1", *worker).code == 0

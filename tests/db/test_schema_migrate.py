@@ -130,6 +130,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0019_pgflow_paused_runs",
         "0020_pgflowd_pauses",
         "0021_pgflowd_limits",
+        "0022_pgflowd_holders",
     ]
 
     assert catalog(conn) == before

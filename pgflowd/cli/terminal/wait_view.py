@@ -77,8 +77,9 @@ def time_left(task: OpenTask, now: datetime) -> str:
 
 
 def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
-    """Open tasks as a table; with -v whole ids."""
+    """Open tasks as a table; with -v whole ids. Who has a task is told where somebody has one."""
     dash = app.out.sign(DASH)
+    are_held = any(task.worker for task in tasks)
     rows: list[list[str | TableCell]] = [
         [
             f"{task.run_id}/{task.step_slug}#{task.task_index}"
@@ -88,15 +89,16 @@ def print_tasks(app: App, tasks: Sequence[OpenTask], now: datetime) -> None:
             app.out.cell(task.status.mark, f" {task.status}"),
             app.out.shown(cut(app.hide(task.waits_for), _LONG) + UNSERVED * bool(task.is_unserved))
             or dash,
+            *[app.out.shown(cut(task.worker or dash, _NAME))] * are_held,
             duration(round((now - task.since).total_seconds())),
             time_left(task, now) or dash,
         ]
         for task in tasks
     ]
     app.print_table(
-        ("TASK", "FLOW", "STATUS", "WAITS FOR", "SINCE", "UNTIL"),
+        ("TASK", "FLOW", "STATUS", "WAITS FOR", *["BY"] * are_held, "SINCE", "UNTIL"),
         rows,
-        losing=("FLOW", "STATUS", "SINCE", "UNTIL"),
+        losing=("FLOW", "STATUS", "SINCE", "UNTIL", "BY"),
     )
 
 

@@ -34,6 +34,7 @@ class OpenTask:
     since: datetime
     until: datetime | None  # the end of the wait, of the lease, or of the delay
     is_unserved: bool | None = None  # no living worker has what it needs
+    worker: str | None = None  # the name of who has it: a worker or a person
 
     @property
     def key(self) -> TaskKey:
@@ -68,6 +69,7 @@ class OpenTask:
             "unserved": self.is_unserved,
             "since": self.since,
             "until": self.until,
+            "worker": self.worker,
         })  # fmt: skip
 
 

@@ -456,3 +456,28 @@ def test_who_claims_for_the_same_caps_at_once_never_gets_the_same_task(own: Leas
     assert len(got) == len(set(got))
     left = [task.run_id for task in iter(lambda: people[0].claim(flow, "review"), None)]
     assert {*got, *left} == runs
+
+
+def test_nobody_takes_a_task_of_what_is_paused_but_who_has_one_may_report_it(
+    own: LeaseDatabase,
+) -> None:
+    jane, flow = Person(own), own.flow()
+    first, second, third = (own.start(flow) for _ in range(3))
+    held = jane.claimed(flow)
+    own.do("select pgflowd.pause(%s)", second)
+
+    with refused("PF008", "its run is paused"):
+        jane.complete(own.task(second))
+    own.do("select pgflowd.pause_flow(%s)", flow)
+    with refused("PF008", "its flow is paused"):
+        jane.complete(own.task(third))
+    assert jane.claim(flow) is None
+    assert jane.complete(held) == "completed"
+    assert own.status(first) == "completed"
+
+    own.do("select pgflowd.resume_flow(%s)", flow)
+    assert jane.claimed(flow).run_id == third
+    assert jane.claim(flow) is None
+    own.do("select pgflowd.resume(%s)", second)
+    assert jane.complete(own.task(second)) == "completed"
+    assert own.rows("select * from pgflowd.violations()") == []

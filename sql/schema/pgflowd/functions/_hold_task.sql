@@ -1,6 +1,7 @@
 -- _hold_task(run_id, step_slug, task_index, actor): returns the token by which this person may report a task:
 -- that of his attempt, if he has one, or of one that begins now. A task that waits waits no longer.
--- PF002 for an unknown task, PF008 for one that somebody else executes, or that cannot begin. The lease is
+-- PF002 for an unknown task, PF008 for one that somebody else executes, or that cannot begin, since its
+-- run has ended, say, or is paused. The lease is
 -- short, since a report follows in the same transaction.
 -- Called by: task_complete, task_fail, task_release.
 -- Locks: the run, the task, its wait, its message; see _person and _start_attempts.
@@ -14,6 +15,7 @@ declare
   task pgflow.step_tasks;
   person uuid;
   held bigint;
+  obstacle text;
 begin
   select one.* into run from pgflow.runs as one where one.run_id = _hold_task.run_id for update;
   select one.* into task from pgflow.step_tasks as one
@@ -28,7 +30,14 @@ begin
      and attempt.task_index = task.task_index and attempt.ended_at is null
      and attempt.attempt = task.attempts_count and attempt.worker_id = person
      and coalesce(task.last_worker_id, person) = person;
-  if held is null and task.status = 'queued' then
+  obstacle := case
+    when run.status <> 'started' then 'its run is ' || run.status
+    when exists (select from pgflowd.runs as ours
+                  where ours.run_id = task.run_id and ours.paused_at is not null)
+      then 'its run is paused'
+    when exists (select from pgflowd.paused_flows as paused
+                  where paused.flow_slug = task.flow_slug) then 'its flow is paused' end;
+  if held is null and obstacle is null and task.status = 'queued' then
     perform pgflowd._free(array[task.run_id], array[task.step_slug], array[task.task_index]);
     select begun.token into held
       from pgflow.step_tasks as one
@@ -41,13 +50,12 @@ begin
   end if;
   if held is null then
     raise exception '% cannot be taken: %', task_name,
-      case when run.status <> 'started' then 'its run is ' || run.status
-           else concat('it is ', (
-                  select known.status from pgflowd.task_status as known
-                   where known.run_id = task.run_id and known.step_slug = task.step_slug
-                     and known.task_index = task.task_index), ' by ' || (
-                  select worker.function_name from pgflow.workers as worker
-                   where worker.worker_id = task.last_worker_id and task.status = 'started')) end
+      coalesce(obstacle, concat('it is ', (
+        select known.status from pgflowd.task_status as known
+         where known.run_id = task.run_id and known.step_slug = task.step_slug
+           and known.task_index = task.task_index), ' by ' || (
+        select worker.function_name from pgflow.workers as worker
+         where worker.worker_id = task.last_worker_id and task.status = 'started')))
       using errcode = 'PF008',
             hint = 'only a task that is queued or waits can be taken; `tasks list` shows those';
   end if;

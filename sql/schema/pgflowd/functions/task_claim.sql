@@ -3,7 +3,8 @@
 -- like this, then what nobody has looked at; without caps one that needs nothing. Those come first that have
 -- waited, or been ready, for longest; it looks at ten thousand messages.
 -- A person sends no heartbeats: the task is theirs for the whole lease, 30 days at most, and is queued
--- again when that is over, the attempt unspent. The run's input comes with it. PF002 for an unknown flow.
+-- again when that is over, the attempt unspent. The run's input comes with it. Of a paused
+-- flow nobody gets one. PF002 for an unknown flow.
 -- Called by: `pgflowd tasks claim`, applications.
 -- Locks: a message and its task, skipping locked ones; attempts, waits; see _person.
 create or replace function pgflowd.task_claim(
@@ -32,6 +33,9 @@ begin
   elsif (task_claim.lease > interval '0' and task_claim.lease <= interval '30 days') is not true then
     raise exception 'a lease of % is not possible', coalesce(task_claim.lease::text, 'null')
       using errcode = '22023', hint = 'ask for more than nothing, and for 30 days at most';
+  elsif exists (select from pgflowd.paused_flows as paused
+                 where paused.flow_slug = task_claim.flow_slug) then
+    return;
   end if;
   for queue in select known.queue_name, known.step_slug
                  from pgflowd._queues(task_claim.flow_slug) as known loop
