@@ -151,9 +151,10 @@ def _checked_after(after: object) -> tuple[UUID, ...]:
 def _checked_after_mode(after: object, mode: object) -> str:
     if mode is None:
         return AFTER_MODES[0]
-    if not after or mode not in AFTER_MODES:
-        modes = " or ".join(AFTER_MODES)
-        raise _bad_wish(f"after_mode is {modes}, of runs to wait for; not {repr(mode)[:60]}")
+    if mode not in AFTER_MODES:
+        raise _bad_wish(f"after_mode is {' or '.join(AFTER_MODES)}, not {repr(mode)[:60]}")
+    if not after:
+        raise _bad_wish(f"after_mode {mode} needs runs to wait for: give `after` too")
     return str(mode)
 
 

@@ -59,7 +59,8 @@ def resume(app: App, run: Sequence[str]) -> None:
     with database(app) as conn:
 
         def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            operation = operations.resume(run_id)
-            return f"run {run_id} resumed", operations.run_sync(conn, operation).to_json()
+            resumed = operations.run_sync(conn, operations.resume(run_id))
+            became = f"is {resumed.status} already" if resumed.has_ended else "resumed"
+            return f"run {run_id} {became}", resumed.to_json()
 
         for_each(app, "runs", find_runs(conn, run), change)
