@@ -94,13 +94,15 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),
 }
-WISHES: dict[str, Given] = {  # of their starts: after how many seconds they begin, and a key
-    "single": lambda chance: (chance.choice([None, chance.random()]), f"{chance.randrange(3)}"),
-    "chain": lambda chance: (chance.choice([None, None, chance.random()]), None),
-}
+WISHES: dict[str, Given] = {  # of their starts: after how many seconds, and runs, and a key
+    "single": lambda chance: (chance.choice([None, chance.random()]), 0, f"{chance.randrange(3)}"),
+    "chain": lambda chance: (chance.choice([None, None, chance.random()]),
+                             chance.choice([0, 0, 1, 3]), None),
+}  # fmt: skip
 START = """
 select pgflowd.start(%s, %s::jsonb, %s, clock_timestamp() + make_interval(secs => %s),
-                     singleton_key => %s)
+                     singleton_key => %s, after => %s::uuid[], after_mode => 'ended',
+                     labels => jsonb_build_object('after', %s::text))
 """
 
 
@@ -337,12 +339,15 @@ class Environment:
         run_id = str(uuid.UUID(int=luck.getrandbits(128), version=4))
         given = json.dumps(RUNS[slug][2](luck))
         self.in_doubt[run_id] = slug
-        delay_s, key = WISHES[slug](luck) if slug in WISHES else (None, None)
-        if delay_s is key is None:
+        delay_s, awaited, key = WISHES[slug](luck) if slug in WISHES else (None, 0, None)
+        latest = list(self.acknowledged)[-20:]
+        after = luck.sample(latest, min(awaited, len(latest)))
+        if delay_s is key is None and not after:
             query = "select pgflow.start_flow(%s, %s::jsonb, %s)"
             self.conn().execute(query, (slug, given, run_id))
         else:
-            self.conn().execute(START, (slug, given, run_id, delay_s, key))
+            wishes = (slug, given, run_id, delay_s, key, after, ",".join(after))
+            self.conn().execute(START, wishes)
         self.acknowledged[run_id] = self.in_doubt.pop(run_id)
 
     def send_signals(self) -> None:

@@ -1,5 +1,5 @@
 """
-The checks of the chaos of runs that begin later, or one at a time.
+The checks of the chaos of runs that begin later, after others, or one at a time.
 
 Each query returns no row if all is well. `oracle` is the ledger of the handlers. The chaos starts
 one run after the other, so those of a key have an order.
@@ -18,6 +18,16 @@ TROUBLES = {
     "no run begins before its time": """
         select run_id, start_at, started_at from pgflowd.run_status where started_at < start_at
     """,
+    "no run begins before those for which it waits have ended": """
+        select late.run_id, one.awaited, late.started_at
+          from pgflowd.run_status as late
+         cross join lateral unnest(string_to_array(late.labels ->> 'after', ',')::uuid[])
+               as one (awaited)
+          join pgflow.runs as early on early.run_id = one.awaited
+         where late.started_at < coalesce(early.completed_at, early.failed_at)
+           and early.run_id not in (select run_id from chaos_retried)
+    """,
+    "nobody waits for a run any more": "select * from pgflowd.awaits",
     "every run begins": "select run_id, status from pgflowd.run_status where started_at is null",
     "runs of a key begin in the order of their starts": """
         with begun as (

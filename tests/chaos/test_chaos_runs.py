@@ -25,6 +25,7 @@ def db(pgflow_db: ScratchDatabase) -> Iterator[LeaseDatabase]:
     """Two runs of a key that have ended one after the other, as they should, and their ledger."""
     found = LeaseDatabase(pgflow_db.dsn, "own", "all")
     found.do(ORACLE)
+    found.do("create table chaos_retried (run_id uuid)")
     found.do("select pgflow.create_flow('single'); select pgflow.add_step('single', 'alone')")
     for _ in range(2):
         found.do("select pgflowd.start('single', '{}', singleton_key => 'k')")
@@ -58,6 +59,17 @@ def a_run_that_overtakes(db: LeaseDatabase) -> None:
     db.do("update pgflowd.runs set created_at = now() - created_at + now()")
 
 
+def a_run_that_begins_before_another_has_ended(db: LeaseDatabase) -> None:
+    db.do(
+        "update pgflowd.runs set labels = (select jsonb_build_object('after', run_id)"
+        "                                    from pgflow.runs order by started_at desc limit 1)"
+    )
+
+
+def a_run_that_waits_for_ever(db: LeaseDatabase) -> None:
+    db.do("insert into pgflowd.awaits select run_id, run_id from pgflow.runs")
+
+
 def handlers_that_overlap(db: LeaseDatabase) -> None:
     db.do("update oracle set at = at + 7 where at = 15")
 
@@ -66,6 +78,11 @@ def handlers_that_overlap(db: LeaseDatabase) -> None:
     ("error", "name"),
     [
         (a_run_that_begins_early, "no run begins before its time"),
+        (
+            a_run_that_begins_before_another_has_ended,
+            "no run begins before those for which it waits have ended",
+        ),
+        (a_run_that_waits_for_ever, "nobody waits for a run any more"),
         (a_run_that_never_begins, "every run begins"),
         (a_run_that_overtakes, "runs of a key begin in the order of their starts"),
         (handlers_that_overlap, "handlers of two runs of a key do not overlap"),

@@ -104,6 +104,15 @@ OF_ALL = {
          where ours.singleton_key is not null and run.status = 'started'
          group by 1 having count(*) > 1
     """,
+    "I18 who waits for a run is told of its end": """
+        select a.run_id, a.awaited from pgflowd.awaits a join pgflowd.runs w using (run_id)
+         where w.state = 'planned' and a.step_slug = '' and a.due_at is null
+           and a.awaited not in (select run_id from pgflowd.runs
+                                  where state = 'planned' or due_at is not null)
+           and a.awaited not in (select r.run_id from pgflow.runs r
+                                  where r.status = 'started'
+                                    and to_jsonb(r) @> '{"is_watched": true}')
+    """,
     "I20 a task has one checkpoint for each signal that it was given": """
         with given as (
           select run_id, step_slug, task_index, array_agg(payload order by payload) as those
