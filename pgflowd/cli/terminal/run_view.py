@@ -146,26 +146,7 @@ def print_run(app: App, details: RunDetails) -> None:
     run = details.run
     for line in _head(app, details):
         app.print(line)
-    if run.labels:
-        labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
-        _print_labelled(app, "labels", app.hide(one_line(labels)))
-    if run.created_by is not None:
-        _print_labelled(app, "started by", app.hide(one_line(run.created_by)))
-    if run.singleton is not None:
-        _print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
-    if run.blocked_by:
-        more = (
-            f" and {len(run.blocked_by) - _MAX_SHOWN} more" if run.blocked_by[_MAX_SHOWN:] else ""
-        )
-        names = ", ".join(f"run {short_id(other)}" for other in run.blocked_by[:_MAX_SHOWN])
-        _print_labelled(app, "waits for", f"{names}{more}")
-    if run.expires_at is not None and not run.has_ended:
-        left_s = max(round((run.expires_at - details.now).total_seconds()), 0)
-        _print_labelled(app, "expires", f"in {duration(left_s)}")
-    if run.paused_at is not None:
-        text = pause_text(run.paused_at, run.paused_by, run.pause_reason, details.now)
-        ends = f"`pgflowd runs resume {short_id(run.run_id)}` ends it"
-        _print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
+    _print_wishes(app, run, details.now)
     picture = painted(graph_of_run(run, details.steps, details.now), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     error, traceback = last_error(run, details.failures, details.now) or ("", None)
@@ -184,6 +165,30 @@ def print_run(app: App, details: RunDetails) -> None:
         _print_attempts(app, details)
     if details.checkpoints is not None:
         print_checkpoints(app, details.checkpoints, details.now)
+
+
+def _print_wishes(app: App, run: Run, now: datetime) -> None:
+    """What its start asked for, and what holds it up."""
+    if run.labels:
+        labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
+        _print_labelled(app, "labels", app.hide(one_line(labels)))
+    if run.created_by is not None:
+        _print_labelled(app, "started by", app.hide(one_line(run.created_by)))
+    if run.singleton is not None:
+        _print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
+    if run.blocked_by:
+        more = (
+            f" and {len(run.blocked_by) - _MAX_SHOWN} more" if run.blocked_by[_MAX_SHOWN:] else ""
+        )
+        names = ", ".join(f"run {short_id(other)}" for other in run.blocked_by[:_MAX_SHOWN])
+        _print_labelled(app, "waits for", f"{names}{more}")
+    if run.expires_at is not None and not run.has_ended:
+        left_s = max(round((run.expires_at - now).total_seconds()), 0)
+        _print_labelled(app, "expires", f"in {duration(left_s)}")
+    if run.paused_at is not None:
+        text = pause_text(run.paused_at, run.paused_by, run.pause_reason, now)
+        ends = f"`pgflowd runs resume {short_id(run.run_id)}` ends it"
+        _print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
 
 
 def _print_waits(app: App, details: RunDetails) -> None:
