@@ -60,12 +60,14 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/starters.py
 	$(VENV)/bin/python bench/many_flows.py
 	$(VENV)/bin/python bench/waits.py
+	$(VENV)/bin/python bench/planned.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
 	$(VENV)/bin/python bench/starters.py --quick
 	$(VENV)/bin/python bench/many_flows.py --quick --flows 60
 	$(VENV)/bin/python bench/waits.py --quick
+	$(VENV)/bin/python bench/planned.py --quick
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -97,34 +97,34 @@ class Waiting:
         """One round: ten tasks are started, claimed, suspended, freed, claimed and completed."""
         start = "select count(*) from pgflow.start_flows('f', array_fill('{}'::jsonb, array[10]))"
         self.conn.execute(start.encode())
-        claimed = self._timed("claim of ten", lambda: self._claim())
+        claimed = self.timed("claim of ten", lambda: self._claim())
         wait = Wait(WaitKind.SLEEP, checkpoint="sleep 1", in_s=0.0)
         suspended = [TaskReport(task, Outcome.SUSPENDED, wait=wait) for task in claimed]
-        self._timed("report that suspends ten", lambda: self._do(tasks.report(suspended)))
-        self._timed("look that frees ten", lambda: self._do(due.process_due()))
+        self.timed("report that suspends ten", lambda: self.do(tasks.report(suspended)))
+        self.timed("look that frees ten", lambda: self.do(due.process_due()))
         again = self._claim()
         assert len(again) == 10, f"{len(again)} tasks were freed"
         reports = [TaskReport(task, Outcome.COMPLETED, b"1") for task in again]
-        self._timed("report of ten", lambda: self._do(tasks.report(reports)))
-        self._timed("look at nothing due", lambda: self._do(due.process_due()))
-        self._timed("idle sweep", lambda: self._do(tasks.sweep()))
+        self.timed("report of ten", lambda: self.do(tasks.report(reports)))
+        self.timed("look at nothing due", lambda: self.do(due.process_due()))
+        self.timed("idle sweep", lambda: self.do(tasks.sweep()))
 
     def freed_s(self, count: int) -> float:
         """The time in which so many that are due at once get their messages."""
         self.fill(count, "-1 s")
         began, done = time.perf_counter(), 0
-        while found := self._do(due.process_due()).done:
+        while found := self.do(due.process_due()).done:
             done += found
         assert done == count, f"{done} of {count} were freed"
         return time.perf_counter() - began
 
     def _claim(self) -> Any:
-        return self._do(tasks.claim("f", self.worker, 10))
+        return self.do(tasks.claim("f", self.worker, 10))
 
-    def _do(self, query: Any) -> Any:
+    def do(self, query: Any) -> Any:
         return execute(self.conn, query)
 
-    def _timed(self, what: str, call: Callable[[], Any]) -> Any:
+    def timed(self, what: str, call: Callable[[], Any]) -> Any:
         began = time.perf_counter()
         found = call()
         self.took_ms.setdefault(what, []).append((time.perf_counter() - began) * 1000)
@@ -133,35 +133,40 @@ class Waiting:
 
 def beside_waiting(server: ScratchServer, counts: list[int], rounds: int) -> list[str]:
     """The table of calls, a column for each number of waiting tasks; and the mass of timers."""
-    with _databases(server, len(counts)) as dsns:
+    with databases(server, len(counts)) as dsns:
         found = [Waiting(dsn, count) for dsn, count in zip(dsns, counts, strict=True)]
-        for _ in range(rounds):
-            for each in found:
-                each.measure()
+        lines = compared(found, rounds, "wait")
         freed = [each.freed_s(DUE_AT_ONCE) for each in found]
         for each in found:
             each.conn.close()
-    lines = [_row("ms, median", *[f"{each.count:,} wait" for each in found])]
+    return [*lines, row(f"s, {DUE_AT_ONCE:,} due at once freed", *[f"{s:.2f}" for s in freed])]
+
+
+def compared(found: Sequence[Waiting], rounds: int, word: str) -> list[str]:
+    """The table of what each call took in each database, measured in turn."""
+    for _ in range(rounds):
+        for each in found:
+            each.measure()
+    lines = [row("ms, median", *[f"{each.count:,} {word}" for each in found])]
     lines.append("| --- " + "| ---: " * len(found) + "|")
     for what in found[0].took_ms:
-        lines.append(_row(what, *[f"{statistics.median(e.took_ms[what]):.2f}" for e in found]))
-    lines.append(_row(f"s, {DUE_AT_ONCE:,} due at once freed", *[f"{s:.2f}" for s in freed]))
+        lines.append(row(what, *[f"{statistics.median(e.took_ms[what]):.2f}" for e in found]))
     return lines
 
 
 @contextmanager
-def _databases(server: ScratchServer, count: int) -> Iterator[list[str]]:
+def databases(server: ScratchServer, count: int) -> Iterator[list[str]]:
     if count == 0:
         yield []
         return
-    with server.database() as one, _databases(server, count - 1) as others:
+    with server.database() as one, databases(server, count - 1) as others:
         yield [one.dsn, *others]
 
 
 def punctuality(dsn: str, directory: Path, number: int) -> list[str]:
     """The table of a daemon's lateness."""
-    with psycopg.connect(dsn, autocommit=True) as conn, _daemon(dsn, directory):
-        until(lambda: _value(conn, "select count(*) from pgflow.flows") == 1, 60)
+    with psycopg.connect(dsn, autocommit=True) as conn, daemon(dsn, directory):
+        until(lambda: value(conn, "select count(*) from pgflow.flows") == 1, 60)
         timers = _timers(conn, number)
         signals = [_signal_ms(conn) for _ in range(number // 2)]
         starts = [_start_ms(conn) for _ in range(number // 2)]
@@ -171,16 +176,21 @@ def punctuality(dsn: str, directory: Path, number: int) -> list[str]:
         "signal to handler": signals,
         "start to handler, for comparison": starts,
     }
-    lines = [_row("ms", "p50", "p99", "max"), "| --- | ---: | ---: | ---: |"]
+    return ranked(rows)
+
+
+def ranked(rows: dict[str, list[float]]) -> list[str]:
+    """The table of milliseconds: the middle, the slowest hundredth, the slowest."""
+    lines = [row("ms", "p50", "p99", "max"), "| --- | ---: | ---: | ---: |"]
     for what, found in rows.items():
         found.sort()
-        ranked = (statistics.median(found), found[int(len(found) * 0.99)], found[-1])
-        lines.append(_row(what, *[f"{each:.1f}" for each in ranked]))
+        cells = (statistics.median(found), found[int(len(found) * 0.99)], found[-1])
+        lines.append(row(what, *[f"{each:.1f}" for each in cells]))
     return lines
 
 
 @contextmanager
-def _daemon(dsn: str, directory: Path) -> Iterator[None]:
+def daemon(dsn: str, directory: Path) -> Iterator[None]:
     (directory / "waits_flow.py").write_text(FLOW)
     config = directory / "pgflowd.toml"
     config.write_text(
@@ -198,12 +208,12 @@ control = {json.dumps(str(directory / "control"))}
     config.chmod(0o600)
     command = [sys.executable, "-m", "pgflowd", "serve", "-c", str(config)]
     with (directory / "log").open("wb") as log:
-        daemon = subprocess.Popen(command, stderr=log, stdout=log, cwd=directory)
+        process = subprocess.Popen(command, stderr=log, stdout=log, cwd=directory)
     try:
         yield
     finally:
-        daemon.send_signal(signal.SIGTERM)
-        daemon.wait(60)
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
 
 
 def _timers(conn: Connection, number: int) -> tuple[list[float], list[float]]:
@@ -214,7 +224,7 @@ def _timers(conn: Connection, number: int) -> tuple[list[float], list[float]]:
         for moment in (first + timedelta(milliseconds=50 * n) for n in range(number))
     }
     ended = "select count(*) = %s from pgflow.runs where status = 'completed'"
-    until(lambda: _value(conn, ended, number), 60 + number / 20)
+    until(lambda: value(conn, ended, number), 60 + number / 20)
     query = """
         select run_id, extract(epoch from queued_at)::float8, output::text::float8
           from pgflow.step_tasks where status = 'completed'
@@ -229,7 +239,7 @@ def _timers(conn: Connection, number: int) -> tuple[list[float], list[float]]:
 def _signal_ms(conn: Connection) -> float:
     """From the commit of a signal to the line after the wait for it."""
     run = _start(conn, signal="go")
-    until(lambda: _value(conn, "select count(*) from pgflowd.waits"), 10)
+    until(lambda: value(conn, "select count(*) from pgflowd.waits"), 10)
     time.sleep(IDLE_S)
     conn.execute("select pgflowd.signal(%s, 'go')", (run,))
     return _late_ms(conn, run)
@@ -245,20 +255,20 @@ def _late_ms(conn: Connection, run: uuid.UUID) -> float:
     """From now to the moment that the handler returns."""
     sent_at = time.time()
     query = "select output ->> 'nap' from pgflow.runs where run_id = %s and status = 'completed'"
-    return (float(until(lambda: _value(conn, query, run), 10)) - sent_at) * 1000
+    return (float(until(lambda: value(conn, query, run), 10)) - sent_at) * 1000
 
 
 def _start(conn: Connection, **run: str) -> uuid.UUID:
-    found: uuid.UUID = _value(conn, "select run_id from pgflow.start_flow('waits', %s)", Jsonb(run))
+    found: uuid.UUID = value(conn, "select run_id from pgflow.start_flow('waits', %s)", Jsonb(run))
     return found
 
 
-def _value(conn: Connection, query: str, *params: object) -> Any:
-    row = conn.execute(query.encode(), params).fetchone()
-    return row[0] if row else None
+def value(conn: Connection, query: str, *params: object) -> Any:
+    found = conn.execute(query.encode(), params).fetchone()
+    return found[0] if found else None
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 

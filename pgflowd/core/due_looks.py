@@ -76,12 +76,13 @@ class DueLooks:
             return None
         if self.sleeps_until > now:
             if now - self._busy_since >= BUSY_S:
+                self._look_soon(now)
                 return 0.0
             is_too_long = self.look_at < self.sleeps_until - AWAKE_S
             return self.look_at - now if self._is_rung_in_vain and is_too_long else None
         if self._is_idle(now) and self._next_at > now + AWAKE_S:
             return min(self._next_at - now, ROW_S)
-        self.look_at = min(self.look_at, max(now, self._began_at + APART_S))
+        self._look_soon(now)
         return None
 
     def lay_down(self, now: float, for_s: float, writers: tuple[str, ...]) -> None:
@@ -98,6 +99,10 @@ class DueLooks:
         """Of the transactions that may have missed the row these are open."""
         self.writers = writers
         self._writers_looks += 1
+
+    def _look_soon(self, now: float) -> None:
+        """Nobody notifies one that is awake."""
+        self.look_at = min(self.look_at, max(now, self._began_at + APART_S))
 
     def _is_idle(self, now: float) -> bool:
         return now >= self._worked_at + AWAKE_S

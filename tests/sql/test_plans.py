@@ -74,6 +74,14 @@ insert into pgflowd.signals (run_id, name, is_new, step_slug, task_index, consum
   select run_id, 'paid', false, 'b', 0, now() from fresh;
 insert into pgflowd.waits (run_id, step_slug, task_index, flow_slug, kind, name, due_at)
   select run_id, 'c', 0, 'f', 'signal', 'paid', now() + n * interval '1 min' from fresh;
+insert into pgflowd.runs (run_id, flow_slug, state, input, start_at, due_at)
+  select gen_random_uuid(), 'f', 'planned', '{{}}', now() + n * interval '1 h',
+         now() + n * interval '1 h' from fresh;
+insert into pgflowd.runs (run_id, flow_slug, state, input, singleton_key, replaces)
+  select gen_random_uuid(), 'f', 'planned', '{{}}', case n % 2 when 0 then 'a' else 'z' end, true
+    from fresh;
+insert into pgflowd.runs (run_id, flow_slug, singleton_key, holds_key)
+  select run_id, 'f', 'key ' || n, true from fresh;
 reset session_replication_role;
 drop table fresh;
 """
@@ -101,7 +109,7 @@ class Grown(LeaseDatabase):
         """Analyse the tables as they are, and never again."""
         self.do("vacuum analyze")
         names = ("pgflow.runs", "pgflow.step_states", "pgflow.step_tasks", "pgflowd.attempts")
-        of_waits = ("pgflowd.waits", "pgflowd.checkpoints", "pgflowd.signals")
+        of_waits = ("pgflowd.waits", "pgflowd.checkpoints", "pgflowd.signals", "pgflowd.runs")
         for table in (*names, *of_waits, "pgmq.q_f"):
             self.do(f"alter table {table} set (autovacuum_enabled = off)")
         self.do(BELIEVED)
@@ -228,6 +236,34 @@ def a_look_at_signals(db: Grown) -> Call:
     db.report(*[element(task, "suspended", wait=PAID) for task in found])
     for task in found:
         db.do("select pgflowd.signal(%s, 'paid')", task.run_id)
+    return query_of(due.process_due())
+
+
+def a_look_at_planned_runs(db: Grown) -> Call:
+    for _ in range(3):
+        db.do("select pgflowd.start('rare', '{}', start_at => now() + interval '1 s')")
+    db.do("update pgflowd.runs set start_at = now(), due_at = now() where flow_slug = 'rare'")
+    return query_of(due.process_due())
+
+
+def a_start_with_a_key(db: Grown) -> Call:
+    return ("select pgflowd.start('rare', '{}', singleton_key => 'mine')",)
+
+
+def a_look_at_a_key_that_is_free(db: Grown) -> Call:
+    for _ in range(3):
+        db.do("select pgflowd.start('rare', '{}', singleton_key => 'mine')")
+    db.rows("select * from pgflowd.process_due()")
+    db.do("select pgflowd.cancel(run_id, '', '') from pgflowd.runs where holds_key"
+          " and singleton_key = 'mine'")  # fmt: skip
+    return query_of(due.process_due())
+
+
+def a_look_at_who_replaces(db: Grown) -> Call:
+    for _ in range(3):
+        db.do(
+            "select pgflowd.start('rare', '{}', singleton_key => 'mine', on_conflict => 'replace')"
+        )
     return query_of(due.process_due())
 
 
@@ -434,6 +470,10 @@ CASES = [
     a_look_at_nothing_due,
     a_look_at_timers,
     a_look_at_signals,
+    a_look_at_planned_runs,
+    a_start_with_a_key,
+    a_look_at_a_key_that_is_free,
+    a_look_at_who_replaces,
     a_task_woken,
     a_claim_of_a_person,
     a_task_that_a_person_completes,

@@ -134,6 +134,20 @@ def test_work_without_a_pause_wakes_it_up_and_then_it_looks_all_the_time(looks: 
     assert looks.look_at == now + APART_S
 
 
+def test_it_looks_soon_after_it_woke_up_though_its_last_look_brought_nothing(
+    looks: DueLooks,
+) -> None:
+    now, done = 3.0, 1
+    while (for_s := looks.next_row_s(now)) is None or done:
+        done = 1 - done
+        now += APART_S
+        look(looks, now, done)
+
+    assert for_s == 0
+    looks.shortened(now, 0.0)
+    assert looks.look_at <= now + APART_S
+
+
 def test_pauses_let_it_sleep_on(looks: DueLooks) -> None:
     for second in range(1, 10):
         looks.rung(second)

@@ -2,10 +2,11 @@
 -- else a planned one begins, unless it waits for others still, at once or when its singleton key is free
 -- (_process_line); who waits for one that has ended is to be told. A run that was started by hand with the
 -- id of a planned one is that run.
+-- It may sort again what process_due must not: else all that is planned is read in its order.
 -- Called by: _process_due_runs.   Locks: what a start and cancel lock; the caller holds the runs and
 -- their keys.
 create or replace function pgflowd._process_runs(run_ids uuid[])
-returns void language plpgsql set search_path = '' as $$
+returns void language plpgsql set search_path = '' set enable_sort = on as $$
 declare
   ready uuid[];
   awaited uuid[];
