@@ -3,6 +3,7 @@
 # make bench   what it costs        make bench-quick
 # make chaos   break it at random, MINUTES=30 SEED=7
 # make load    an hour of work in minutes, TASKS=200000
+# make soak    limits, while processes die and runs are paused, MINUTES=10 SEED=7
 # make figures how large the package is, and whether one fact still stands in one place
 # make timing  the few tests that measure time, on a quiet machine
 #
@@ -31,7 +32,7 @@ FIGURES = tests/unit/test_names.py tests/unit/test_options.py tests/unit/test_ru
 OTHERS = .venv-peers
 OTHERS_READY = $(OTHERS)/.ready
 
-.PHONY: demo test timing figures lint format bench bench-quick chaos load peers clean
+.PHONY: demo test timing figures lint format bench bench-quick chaos load soak peers clean
 
 demo: $(DEMO_READY)
 	$(VENV)/bin/pgflowd demo --once
@@ -77,6 +78,10 @@ chaos: $(TEST_READY) $(PEERS_READY)
 
 load: $(TEST_READY)
 	$(VENV)/bin/python tests/chaos/load.py $(if $(TASKS),--tasks $(TASKS))
+
+soak: $(TEST_READY)
+	$(VENV)/bin/python tests/chaos/soak.py $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(SEED),--seed $(SEED))
 
 peers: $(PEERS_READY)
 

@@ -481,3 +481,29 @@ def test_nobody_takes_a_task_of_what_is_paused_but_who_has_one_may_report_it(
     own.do("select pgflowd.resume(%s)", second)
     assert jane.complete(own.task(second)) == "completed"
     assert own.rows("select * from pgflowd.violations()") == []
+
+
+WAITS: list[dict[str, Any]] = [LONG_SLEEP, SIGNAL, {"kind": "need", "needs": ["gpu"]}]
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=lambda wait: str(wait["kind"]))
+@pytest.mark.parametrize("verb", ["wake", "complete"])
+def test_whatever_a_task_waits_for_a_person_ends_it(
+    own: LeaseDatabase, wait: dict[str, Any], verb: str
+) -> None:
+    jane, flow = Person(own), own.flow()
+    run = own.start(flow)
+    own.suspend(own.claim_one(flow, own.worker(flow)), wait)
+    assert own.claim(flow, own.worker(flow)) == []
+
+    if verb == "wake":
+        woken = own.value("select pgflowd.task_wake(%s, 'a', 0, 'jane', 'now')", run)
+        assert woken == "queued"
+        assert own.complete(own.claim_one(flow, own.worker(flow))) == "completed"
+    else:
+        assert jane.complete(own.task(run)) == "completed"
+
+    own.do("select pgflowd.process_due()")
+    assert own.waits(run) == []
+    assert own.status(run) == "completed"
+    assert own.rows("select * from pgflowd.violations()") == []
