@@ -23,7 +23,7 @@ from support.leases import LeaseDatabase
 from pgflowd.testing.until import until
 
 SCHEDULES, SEED = int(os.environ.get("SCHEDULES", "100")), int(os.environ.get("SEED", "0"))
-STEPS = 20  # of a schedule
+STEPS = 25  # of a schedule
 FINISH = """
 create function finish(the_flow text, the_run uuid, is_good boolean, worker uuid) returns void
 language plpgsql as $$
@@ -62,7 +62,7 @@ update pgflowd.runs set cancelled_at = cancelled_at - interval '8 days',
 PRUNE = "select pgflow.prune_data_older_than('7 days', array[%s])"
 DEFINE = "select pgflow.create_flow(%s, 1), pgflow.add_step(%s, 'a')"
 SHORT = {"scheduled": "planned", "blocked": "planned", "started": "open"}
-CONFLICTS = ["wait", "wait", "existing", "reject", "replace"]
+CONFLICTS = ["wait", "wait", "wait", "wait", "existing", "reject", "replace"]
 ENDED = {"completed", "failed", "cancelled", "expired", "gone"}
 
 
@@ -250,7 +250,7 @@ class Schedule:
         known = [*self.runs("planned", "open", *ENDED - {"gone"})]
         known += list(self.started) if is_other else []
         begins = chance.choice([0, 0, 0, 1, 2])
-        key = chance.choice([None, "a", "b"])
+        key = chance.choice([None, "a", "a", "b"])
         conflict = "wait" if key is None else chance.choice(CONFLICTS)
         if key in self.keys and not is_other and conflict in ("existing", "reject"):
             conflict = "wait"  # they would wait for the open transaction
