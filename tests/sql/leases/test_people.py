@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from sql.leases.test_limits import limited
 from sql.leases.test_needs import gated
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase
@@ -506,4 +507,40 @@ def test_whatever_a_task_waits_for_a_person_ends_it(
     own.do("select pgflowd.process_due()")
     assert own.waits(run) == []
     assert own.status(run) == "completed"
+    assert own.rows("select * from pgflowd.violations()") == []
+
+
+def test_a_retry_takes_a_task_away_from_a_person_at_once(db: LeaseDatabase, jane: Person) -> None:
+    flow = db.flow()
+    run = db.start(flow)
+    task = jane.claimed(flow)
+    db.cancel(run)
+
+    assert db.retry(run, cancelled=True) == 1
+
+    assert db.outcomes(run) == ["lost"]
+    with refused("PF001", "holds no live lease"):
+        jane.complete(task, token=task.token)
+    assert db.queue(flow)[db.task(run).message_id].visible
+    assert jane.complete(task) == "completed"  # it is nobody's now
+
+
+def test_a_limit_holds_for_people_and_is_free_when_their_run_is_cancelled(
+    own: LeaseDatabase,
+) -> None:
+    jane, flow = Person(own), limited(own)
+    first, second = own.start(flow), own.start(flow)
+    assert jane.claimed(flow).run_id == first
+    assert jane.claim(flow) is None
+    assert own.waits(second) == [("a", 0, "limit")]
+    own.cancel(first)
+
+    own.do("select pgflowd.refill_limits()")
+
+    task = jane.claimed(flow)
+    third = own.start(flow)
+    assert (task.run_id, jane.claim(flow)) == (second, None)
+    assert jane.complete(task) == "completed"
+    own.do("select pgflowd.process_due()")
+    assert jane.claimed(flow).run_id == third
     assert own.rows("select * from pgflowd.violations()") == []

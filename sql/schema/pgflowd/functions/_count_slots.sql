@@ -2,7 +2,7 @@
 -- one. Rows of places that nobody has any more are deleted, but not those that a report has freed, which
 -- tell that somebody is to look who is next.
 -- A place is taken while its attempt is open, in a run that has ended until the lease is over: its handler
--- may still work. One that was given to a task which is next is taken for 30 s at most, so that a flow
+-- may still work (a person has no handler that could). One that was given to a task which is next is taken for 30 s at most, so that a flow
 -- without workers keeps no place from others.
 -- Called by: _check_limits, _fill_slots.   Locks: slots; the caller has the keys.
 create or replace function pgflowd._count_slots(keys text[])
@@ -17,7 +17,9 @@ begin
            join pgflow.runs as run on run.run_id = attempt.run_id
           where attempt.run_id = slot.run_id and attempt.step_slug = slot.step_slug
             and attempt.task_index = slot.task_index and attempt.ended_at is null
-            and (run.status = 'started' or attempt.lease_until > clock_timestamp()))
+            and (run.status = 'started'
+                 or attempt.lease_until > clock_timestamp()
+                    and not pgflowd._is_person(attempt.worker_id)))
        else slot.given_at > now() - interval '30 s' and exists (
          select from pgflow.step_tasks as task
            join pgflow.runs as run on run.run_id = task.run_id and run.status = 'started'

@@ -2,7 +2,7 @@
 -- queued again. Completed work stays. The run and its failed steps are started again (a step
 -- that failed by its condition is tested again). Each unfinished task gets a new message and all
 -- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
--- and only then the task begins anew, or when its lease has lapsed. Then the core's pipeline goes
+-- and only then the task begins anew, or when its lease has lapsed; what a person has begins anew at once. Then the core's pipeline goes
 -- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
 -- ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
 -- was cancelled, unless `even_if_cancelled`; PF006 for one that had a singleton key which another one
@@ -64,7 +64,7 @@ begin
    where task.run_id = retry.run_id and task.status <> 'completed'
      and attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null
-     and (attempt.lease_until < clock_timestamp()
+     and (attempt.lease_until < clock_timestamp() or pgflowd._is_person(attempt.worker_id)
           or pgflowd._lease_standing(task.*::pgflow.step_tasks, attempt.*, run.status,
                state.status, pgflowd._is_cancelled(retry.run_id)) <> 'late');
   update pgflowd.runs as known
