@@ -39,6 +39,7 @@ MAX_RECONNECT_S = 5.0  # between two attempts to reach a database that is gone
 QUIET_S = 0.1  # when no line came for so long after a run's end, there are no more
 LAST_LINES_S = 1.0  # the longest wait for lines after a run's end
 MAX_WAITS = 20  # tasks of a run whose waits are shown; of a map very many may wait
+_WAITING = (RunStatus.WAITING, RunStatus.QUARANTINED)
 SHARE = 10  # at most a tenth of the time is spent reading
 
 
@@ -218,7 +219,7 @@ class Follower:
 def _timed_out(
     run_ids: Sequence[UUID], timeout_s: float | None, known: Mapping[UUID, RunWithStates]
 ) -> WaitTimeout:
-    waiting = [each for each in run_ids if known[each].status is RunStatus.WAITING]
+    waiting = [each for each in run_ids if known[each].status in _WAITING]
     is_one = len(run_ids) == 1
     which, goes_on = (
         (f"run {run_ids[0]}", "it goes on") if is_one else (f"{len(run_ids)} runs", "they go on")

@@ -75,6 +75,7 @@ class RunStatus(Status):
     BLOCKED = "blocked", Marks.WAITING, False  # other runs must end first
     STARTED = "started", Marks.ACTIVE, False
     WAITING = "waiting", Marks.WAITING, False  # each of its open tasks waits
+    QUARANTINED = "quarantined", Marks.WARNING, False  # it waits, and a task until somebody decides
     PAUSED = "paused", Marks.PAUSED, False  # none of its tasks begins
     COMPLETED = "completed", Marks.DONE
     FAILED = "failed", Marks.FAILED
@@ -98,6 +99,7 @@ class TaskStatus(Status):
     DELAYED = "delayed", Marks.QUEUED, False
     WAITING = "waiting", Marks.WAITING, False  # for a time or a signal
     PAUSED = "paused", Marks.PAUSED, False  # it waits for the resume of its run
+    QUARANTINED = "quarantined", Marks.WARNING, False  # it has ended too many workers
     STARTED = "started", Marks.ACTIVE, False
     LEASED = "leased", Marks.ACTIVE, False
     LAPSED = "lapsed", Marks.WARNING, False  # started, and its lease is over
@@ -129,6 +131,7 @@ class Outcome(Status):
 OPEN_TASK_STATUSES = (
     TaskStatus.WAITING,
     TaskStatus.PAUSED,
+    TaskStatus.QUARANTINED,
     TaskStatus.READY,
     TaskStatus.DELAYED,
     TaskStatus.LEASED,

@@ -44,7 +44,7 @@ MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 _REPEATED = "repeated"  # the answer to what had been done before
 # statuses in the core, and what such a run may be called here
 _KNOWN_BETTER = {
-    RunStatus.STARTED: {RunStatus.WAITING, RunStatus.PAUSED},
+    RunStatus.STARTED: {RunStatus.WAITING, RunStatus.PAUSED, RunStatus.QUARANTINED},
     RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED},
 }
 
@@ -197,7 +197,7 @@ def _timeout(
     run_id: UUID, timeout_s: float | None, status: RunStatus = RunStatus.STARTED
 ) -> WaitTimeout:
     does, remedy = "continues", "wait again, or cancel it"
-    if status is RunStatus.WAITING:
+    if status in (RunStatus.WAITING, RunStatus.QUARANTINED):
         does, remedy = "waits", f"`pgflowd runs show {run_id}` says for what"
     if status is RunStatus.PAUSED:
         does, remedy = "is paused", f"`pgflowd runs resume {run_id}` lets it go on"

@@ -28,7 +28,7 @@ def list_tasks(
 
 def waits_of(run_id: UUID, most: int) -> Query[list[OpenTask]]:
     """Return the tasks of a run that wait, the oldest first."""
-    return list_tasks(run_id, statuses=[TaskStatus.WAITING], most=most)
+    return list_tasks(run_id, statuses=[TaskStatus.WAITING, TaskStatus.QUARANTINED], most=most)
 
 
 def list_checkpoints(run_id: UUID) -> Query[list[SavedCheckpoint]]:

@@ -144,3 +144,20 @@ def test_the_list_fits_the_terminal(shop, lost, elsewhere, columns):
 
     assert max(len(line) for line in shown.splitlines()) <= columns, shown
     assert short(lost, "summary#0") in shown
+
+
+def test_a_task_in_quarantine_is_listed_shown_and_requeued(here, shop):
+    for name, value in (("crash_limit", "1"), ("on_crash_limit", '"quarantine"')):
+        shop.do("select pgflowd.set_setting(%s, %s::jsonb, 'test')", name, value)
+    run = shop.start("send_email")
+    shop.claim_all("send_email")
+    shop.do("select pgflowd.crashed(%s, 'its worker died')", shop.worker_id)
+
+    assert "quarantined: stalled 1 times in a row" in here("stalled", "list").out
+    assert "quarantined" in here("tasks", "list", "--status", "quarantined").out
+    assert "quarantined" in here("runs", "list", "--status", "quarantined").out
+    shown = here("runs", "show", str(run)).out
+    assert "is quarantined: stalled 1 times in a row" in shown
+    assert "pgflowd stalled requeue" in shown
+    assert "requeued" in here("stalled", "requeue", "@last/perform#0").out
+    assert shop.claim_all("send_email")

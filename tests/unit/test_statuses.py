@@ -45,7 +45,7 @@ def test_a_status_is_its_word_with_a_sign_and_an_end(kind: type[Status]):
         assert status.mark.ascii.isascii() and len(status.mark.sign) == 1
     is_open = {
         "created", "queued", "scheduled", "started", "waiting", "paused", "ready", "delayed",
-        "leased", "lapsed", "blocked",
+        "leased", "lapsed", "blocked", "quarantined",
     }  # fmt: skip
     assert {str(status) for status in kind if not status.is_end} <= is_open
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pgflowd.cli.app import App
 from pgflowd.cli.lookup import task_name
 from pgflowd.cli.terminal.screen import DASH, Screen, TableCell
-from pgflowd.core.documents.waits import PAUSED
+from pgflowd.core.documents.waits import PAUSED, QUARANTINED
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.text import ago, brief, cut, duration, short_id, size
@@ -31,6 +31,8 @@ def ends_by(task: OpenTask) -> str | None:
     run = short_id(task.run_id)
     if task.kind == PAUSED:
         return f"pgflowd runs resume {run}"
+    if task.kind == QUARANTINED:
+        return f"pgflowd stalled requeue {task_name(*task.key)}"
     if task.is_approval:
         return f"pgflowd runs approve {run} {task.step_slug}"
     if task.kind == WaitKind.SIGNAL:
@@ -46,6 +48,8 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
     time = "" if left_s is None else duration(left_s)
     if task.kind == PAUSED or (task.kind == WaitKind.SLEEP and left_s is None):
         return "waits for the resume of its run"
+    if task.kind == QUARANTINED:
+        return f"is quarantined: {task.why}"
     if task.kind == WaitKind.SIGNAL:
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
     if task.kind == WaitKind.LIMIT:

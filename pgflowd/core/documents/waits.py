@@ -15,7 +15,9 @@ from pgflowd.core.needs import in_words
 from pgflowd.core.statuses import TaskStatus
 from pgflowd.core.waiting import WaitKind
 
-PAUSED = "paused"  # the kind of a wait for the resume of a run
+# kinds of waits that no handler asks for
+PAUSED = "paused"  # for the resume of the run
+QUARANTINED = "quarantined"  # for somebody to decide
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ MAX_ROUNDS = 20  # calls of one sweep, so that released tasks do not wait long
 RELEASE_AFTER_S = (0.0, 1.2, 3.0)  # the last statement of an ended worker may hold locks
 DAY_S = 86400.0
 RUN_FAILED = "PF011"  # the notice that a run failed because a task was given up
+QUARANTINED = "PF014"  # the notice that a task was set aside instead
 # Rows of idle workers are renewed three intervals apart, at most 15 s: they count as alive for 30 s
 IDLE_INTERVALS = 3
 IDLE_RENEWAL_S = 15.0
@@ -89,6 +90,7 @@ class Sweeper:
         self._released: dict[str, int] = {}
         self._swept: deque[tuple[float, Swept]] = deque()  # of the last day
         self._failed: list[dict[str, Any]] = []  # runs, by the current call
+        self._quarantined: list[dict[str, Any]] = []  # tasks, likewise
         self._page: int | None = None  # before it, runs are looked at for lost messages next
         self._limit: str | None = None  # behind it, limits are filled again next
         service.numbers["interval_s"] = settings.recovery.recovery_interval_s
@@ -105,6 +107,8 @@ class Sweeper:
     def _on_notice(self, notice: psycopg.errors.Diagnostic) -> None:
         if notice.sqlstate == RUN_FAILED:
             self._failed.append(json.loads(notice.message_detail or "{}"))
+        elif notice.sqlstate == QUARANTINED:
+            self._quarantined.append(json.loads(notice.message_detail or "{}"))
         elif notice.sqlstate == NOT_DONE:
             self._due.on_not_done(notice.message_detail or "{}")
             self._health.look_at = time.monotonic()
@@ -211,6 +215,7 @@ class Sweeper:
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[A]) -> A:
         self._failed.clear()  # notices of a call that was rolled back do not count
+        self._quarantined.clear()
         with self._link.limited(conn):
             return execute(conn, query)
 
@@ -221,11 +226,13 @@ class Sweeper:
             text = f"{counted(swept.recovered, 'stalled task')} given back"
             self._log.warning("sweeper.recovered", count=swept.recovered, error=text, **fields)
         if swept.given_up:
-            text = f"{counted(swept.given_up, 'stalled task')} given up, after too many attempts"
+            text = f"{counted(swept.given_up, 'stalled task')} given up or set aside"
             fields |= {"code": "E408", "error": text}
             self._log.warning("sweeper.given_up", count=swept.given_up, **fields)
         for failed in self._failed:
             self._log.warning("run.failed", code="E408", **failed)
+        for task in self._quarantined:
+            self._log.warning("task.quarantined", code="E408", **task)
         now = time.monotonic()
         stalled = swept.recovered + swept.given_up
         if stalled:

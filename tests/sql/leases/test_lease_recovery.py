@@ -246,10 +246,11 @@ def test_a_sweep_returns_what_it_recovered_and_what_it_gave_up(any_core: LeaseDa
     ours, theirs = db.flow(max_attempts=9), db.flow(max_attempts=9)
     runs = [db.start(ours), db.start(theirs)]
     workers = [db.worker(ours), db.worker(theirs)]
-    (msg_id,) = db.queue(theirs)
+    messages = [(flow, msg_id) for flow in (ours, theirs) for msg_id in db.queue(flow)]
 
     for time in range(4):
-        db.do("select pgmq.set_vt(%s, %s, 0)", theirs, msg_id)
+        for message in messages:
+            db.do("select pgmq.set_vt(%s, %s, 0)", *message)
         db.lapse(db.claim_one(ours, workers[0]))
         db.age(db.upstream_claim(theirs, workers[1])[0], "1 hour")
         assert db.sweep() == ((2, 0) if time < 3 else (0, 2))

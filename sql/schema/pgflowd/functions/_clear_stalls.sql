@@ -1,6 +1,6 @@
 -- _clear_stalls(run_id, step_slug): resets how often tasks of a step were recovered, where the core
 -- counts that.
--- Called by: _requeue_step, requeue_task.   Locks: nothing new; the caller holds the tasks.
+-- Called by: _quarantine, _requeue_step, requeue_task.   Locks: nothing new; the caller holds the tasks.
 create or replace function pgflowd._clear_stalls(run_id uuid, step_slug text)
 returns void language plpgsql set search_path = '' as $$
 begin

@@ -14,6 +14,9 @@ begin
   if not pgflowd._lock_run(_give_up.run_id, 'started') then
     return false;
   end if;
+  delete from pgflowd.waits as wait
+   where wait.run_id = _give_up.run_id and wait.step_slug = _give_up.step_slug
+     and wait.task_index = _give_up.task_index;
   update pgflow.step_tasks as task
      set status = 'started',
          attempts_count = greatest(task.attempts_count, step.opt_max_attempts,

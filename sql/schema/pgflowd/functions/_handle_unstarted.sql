@@ -1,6 +1,7 @@
 -- _handle_unstarted(flow_slug, queue_name, msg_ids): deals with messages that were read but whose
 -- tasks did not start, so that none is in the way of the next claim.
---   lease lapsed                      the task is queued again; the claim may start it now
+--   lease lapsed                      the task is queued again; the claim may start it now, unless it
+--                                     has stalled so often that it is left alone for a while
 --   no open task of any flow          archived: it came from elsewhere, or too late; a notice,
 --                                     PF010, has their number as its detail
 --   failed by this claim              left alone: its next attempt, if any, has its time
@@ -20,6 +21,7 @@ create or replace function pgflowd._handle_unstarted(
 language plpgsql set search_path = '' as $$
 declare
   lapsed record;
+  left_alone bigint[];
   paused uuid;
   one record;
   archived bigint;
@@ -42,6 +44,11 @@ begin
     select array_agg(back.message_id) into requeued
       from pgflowd._requeue_stalled(lapsed.run_ids, lapsed.step_slugs, lapsed.task_indexes,
                                     'its lease lapsed', true, show => false) as back;
+    left_alone := array(
+      select task.message_id from pgflow.step_tasks as task
+       where task.flow_slug = _handle_unstarted.flow_slug and task.status = 'queued'
+         and task.message_id = any (lapsed.message_ids)
+         and task.message_id <> all (coalesce(requeued, '{}')));
   end if;
 
   for paused in  -- of each at most 5,000 tasks: a claim takes no longer than a fifth of a second
@@ -89,6 +96,7 @@ begin
                when known.is_open is not true then 'foreign'
                when message.msg_id = any(requeued) then 'requeued'
                when known.has_failed then 'failed'
+               when message.msg_id = any(left_alone) then 'left alone'
                when known.status = 'queued' and known.queued_at > clock_timestamp() then 'future'
                when known.status = 'queued' and known.queued_at > now() then 'young'
                when known.status = 'queued' then 'locked'

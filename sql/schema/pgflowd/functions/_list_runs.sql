@@ -35,7 +35,8 @@ begin
                select one.cancelled_at, one.expired_at from pgflowd.runs as one
                 where one.run_id = run.run_id and run.status = 'failed' offset 0) as ours on true
              cross join lateral (
-               select count(*) as tasks from pgflowd.waits as wait
+               select count(*) as tasks, bool_or(wait.kind = 'quarantined') as has_quarantined
+                 from pgflowd.waits as wait
                 where wait.run_id = run.run_id and run.status = 'started') as waiting
              cross join lateral (
                select sum(state.remaining_tasks) as tasks from pgflow.step_states as state
@@ -44,11 +45,13 @@ begin
              cross join lateral (
                select pgflowd._run_status(
                         run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
-                        false, ours.expired_at is not null, is_paused => run.is_paused) as status) as judged
+                        false, ours.expired_at is not null, is_paused => run.is_paused,
+                        is_quarantined => waiting.has_quarantined) as status) as judged
              where $2 is null
                 or judged.status = any ($2)
                    and run.status = any (array(  -- of others nothing is looked up
-                         select case when given.status in ('waiting', 'paused') then 'started'
+                         select case when given.status in ('waiting', 'paused', 'quarantined')
+                                       then 'started'
                                      when given.status in ('cancelled', 'expired') then 'failed'
                                      else given.status end
                            from unnest($2) as given (status)))

@@ -12,9 +12,9 @@ language plpgsql stable set search_path = '' set enable_sort = off set enable_bi
 #variable_conflict use_column
 declare
   may_wait constant boolean :=
-    _open_tasks.statuses is null or _open_tasks.statuses && '{waiting,paused}';
+    _open_tasks.statuses is null or _open_tasks.statuses && '{waiting,paused,quarantined}';
   only_waits constant boolean := _open_tasks.needs is not null
-                                 or coalesce(_open_tasks.statuses <@ '{waiting,paused}', false);
+                                 or coalesce(_open_tasks.statuses <@ '{waiting,paused,quarantined}', false);
   found record;
 begin
   if _open_tasks.of_run is not null and not only_waits then

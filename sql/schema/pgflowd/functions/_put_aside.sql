@@ -1,6 +1,6 @@
 -- _put_aside(run_ids, step_slugs, task_indexes, kind, rests, why): lets these queued tasks wait without
 -- being executed: each loses its message, and a row of `waits` says what for.
--- Called by: _put_run_aside.
+-- Called by: _put_run_aside, _quarantine.
 -- Locks: messages, waits; the caller holds the tasks.
 create or replace function pgflowd._put_aside(
   run_ids uuid[], step_slugs text[], task_indexes int[], kind text, rests interval[] default null,

@@ -6,8 +6,9 @@
 -- have to be given up, which needs the lock of the run (see _give_up): tasks whose attempts
 -- stalled `crash_limit` times in a row, and tasks that the core's recovery gave up, which have no
 -- message any more. With `show` the messages become visible and the workers are woken; a claim
--- that is about to start the tasks itself keeps the messages hidden. The caller holds the locks
--- of the tasks.
+-- that is about to start the tasks itself keeps the messages hidden. A task that stalls again and
+-- again is left alone for a while (_stall_pause): its message is hidden for so long, and without `show`
+-- it is not returned. The caller holds the locks of the tasks.
 -- Called by: _handle_unstarted, _sweep_leased.   Locks: attempts; queue rows, skipping.
 create or replace function pgflowd._requeue_stalled(
   run_ids uuid[], step_slugs text[], task_indexes int[], reason text, only_lapsed boolean,
@@ -16,11 +17,15 @@ returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
 declare
   crash_limit int := pgflowd.setting('crash_limit')::int;
   requeued pgflow.step_tasks[];
+  pauses interval[];
   queue record;
 begin
   with stalled as (
     select attempt.run_id, attempt.step_slug, attempt.task_index, attempt.token, attempt.msg_id,
-           person.is_one as is_of_person
+           person.is_one as is_of_person,
+           case when not person.is_one
+                then pgflowd._stall_pause(task.run_id, task.step_slug, task.task_index, stalls.times)
+           end as pause
       from unnest(_requeue_stalled.run_ids, _requeue_stalled.step_slugs, _requeue_stalled.task_indexes)
            as given (run_id, step_slug, task_index)
      cross join lateral (
@@ -37,11 +42,12 @@ begin
        and attempt.attempt = task.attempts_count
        and attempt.worker_id = coalesce(task.last_worker_id, attempt.worker_id)
      cross join lateral (select pgflowd._is_person(attempt.worker_id) as is_one) as person
+     cross join lateral (
+       select pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1 as times
+       offset 0) as stalls
      where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
        and to_jsonb(task) ->> 'permanently_stalled_at' is null
-       and (person.is_one
-            or pgflowd._stalled_in_a_row(task.run_id, task.step_slug, task.task_index) + 1
-               < crash_limit)
+       and (person.is_one or stalls.times < crash_limit)
   ), closed as (
     update pgflowd.attempts as attempt
        set ended_at = now(), error_message = _requeue_stalled.reason,
@@ -57,16 +63,23 @@ begin
       from stalled
      where task.run_id = stalled.run_id and task.step_slug = stalled.step_slug
        and task.task_index = stalled.task_index
-    returning task
+    returning task, stalled.pause
   )
-  select array_agg(queued.task) into requeued from queued;
+  select array_agg(queued.task), array_agg(queued.pause) into requeued, pauses from queued;
 
   for queue in
-    select pgflowd._task_queue(task) as name, array_agg(task.message_id) as msg_ids
-      from unnest(requeued) as task where _requeue_stalled.show group by 1
+    select pgflowd._task_queue(task) as name, pauses[given.ord] as pause,
+           array_agg(task.message_id) as msg_ids
+      from generate_subscripts(requeued, 1) as given (ord)
+     cross join lateral unnest(requeued[given.ord : given.ord]) as task
+     where _requeue_stalled.show or pauses[given.ord] is not null group by 1, 2
   loop
-    perform pgflowd._make_visible(queue.name, queue.msg_ids, clock_timestamp());
+    perform pgflowd._make_visible(queue.name, queue.msg_ids,
+                                  clock_timestamp() + coalesce(queue.pause, interval '0'));
     perform pgflowd._ring(queue.name);
   end loop;
-  return query select * from unnest(requeued);
+  return query
+    select task.* from generate_subscripts(requeued, 1) as given (ord)
+     cross join lateral unnest(requeued[given.ord : given.ord]) as task
+     where _requeue_stalled.show or pauses[given.ord] is null;
 end $$;

@@ -1,6 +1,6 @@
 -- _sweep_leased(worker_id, reason, only_lapsed, max_tasks): queues started tasks again whose
 -- attempts stalled: all of this worker, or with `only_lapsed` those of any worker whose lease has
--- lapsed. Gives up those at `crash_limit`, and closes the attempts of those whose run or step has
+-- lapsed. Gives up those at `crash_limit`, or sets them aside (_quarantine), and closes the attempts of those whose run or step has
 -- ended. Returns how many were queued again, and how many given up.
 -- Called by: sweep, sweep_dead.
 -- Locks: tasks, skipping locked ones; see _requeue_stalled and _give_up.
@@ -12,6 +12,8 @@ declare
   stalled record;
   kept record;
   times int;
+  problem text;
+  gives_up constant boolean := pgflowd.setting('on_crash_limit') = '"fail"';
 begin
   select array_agg(free.run_id) as run_ids,
          array_agg(free.step_slug) as step_slugs,
@@ -57,10 +59,12 @@ begin
   loop
     if not kept.has_ended then
       times := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
-      if pgflowd._give_up(
-           kept.run_id, kept.step_slug, kept.task_index,
-           format('stalled %s times in a row, the last time because %s',
-                  times, _sweep_leased.reason)) then
+      problem := format('stalled %s times in a row, the last time because %s',
+                        times, _sweep_leased.reason);
+      if not gives_up then
+        perform pgflowd._quarantine(kept.run_id, kept.step_slug, kept.task_index, problem);
+        given_up := given_up + 1;
+      elsif pgflowd._give_up(kept.run_id, kept.step_slug, kept.task_index, problem) then
         given_up := given_up + 1;
       end if;
     else

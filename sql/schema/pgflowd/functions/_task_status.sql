@@ -8,7 +8,7 @@ returns text language sql immutable as $$
   select case when status = 'started' and held_until < moment then 'lapsed'
               when status = 'started' then 'leased'
               when status <> 'queued' then status
-              when wait_kind = 'paused' then wait_kind
+              when wait_kind in ('paused', 'quarantined') then wait_kind
               when wait_kind is not null then 'waiting'
               when held_until > moment then 'delayed'
               else 'ready' end;

@@ -1,9 +1,10 @@
 -- requeue_task(run_id, step_slug, task_index, stale_threshold, actor): queues a stalled task again
--- with a new message, without spending the attempt; its open attempt closes as stalled.
+-- with a new message, without spending the attempt; its open attempt closes as stalled. One in quarantine
+-- waits no longer, and may stall `crash_limit` times again.
 -- False, and nothing is done, if the task is not stalled (any more): it may be at work.
 -- It resets how often the tasks of this step were recovered.
 -- Called by: `pgflowd stalled requeue`, operators.
--- Locks: the run, the step, the task; attempts; messages.
+-- Locks: the run, the step, the task; attempts; its wait; messages.
 create or replace function pgflowd.requeue_task(
   run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text)
 returns boolean language plpgsql set search_path = '' as $$
@@ -22,6 +23,9 @@ begin
          error_message = 'requeued by ' || coalesce(requeue_task.actor, session_user)
    where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null;
+  delete from pgflowd.waits as wait
+   where wait.run_id = task.run_id and wait.step_slug = task.step_slug
+     and wait.task_index = task.task_index;
   queue := pgflowd._task_queue(task);
   perform pgflowd._archive(queue, array[task.message_id]) where task.message_id is not null;
   new_ids := pgflowd._send_again(queue, task.flow_slug, array[task.run_id], array[task.step_slug],

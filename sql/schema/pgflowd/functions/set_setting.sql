@@ -10,6 +10,7 @@ declare
     when 'crash_limit' then jsonb_typeof(set_setting.value) = 'number'
                             and set_setting.value::numeric between 1 and 1000
                             and set_setting.value::numeric % 1 = 0
+    when 'on_crash_limit' then set_setting.value in ('"fail"', '"quarantine"')
     when 'max_map_elements' then jsonb_typeof(set_setting.value) = 'number'
                                  and set_setting.value::numeric between 1000 and 10000000
                                  and set_setting.value::numeric % 1 = 0
@@ -24,6 +25,7 @@ begin
       coalesce(set_setting.value::text, 'null')
       using errcode = 'PF020',
             hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000; '
+                   || 'on_crash_limit "fail" or "quarantine"; '
                    || 'max_map_elements an integer from 1000 to 10000000; '
                    || 'checkpoint_max an integer from 1024 to 16777216; '
                    || 'events "followed" or "always"';

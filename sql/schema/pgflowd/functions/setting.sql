@@ -2,12 +2,13 @@
 --   history      `all` keeps every attempt, `failures` all but completed ones, `off` none
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
+--   on_crash_limit  `fail` it then, or `quarantine`: it waits until somebody decides about it
 --   max_map_elements  elements that a map may have
 --   checkpoint_max  bytes that a checkpoint, or the payload of a signal, may have
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
--- Called by: checkpoint_save, _delete_attempts, _requeue_stalled, set_setting, signal,
+-- Called by: checkpoint_save, _delete_attempts, _requeue_stalled, set_setting, signal, _sweep_leased,
 -- pgflow._check_map_length.
 -- Locks: nothing.
 create or replace function pgflowd.setting(name text)
@@ -22,10 +23,11 @@ begin
   case setting.name
     when 'history' then return '"all"';
     when 'crash_limit' then return '5';
+    when 'on_crash_limit' then return '"fail"';
     when 'max_map_elements' then return '200000';
     when 'checkpoint_max' then return '1048576';
     when 'events' then return '"followed"';
     else raise exception 'there is no setting %', quote_literal(setting.name)
-      using errcode = 'PF020', hint = 'settings are history, crash_limit, max_map_elements, checkpoint_max and events';
+      using errcode = 'PF020', hint = 'settings are history, crash_limit, on_crash_limit, max_map_elements, checkpoint_max and events';
   end case;
 end $$;

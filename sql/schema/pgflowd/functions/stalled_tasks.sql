@@ -1,7 +1,8 @@
 -- stalled_tasks(stale_threshold, max_tasks): returns the stalled tasks, oldest first: those
 -- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, those
--- that upstream's recovery gave up, which stay started for ever, and those queued without a message.
--- `times` counts how often in a row the task stalled before. It reads all open runs, so that no task
+-- that upstream's recovery gave up, which stay started for ever, those queued without a message, and
+-- those in quarantine.
+-- `times` counts how often in a row the task stalled before; of one in quarantine how often at all. It reads all open runs, so that no task
 -- is missed whose message is gone.
 -- Called by: _lock_stalled; commands.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
@@ -44,6 +45,16 @@ language sql stable set search_path = '' as $$
     from pgflowd._without_message(array(
            select run.run_id from pgflow.runs as run where run.status = 'started')) as lost
     join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+   union all
+  select wait.run_id, wait.step_slug, wait.task_index, wait.flow_slug, null, task.attempts_count, null,
+         wait.since, (
+           select count(*)::int from pgflowd.attempts as attempt
+            where attempt.run_id = wait.run_id and attempt.step_slug = wait.step_slug
+              and attempt.task_index = wait.task_index and attempt.outcome = 'stalled'),
+         'quarantined: ' || wait.why
+    from pgflowd.waits as wait
+    join pgflow.step_tasks as task using (run_id, step_slug, task_index)
+   where wait.kind = 'quarantined'
    order by stalled_at
    limit stalled_tasks.max_tasks;
 $$;

@@ -21,8 +21,10 @@ create table if not exists pgflowd.waits (
   constraint waits_pkey primary key (run_id, step_slug, task_index),
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
-  constraint kind_is_known check (kind in ('sleep', 'signal', 'need', 'limit', 'paused')),
-  constraint a_name_says_what_for check ((kind in ('sleep', 'paused')) = (name is null)),
+  constraint kind_is_known
+    check (kind in ('sleep', 'signal', 'need', 'limit', 'paused', 'quarantined')),
+  constraint a_name_says_what_for
+    check ((kind in ('sleep', 'paused', 'quarantined')) = (name is null)),
   constraint something_ends_it
     check (kind <> 'sleep' or due_at is not null or rest is not null),
   constraint a_rest_has_no_date check (due_at is null or rest is null)
@@ -32,3 +34,5 @@ create index if not exists waits_signal on pgflowd.waits (run_id, name, nr) wher
 create index if not exists waits_need on pgflowd.waits (flow_slug, name, nr) where kind = 'need';
 create index if not exists waits_limit on pgflowd.waits (name, nr) where kind = 'limit';
 create index if not exists waits_flow_slug on pgflowd.waits (flow_slug, nr);
+create index if not exists waits_quarantined
+  on pgflowd.waits (since) where kind = 'quarantined';

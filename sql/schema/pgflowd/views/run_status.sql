@@ -5,7 +5,8 @@ create or replace view pgflowd.run_status as
   select run.run_id, run.flow_slug,
          pgflowd._run_status(run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
                              false, ours.expired_at is not null,
-                             is_paused => ours.paused_at is not null) as status,
+                             is_paused => ours.paused_at is not null,
+                             is_quarantined => waiting.has_quarantined) as status,
          run.started_at, coalesce(run.completed_at, run.failed_at) as ended_at,
          ours.cancelled_at, ours.cancelled_by, ours.cancel_reason,
          ours.start_at, ours.expires_at, ours.expired_at, ours.labels,
@@ -16,7 +17,8 @@ create or replace view pgflowd.run_status as
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
-     select count(*) as tasks from pgflowd.waits as wait
+     select count(*) as tasks, bool_or(wait.kind = 'quarantined') as has_quarantined
+       from pgflowd.waits as wait
       where wait.run_id = run.run_id and run.status = 'started') as waiting
    cross join lateral (
      select sum(state.remaining_tasks) as tasks from pgflow.step_states as state
