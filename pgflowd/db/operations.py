@@ -204,7 +204,7 @@ def _timeout(
     if status is RunStatus.SCHEDULED:
         does = "has not begun"
     if status is RunStatus.BLOCKED:
-        does, remedy = "has not begun", f"`pgflowd runs show {run_id}` says which runs must end first"
+        does, remedy = "has not begun", f"`pgflowd runs show {run_id}` says for what"
     text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
     error = WaitTimeout(text, next=remedy)
     error.run_id = run_id
