@@ -484,7 +484,9 @@ def test_nobody_takes_a_task_of_what_is_paused_but_who_has_one_may_report_it(
     assert own.rows("select * from pgflowd.violations()") == []
 
 
-WAITS: list[dict[str, Any]] = [LONG_SLEEP, SIGNAL, {"kind": "need", "needs": ["gpu"]}]
+WAITS: list[dict[str, Any]] = [
+    LONG_SLEEP, SIGNAL, {"kind": "need", "needs": ["gpu"]}, {"kind": "quarantined"}
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: str(wait["kind"]))
@@ -494,7 +496,15 @@ def test_whatever_a_task_waits_for_a_person_ends_it(
 ) -> None:
     jane, flow = Person(own), own.flow()
     run = own.start(flow)
-    own.suspend(own.claim_one(flow, own.worker(flow)), wait)
+    task = own.claim_one(flow, own.worker(flow))
+    if wait["kind"] == "quarantined":
+        own.set("crash_limit", 1)
+        own.set("on_crash_limit", "quarantine")
+        own.lapse(task)
+        own.sweep()
+    else:
+        own.suspend(task, wait)
+    assert own.waits(run) == [("a", 0, wait["kind"])]
     assert own.claim(flow, own.worker(flow)) == []
 
     if verb == "wake":
