@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import psycopg
-from waits import Waiting, compared, daemon, databases, ranked, row, value
+from waits import FLOW, Waiting, compared, daemon, databases, ranked, row, value
 
 from pgflowd.db import schema
 from pgflowd.db.connection import connect
@@ -76,7 +76,7 @@ def beside_planned(server: ScratchServer, counts: list[int], rounds: int) -> lis
 
 def handed_over(dsn: str, directory: Path, number: int) -> list[str]:
     """The table of how soon the next run of a key begins, by a daemon."""
-    with psycopg.connect(dsn, autocommit=True) as conn, daemon(dsn, directory):
+    with psycopg.connect(dsn, autocommit=True) as conn, daemon(dsn, directory, FLOW):
         until(lambda: value(conn, "select count(*) from pgflow.flows") == 1, 60)
         conn.execute(IN_LINE, (number,))
         ended = "select count(*) = %s from pgflow.runs where status = 'completed'"

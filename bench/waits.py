@@ -165,7 +165,7 @@ def databases(server: ScratchServer, count: int) -> Iterator[list[str]]:
 
 def punctuality(dsn: str, directory: Path, number: int) -> list[str]:
     """The table of a daemon's lateness."""
-    with psycopg.connect(dsn, autocommit=True) as conn, daemon(dsn, directory):
+    with psycopg.connect(dsn, autocommit=True) as conn, daemon(dsn, directory, FLOW):
         until(lambda: value(conn, "select count(*) from pgflow.flows") == 1, 60)
         timers = _timers(conn, number)
         signals = [_signal_ms(conn) for _ in range(number // 2)]
@@ -190,8 +190,8 @@ def ranked(rows: dict[str, list[float]]) -> list[str]:
 
 
 @contextmanager
-def daemon(dsn: str, directory: Path) -> Iterator[None]:
-    (directory / "waits_flow.py").write_text(FLOW)
+def daemon(dsn: str, directory: Path, flows: str) -> Iterator[None]:
+    (directory / "waits_flow.py").write_text(flows)
     config = directory / "pgflowd.toml"
     config.write_text(
         f"""

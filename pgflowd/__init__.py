@@ -40,20 +40,30 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongState,
     )
-    from pgflowd.flow import Context, Fail, Flow, Limit, RetryAfter, Suspended, job
+    from pgflowd.flow import ChildRun, Context, Fail, Flow, Limit, RetryAfter, Suspended, job
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "pgflowd.async_client": ["AsyncClient"],
     "pgflowd.client": ["Client", "Run", "RunWithStates", "StepState"],
-    "pgflowd.flow": ["Context", "Fail", "Flow", "Limit", "RetryAfter", "Suspended", "job"],
+    "pgflowd.flow": [
+        "ChildRun",
+        "Context",
+        "Fail",
+        "Flow",
+        "Limit",
+        "RetryAfter",
+        "Suspended",
+        "job",
+    ],
 }
 
 __all__ = [
     "AccessDenied",
     "AsyncClient",
     "BadDependency",
+    "ChildRun",
     "Client",
     "ConfigError",
     "Context",

@@ -22,7 +22,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── UnknownFlow  E415    no such flow in the database
     │   ├── MapInput     E416    the input of a flow with a root map is not an array
     │   ├── TooLarge     E424    PF021: a checkpoint too large, or too many of a task
-    │   ├── SignalTimeout E427   no signal came in time, and the wait has no default
+    │   ├── SignalTimeout E427   a signal, or the end of runs, did not come in time
     │   └── WaitTimeout          the wait is over, the run continues
     └── Bug              E9xx    a mistake in pgflowd
 
@@ -125,7 +125,7 @@ TITLES: dict[str, str] = {
     "E424": "a checkpoint or signal is too large",
     "E425": "a checkpoint was saved by newer code",
     "E426": "the handler caught its suspension",
-    "E427": "a signal did not come in time",
+    "E427": "a signal, or the end of runs, did not come in time",
     "E428": "a run before it did not complete",
     "E429": "a name, the dedup of a signal, or needs cannot be used",
     "E430": "the time of a wait or a start cannot be used",

@@ -37,6 +37,7 @@ from typing import (
     overload,
 )
 
+from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.context import Context
 from pgflowd.core.definition.checks import flow_problems
 from pgflowd.core.definition.limit import Limit
@@ -49,7 +50,7 @@ from pgflowd.core.failure import Fail, RetryAfter
 from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.errors import FlowError, Problem
 
-__all__ = ["Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "job"]
+__all__ = ["ChildRun", "Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "job"]
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function

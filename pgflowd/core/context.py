@@ -13,10 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack
 
+from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RAISE, P, T, Time
+from pgflowd.core.wishes import Wishes
 from pgflowd.errors import RunError
 
 if TYPE_CHECKING:
@@ -122,6 +124,16 @@ class Context(Protocol):
         """End this attempt, unspent; the handler begins again on a worker that has all of these
         among its caps, and finds what was saved. The next attempt after that needs what its step
         needs."""
+
+    def start(
+        self, flow: str, input: Any, *, key: str | None = None, **wishes: Unpack[Wishes]
+    ) -> str:
+        """Start a run as a child of this one, and return its id. When the handler begins again, the
+        same child is returned, by its key, or by the number of the call if it has none."""
+
+    def wait(self, *runs: str, timeout: Time | None = None) -> list[ChildRun]:
+        """End this attempt, unspent, until these runs have ended, however they end; return them.
+        After the timeout raise SignalTimeout."""
 
 
 def refuse_unknown_step(slug: str, steps: Collection[str], flow_slug: str) -> None:

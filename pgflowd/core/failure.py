@@ -3,9 +3,10 @@ Makes the exception of a handler a failure that can be reported.
 
 An ordinary exception is a failed attempt, and the step's options decide what follows. `Fail`, E403
 (an output that is not JSON), E405 (a skipped dep without default), E426 (a caught suspension) and
-E427 (no signal in time) forbid a retry, and `RetryAfter` sets the time of the next attempt. The
-same holds inside an exception group, such as a `TaskGroup` raises; the group's text names the
-exceptions in it. Texts lose secrets and characters that PostgreSQL cannot store, and are cut.
+E427 (no signal, or no end of runs, in time) forbid a retry, and `RetryAfter` sets the time of the
+next attempt. The same holds inside an exception group, such as a `TaskGroup` raises; the group's
+text names the exceptions in it. Texts lose secrets and characters that PostgreSQL cannot store, and
+are cut.
 """
 
 from __future__ import annotations

@@ -7,8 +7,11 @@ differ most. Time and random bytes are arguments.
 
 from __future__ import annotations
 
-from typing import Any
-from uuid import UUID
+import re
+from typing import Any, TypeGuard
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+_RUN_ID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 
 
 def uuid7(unix_ms: int, random: bytes) -> UUID:
@@ -17,6 +20,16 @@ def uuid7(unix_ms: int, random: bytes) -> UUID:
     number = number & ~(0xF << 76) | 7 << 76
     number = number & ~(0x3 << 62) | 0b10 << 62
     return UUID(int=number)
+
+
+def child_id(run_id: str, step: str, task_index: int, flow: str, name: str) -> str:
+    """The id of the run of this flow that a task starts under this name."""
+    return str(uuid5(NAMESPACE_OID, f"pgflowd {run_id}/{step}#{task_index} {flow} {name}"))
+
+
+def is_run_id(given: Any) -> TypeGuard[str]:
+    """Whether it is the usual text of a run id."""
+    return isinstance(given, str) and _RUN_ID.fullmatch(given) is not None
 
 
 def run_id_of(given: Any) -> UUID:

@@ -7,6 +7,7 @@ checkpoints of a task are kept. A wait ends by a checkpoint: a handler that wait
 
     sleep 1, sleep NAME       {"slept": true}
     signal NAME 1             {"got": payload} or {"timeout": true}; counted for each name
+    runs 1                    {"ended": true} or {"timeout": true} (`core.child_runs`)
 
 So a name of the user's own may not begin like one of these.
 """
@@ -36,7 +37,9 @@ MAX_WAIT_S = 100 * 365 * 86400.0  # 100 years: far above any plan, and any datab
 NEWER_CODE_S = 30.0  # until a task is tried again whose checkpoints are of newer code
 MAX_NOTE_CHARS = 1000
 _NEEDS_NEXT = 'name caps that other workers have, such as needs=["gpu"]'
-WAITING_CALLS = frozenset({"memo", "save", "load", "drop", "sleep", "wait_signal", "hand_on"})
+WAITING_CALLS = frozenset(
+    {"memo", "save", "load", "drop", "sleep", "wait_signal", "start", "wait", "hand_on"}
+)
 RESERVED_PREFIXES = ("sleep ", "signal ", "runs ")  # of the names of checkpoints
 
 Time = float | str | timedelta  # seconds, "2h" or a timedelta
@@ -56,6 +59,7 @@ RAISE: Final = Raise.RAISE
 class WaitKind(StrEnum):
     SLEEP = "sleep"
     SIGNAL = "signal"
+    RUNS = "runs"  # for the end of runs
     NEED = "need"  # for a worker that has what the task needs
     LIMIT = "limit"  # for a place of the limit of its step; no handler asks for it
 
@@ -71,15 +75,17 @@ class Wait:
     until: datetime | None = None
     why: str | None = None
     needs: tuple[str, ...] | None = None
+    runs: tuple[str, ...] | None = None  # whose ends it waits for
 
     def as_json(self) -> dict[str, Any]:
         """The wait as runners and workers send it; what is not set is left out."""
-        until = _as_utc(self.until).isoformat() if self.until else None
-        whole = {**vars(self), "kind": str(self.kind), "until": until}
+        until = as_utc(self.until).isoformat() if self.until else None
+        runs = self.runs and list(self.runs)
+        whole = {**vars(self), "kind": str(self.kind), "until": until, "runs": runs}
         return {key: value for key, value in whole.items() if value is not None}
 
 
-def _as_utc(moment: datetime) -> datetime:
+def as_utc(moment: datetime) -> datetime:
     """The moment in UTC: PostgreSQL refuses offsets that Python allows, such as 23 hours."""
     try:
         return moment.astimezone(UTC)

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from pgflowd.core.ids import run_id_of
-from pgflowd.core.waiting import Time, moment_of, seconds_of
+from pgflowd.core.waiting import Time, as_utc, moment_of, seconds_of
 from pgflowd.errors import RunError
 
 MAX_KEY_CHARS = 200
@@ -45,6 +45,10 @@ class Moment:
     at: datetime | None = None
     in_s: float | None = None
 
+    def as_utc(self) -> str | None:
+        """`at` as a text that any database reads."""
+        return None if self.at is None else as_utc(self.at).isoformat()
+
 
 NEVER = Moment()
 
@@ -62,6 +66,22 @@ class CheckedWishes:
     actor: str | None = None
     after: tuple[UUID, ...] = ()
     after_mode: str = "completed"
+
+    def as_json(self) -> dict[str, Any]:
+        """The wishes of a child, whose id is made of its key; what is not wished is left out."""
+        whole = {
+            "at": self.begins.as_utc(),
+            "delay_s": self.begins.in_s,
+            "expires_at": self.expires.as_utc(),
+            "expires_s": self.expires.in_s,
+            "labels": self.labels and json.loads(self.labels),
+            "singleton": self.singleton,
+            "on_conflict": self.on_conflict,
+            "actor": self.actor,
+            "after": list(map(str, self.after)) or None,
+            "after_mode": self.after_mode,
+        }
+        return {name: value for name, value in whole.items() if value is not None}
 
 
 def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
@@ -81,6 +101,14 @@ def checked(wishes: Wishes, key: str | None = None) -> CheckedWishes | None:
         _checked_after_mode(wishes.get("after"), wishes.get("after_mode")),
     )
     return None if found == CheckedWishes() else found
+
+
+def require_slug(flow_slug: Any) -> None:
+    """Raise TypeError for a flow, a job or None instead of a slug."""
+    if not isinstance(flow_slug, str):
+        flow = getattr(flow_slug, "flow", flow_slug)
+        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
+        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
 
 
 def begins_at(at: object, delay: object) -> Moment:

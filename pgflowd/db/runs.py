@@ -261,7 +261,8 @@ _GET_ROW = "select (select to_jsonb(run) from pgflow.runs as run where run.run_i
 _GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
 _GET_STATUS = """
 select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
-       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by, labels
+       start_at, expires_at, expired_at, singleton_key, created_by, blocked_by, parent_run_id,
+       labels
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
@@ -298,11 +299,13 @@ def run_of(row: Document) -> Run:
 def _run_fields(row: Document) -> Document:
     named = _fields(_RUN_FIELDS, row)
     blocked_by = row.get("blocked_by")
+    parent = named["parent_run_id"] and UUID(named["parent_run_id"])
     return {
         **named,
         "run_id": UUID(row["run_id"]),
         "status": RunStatus(row["status"]),
         "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by)),
+        "parent_run_id": parent,
     }
 
 
@@ -348,7 +351,7 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 def _read_status(rows: Rows) -> Document:
     names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "paused_at", "paused_by",
              "pause_reason", "start_at", "expires_at", "expired_at", "singleton", "created_by",
-             "blocked_by")  # fmt: skip
+             "blocked_by", "parent_run_id")  # fmt: skip
     if not rows:
         return {}
     *values, labels = rows[0]

@@ -17,7 +17,7 @@ from uuid import UUID
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.ids import run_id_of, uuid7
 from pgflowd.core.json import encode
-from pgflowd.core.wishes import CheckedWishes, Wishes, checked
+from pgflowd.core.wishes import CheckedWishes, Wishes, checked, require_slug
 from pgflowd.db import runs
 from pgflowd.db.operations import Hears, Operation
 from pgflowd.db.query import Query
@@ -33,7 +33,7 @@ _KEY = re.compile(r"\(run_id\)=\(([^)]+)\)")  # in the detail of a repeated key
 def start(
     flow_slug: str, input: Any, run_id: RunId | None, key: str | None, wishes: Wishes
 ) -> Operation[Run]:
-    _require_slug(flow_slug)
+    require_slug(flow_slug)
     text, given = encode(input, what="input"), checked(wishes, key)
     if given:
         return (yield from _started_wished(flow_slug, text, run_id, given))
@@ -48,7 +48,7 @@ def start_followed(
     """Start a run for whose end somebody waits: without wishes, it is followed from the start."""
     if wishes or key is not None or not (yield from _may_follow()):
         return (yield from start(flow_slug, input, run_id, key, wishes))
-    _require_slug(flow_slug)
+    require_slug(flow_slug)
     new_id = _id_or_new(run_id)
     query = runs.start_followed(flow_slug, encode(input, what="input"), new_id)
     run: Run = yield from _started(query, flow_slug, new_id)
@@ -58,7 +58,7 @@ def start_followed(
 def start_many(
     flow_slug: str, inputs: Sequence[Any], run_ids: Sequence[RunId] | None, wishes: Wishes
 ) -> Operation[list[Run]]:
-    _require_slug(flow_slug)
+    require_slug(flow_slug)
     if isinstance(inputs, str | bytes | Mapping):  # these have elements as well
         raise TypeError(f"start_flows takes a list of inputs, not one {type(inputs).__name__}")
     if run_ids is not None and len(inputs) != len(run_ids):
@@ -114,14 +114,6 @@ def _started(query: Query[T], flow_slug: str, run_id: UUID | None) -> Operation[
             f"run {name} already exists", next="leave run_id out to start another"
         ) from error
     return started
-
-
-def _require_slug(flow_slug: Any) -> None:
-    """Raise TypeError for a flow, a job or None instead of a slug."""
-    if not isinstance(flow_slug, str):
-        flow = getattr(flow_slug, "flow", flow_slug)
-        hint = f"; write {flow.slug!r}" if hasattr(flow, "slug") else ""
-        raise TypeError(f"a flow is named by its slug, not by {repr(flow_slug)[:80]}{hint}")
 
 
 def _id_or_new(run_id: RunId | None) -> UUID:

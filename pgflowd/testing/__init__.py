@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pgflowd.testing.child_runs import StartedChild
 from pgflowd.testing.context import FakeContext, fake_context
 from pgflowd.testing.engine import EndedWait
 from pgflowd.testing.result import FlowRun, StepRun, TaskRun
 from pgflowd.testing.run_flow import run_flow
 
-__all__ = ["EndedWait", "FakeContext", "FlowRun", "StepRun", "TaskRun", "fake_context", "run_flow"]
+__all__ = [
+    "EndedWait",
+    "FakeContext",
+    "FlowRun",
+    "StartedChild",
+    "StepRun",
+    "TaskRun",
+    "fake_context",
+    "run_flow",
+]

@@ -6,22 +6,25 @@ The `ctx` of a handler that a test calls.
 
 Neither `cancelled` nor `stopping` is set, and there is no database. Checkpoints are in `saved`. No
 wait takes time: a sleep is over at once, and a wait for a signal gets what `signals` has, or ends
-with its timeout.
+with its timeout. Child runs are those of `children`, as `run_flow` takes them, and end likewise.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
+from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import SentSignal
 from pgflowd.testing.signals import sent_signals
 from pgflowd.testing.sizes import Room
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class PlainContext(WaitingContext):
+class PlainContext(StartingContext):
     """What all contexts of tests have: plain values, and events that a test can set."""
 
     run_id: str = "00000000-0000-7000-8000-000000000000"
@@ -72,6 +75,24 @@ class PlainContext(WaitingContext):
     def _moment(self) -> datetime:
         return datetime.now(UTC)
 
+    def _read_children(self) -> Mapping[str, str]:
+        return {run_id: run_id for run_id in self._tested_children.started}
+
+    def _start_child(self, child: ChildStart) -> str:
+        now, moment = self._now(), self._moment()
+        self._tested_children.start(child, self.step_slug, now, moment)
+        return child.run_id
+
+    def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
+        return self._tested_children.read(run_ids)
+
+    @property
+    @abstractmethod
+    def _tested_children(self) -> TestedChildren: ...
+    @abstractmethod
+    def _now(self) -> float:
+        """Virtual time."""
+
     @cached_property
     def _room(self) -> Room:
         return Room(self._saved.values())
@@ -90,6 +111,7 @@ class FakeContext(PlainContext):
 
     saved: dict[str, Any] = field(default_factory=dict)  # by the names of `save` and `memo`
     signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
+    children: Mapping[str, Any] = field(default_factory=dict)  # likewise
     waited_s: float = 0.0  # in virtual time
 
     _version = 1
@@ -115,6 +137,8 @@ class FakeContext(PlainContext):
     def _ended_now(self, wait: Wait) -> dict[str, Any]:
         if wait.kind is WaitKind.SIGNAL:
             return self._end_of_signal(wait)
+        if wait.kind is WaitKind.RUNS:
+            return self._end_of_runs(wait)
         self.waited_s += wait.in_s or 0.0
         return {"slept": True}
 
@@ -133,6 +157,21 @@ class FakeContext(PlainContext):
             )
         self.waited_s = ends_at
         return {"timeout": True}
+
+    def _end_of_runs(self, wait: Wait) -> dict[str, Any]:
+        ended_at = self._tested_children.ended_at(wait.runs or ())
+        if wait.in_s is not None and ended_at > self.waited_s + wait.in_s:
+            self.waited_s += wait.in_s
+            return {"timeout": True}
+        self.waited_s = max(self.waited_s, ended_at)
+        return {"ended": True}
+
+    def _now(self) -> float:
+        return self.waited_s
+
+    @cached_property
+    def _tested_children(self) -> TestedChildren:
+        return TestedChildren(self.children)
 
     @cached_property
     def _unused(self) -> list[SentSignal]:

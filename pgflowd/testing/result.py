@@ -19,6 +19,7 @@ from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.traceback_text import place_of
 from pgflowd.core.waiting import RESERVED_PREFIXES
+from pgflowd.testing.child_runs import StartedChild
 from pgflowd.testing.engine import (
     EndedWait,
     Engine,
@@ -75,6 +76,7 @@ class FlowRun:
     steps: dict[str, StepRun]
     took_s: float  # in virtual time
     waits: tuple[EndedWait, ...]  # that have ended, in the order of their ends
+    children: tuple[StartedChild, ...]  # in the order of their starts
     _plan: FlowPlan
 
     def picture(self) -> str:
@@ -114,7 +116,12 @@ def _below(traceback: str | None) -> str:
     return "\n" + textwrap.indent((traceback or "").rstrip(), "  ") if has_calls else ""
 
 
-def result_of(engine: Engine, run: EngineRun, tracebacks: Mapping[Key, str]) -> FlowRun:
+def result_of(
+    engine: Engine,
+    run: EngineRun,
+    tracebacks: Mapping[Key, str],
+    children: tuple[StartedChild, ...] = (),
+) -> FlowRun:
     """The run as `run_flow` returns it, with the traceback of each task's last failure."""
     return FlowRun(
         flow_slug=engine.flow_slug,
@@ -124,6 +131,7 @@ def result_of(engine: Engine, run: EngineRun, tracebacks: Mapping[Key, str]) -> 
         steps={slug: _step(run, state, tracebacks) for slug, state in run.states.items()},
         took_s=engine.now,
         waits=tuple(run.waits),
+        children=children,
         _plan=engine.plan,
     )
 

@@ -13,6 +13,7 @@ gets its own copies of all values, as from the database, so it changes no other'
     fail        the exceptions that a step's attempts raise: a list for the first attempts, with
                 None for one that raises nothing, or one exception for all attempts
     signals     for each name a payload, a list of payloads, or `(seconds, payload)`
+    children    for each flow that handlers start a flow, or a function from input to output
     labels, scheduled_for
                 what `ctx.labels` and `ctx.scheduled_for` return
     connection  what `ctx.conn()` returns: it is never committed, and the work of an attempt that
@@ -39,6 +40,7 @@ from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
 from pgflowd.processes.runner.raised import traceback_of
+from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import (
     ClaimedRecord,
     Engine,
@@ -81,6 +83,7 @@ def run_flow(
     mock: Mapping[str, Any] | None = None,
     fail: Mapping[str, Raised | Sequence[Raised]] | None = None,
     signals: Mapping[str, Any] | None = None,
+    children: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
     scheduled_for: datetime | None = None,
     connection: Connection[Any] | None = None,
@@ -103,8 +106,11 @@ def run_flow(
         flow, run, {} if mock is None else mock, {} if fail is None else fail, connection
     )
     handlers.labels, handlers.scheduled_for = dict(labels or {}), scheduled_for
+    handlers.children = TestedChildren({} if children is None else children)
+    handlers.now = lambda: engine.now
     execute_tasks(engine, handlers)
-    runs_of_test.append(result := result_of(engine, run, handlers.tracebacks))
+    started = tuple(handlers.children.started.values())
+    runs_of_test.append(result := result_of(engine, run, handlers.tracebacks, started))
     _refuse_unanswered(run)
     return result
 
@@ -160,6 +166,8 @@ class TestedHandlers:
         self.mock, self.fail, self.connection = mock, fail, connection
         self.labels: Mapping[str, str] = {}
         self.scheduled_for: datetime | None = None
+        self.children = TestedChildren({})
+        self.now: Callable[[], float] = lambda: 0.0  # virtual time
         self.tracebacks: dict[Key, str] = {}  # of each task's last failure
         self._refuse_unknown("mock", mock)
         self._refuse_unknown("fail", fail)
@@ -200,6 +208,8 @@ class TestedHandlers:
     def _context(self, record: ClaimedRecord) -> TestedContext:
         return TestedContext(
             run=self.run,
+            tested_children=self.children,
+            now=self.now(),
             version=self.steps[record.step_slug].options.get("version", 1),
             run_id=record.run_id,
             flow_slug=self.flow.slug,

@@ -11,6 +11,7 @@ from pgflowd.core.context import Context
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
 from pgflowd.errors import LeaseLost
+from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.context import PlainContext
 from pgflowd.testing.engine import EngineRun, TaskRow
 
@@ -24,6 +25,8 @@ class TestedContext(PlainContext):
     __test__ = False  # pytest takes the name for a class of tests
 
     run: EngineRun = field(kw_only=True)
+    tested_children: TestedChildren = field(kw_only=True)
+    now: float = 0.0  # virtual time
     version: int = 1  # the option of the step
 
     @property
@@ -54,7 +57,16 @@ class TestedContext(PlainContext):
             raise LeaseLost("the run or the step has ended, so nothing is kept for it")
 
     def _end_of(self, wait: Wait) -> Any:
+        if wait.runs:
+            self.run.ended_at[wait.runs] = self.tested_children.ended_at(wait.runs)
         return super()._end_of(self._from_now(wait))
+
+    @property
+    def _tested_children(self) -> TestedChildren:
+        return self.tested_children
+
+    def _now(self) -> float:
+        return self.now
 
     @contextmanager
     def _work_of_memo(self) -> Iterator[Keep]:

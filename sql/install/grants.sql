@@ -57,7 +57,7 @@ begin
         ('pgflow', 'pgflow_viewer', true, 'v', '^get_run_with_states$'),
         ('pgflow', 'pgflow_viewer', false, 'is', ''),
         ('pgflowd', 'pgflow_worker', true, 'v',
-         '^(answer|cancel|follow|get_run|pause|pause_flow|reschedule|resume|resume_flow|signal|start|_process_due_awaits|_process_due_runs)$'),
+         '^(answer|cancel|follow|get_run|pause|pause_flow|reschedule|resume|resume_flow|signal|start|start_child|_process_due_awaits|_process_due_runs)$'),
         ('pgflowd', 'pgflow_starter', true, 'v', '^(answer|cancel|follow|get_run|pause|reschedule|resume|signal|start)$'),
         ('pgflowd', 'pgflow_viewer', true, 'v', '^(follow|get_run)$'),
         ('pgflowd', 'pgflow_worker', false, 'ivs', '^(?!set_setting|watch_queue|share_queue)'),

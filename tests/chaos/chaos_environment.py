@@ -90,6 +90,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "waiting": (5, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(4)}),
     "drowsy": (2, "completed", lambda chance: list(range(chance.randrange(12)))),
     "single": (4, "completed", lambda chance: {"s": chance.random() / 5}),
+    "parents": (2, "completed", lambda chance: {"n": chance.randrange(5)}),
     "late": (1, "completed", lambda chance: {}),
     "forks": (1, "completed", lambda chance: {}),
     "floods": (0.3, "completed", lambda chance: {}),

@@ -261,6 +261,30 @@ def alone(run: dict[str, Any], ctx: Context) -> int:
     return done(ctx, 1)
 
 
+parents = Flow("parents", timeout=5, **SURVIVES)
+
+
+@parents.step
+def begets(run: dict[str, Any], ctx: Context) -> list[Any]:
+    """Every other child begins a little later."""
+    note(ctx, "start")
+    runs = [ctx.start("begotten", {"n": n}, key=str(n), delay=n % 2 / 5) for n in range(run["n"])]
+    mishap(ctx)
+    ended = [[each.status, each.output] for each in ctx.wait(*runs)]
+    mishap(ctx)
+    return done(ctx, ended)
+
+
+begotten = Flow("begotten", timeout=3, **SURVIVES)
+
+
+@begotten.step
+def grows(run: dict[str, Any], ctx: Context) -> int:
+    note(ctx, "start")
+    mishap(ctx)
+    return done(ctx, run["n"] * 2)
+
+
 late = Flow("late", max_attempts=1, timeout=1)
 
 

@@ -85,7 +85,27 @@ TROUBLES = {
            or c.data is distinct from case when s.payload is null then '{"timeout": true}'
                                            else jsonb_build_object('got', s.payload) end)
     """,
+    "each child was started once": """
+        select t.run_id, r.input, count(c.run_id) from pgflow.step_tasks t
+          join pgflow.runs r using (run_id)
+          left join pgflowd.runs c on (c.parent_run_id, c.parent_step, c.parent_index)
+                                    = (t.run_id, t.step_slug, t.task_index)
+         where t.step_slug = 'begets' and t.status = 'completed'
+         group by t.run_id, r.input having count(c.run_id) <> (r.input ->> 'n')::int
+    """,
+    "each child has a parent": """
+        select run_id from pgflow.runs where flow_slug = 'begotten' and run_id not in (
+          select run_id from pgflowd.runs where parent_run_id is not null)
+    """,
+    "a parent goes on when its children have ended, and sees how": """
+        select t.run_id, t.output from pgflow.step_tasks t join pgflow.runs r using (run_id)
+         where t.step_slug = 'begets' and t.status = 'completed' and t.output is distinct from (
+           select coalesce(jsonb_agg(jsonb_build_array(
+                    'completed', jsonb_build_object('grows', 2 * n)) order by n), '[]')
+             from generate_series(0, (r.input ->> 'n')::int - 1) as n)
+    """,
     "nothing waits any more": "select * from pgflowd.waits",
+    "nobody waits for the end of a run any more": "select * from pgflowd.awaits",
 }
 
 

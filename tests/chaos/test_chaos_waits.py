@@ -11,6 +11,7 @@ import chaos_waits
 import pytest
 from chaos_checks import ORACLE
 from chaos_environment import TABLES
+from support.child_runs import start_child
 from support.leases import LONG_SLEEP, LeaseDatabase, element
 
 from pgflowd.testing.scratch import ScratchDatabase
@@ -110,6 +111,38 @@ def a_signal_that_its_task_did_not_see(db: LeaseDatabase) -> None:
     db.report(element(tasks(db)["asks"], output='"none"'))
 
 
+def begun_parent(db: LeaseDatabase, children: int) -> Any:
+    """A task of a parent that is to start two children, and has started so many."""
+    for flow, step in (("parents", "begets"), ("begotten", "grows")):
+        db.do("select pgflow.create_flow(%s)", flow)
+        db.do("select pgflow.add_step(%s, %s)", flow, step)
+    db.start("parents", {"n": 2})
+    (task,) = db.claim("parents", db.worker("parents"))
+    for n in range(children):
+        start_child(db, task, "begotten", f"key {n}")
+    return task
+
+
+SEEN = [["completed", {"grows": 0}], ["completed", {"grows": 2}]]
+
+
+def a_child_that_was_not_started(db: LeaseDatabase) -> None:
+    db.complete(begun_parent(db, 1), SEEN)
+
+
+def a_child_of_nobody(db: LeaseDatabase) -> None:
+    db.complete(begun_parent(db, 2), SEEN)
+    db.start("begotten")
+
+
+def a_parent_that_goes_on_early(db: LeaseDatabase) -> None:
+    db.complete(begun_parent(db, 2), SEEN[:1])
+
+
+def a_run_that_is_still_awaited(db: LeaseDatabase) -> None:
+    db.do("insert into pgflowd.awaits (awaited, run_id) select run_id, run_id from pgflow.runs")
+
+
 def a_task_that_still_waits(db: LeaseDatabase) -> None:
     db.suspend(tasks(db)["prepares"])
 
@@ -130,6 +163,13 @@ def a_task_that_still_waits(db: LeaseDatabase) -> None:
         (a_sleep_that_ends_early, "no wait ends early"),
         (a_task_that_passes_its_wait, "a task waits once"),
         (a_signal_that_its_task_did_not_see, "each wait has one signal or its timeout"),
+        (a_child_that_was_not_started, "each child was started once"),
+        (a_child_of_nobody, "each child has a parent"),
+        (
+            a_parent_that_goes_on_early,
+            "a parent goes on when its children have ended, and sees how",
+        ),
+        (a_run_that_is_still_awaited, "nobody waits for the end of a run any more"),
         (a_task_that_still_waits, "nothing waits any more"),
     ],
 )

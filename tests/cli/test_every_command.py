@@ -27,7 +27,7 @@ FLAGS = {  # what the surface promises, and no more
     "runs start": "--follow --wait --timeout --run-id --key --at --delay --expires"
                   " --after --after-mode --label --singleton --on-conflict",
     "runs list": "--flow --status --since --label --limit",
-    "runs show": "--input --output --attempts --checkpoints",
+    "runs show": "--input --output --attempts --checkpoints --tree",
     "runs follow": "--timeout", "runs wait": "--timeout", "runs cancel": "--reason",
     "runs retry": "--even-if-cancelled --follow", "runs signal": "--dedup",
     "runs reschedule": "--at --delay --expires",

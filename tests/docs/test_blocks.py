@@ -71,7 +71,10 @@ def commands(text: str) -> list[list[str]]:
 def test_a_block_is_of_a_kind_that_is_tested(block):
     """Console lines run below, Python and SQL in the test of their page."""
     if block.language == "python":
-        run = ("README.md", "scaling.md", "waits.md", "planned-runs.md", "gates.md", "people.md")
+        run = (
+            "README.md", "scaling.md", "waits.md", "child-runs.md", "planned-runs.md", "gates.md",
+            "people.md",
+        )  # fmt: skip
         assert block.page.name in run, "the Python of no other page is run"
     elif block.language == "console":
         assert all(line.startswith("$ ") for line in block.text.splitlines())

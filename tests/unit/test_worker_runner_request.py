@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from pgflowd.core.worker.runner_request import request_of
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
+RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
+START = {"token": 7, "what": "start", "runs": [RUN]}
 SAVE = {"token": 7, "what": "save", "name": "page", "version": 2}
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-fields = st.sampled_from(["token", "what", "step", "name", "version"])
+fields = st.sampled_from(["token", "what", "step", "name", "version", "runs"])
 
 
 def test_questions_that_runners_ask_are_sound():
@@ -33,6 +35,26 @@ def test_questions_that_runners_ask_are_sound():
     assert request_of(1, {"token": 7, "what": "drop", "name": "page"}, b"") == FetchRequest(
         1, 7, HandlerRequest.DROP, "", "page"
     )
+    assert request_of(1, START, b"{}") == FetchRequest(
+        1, 7, HandlerRequest.START, data=b"{}", runs=(RUN,)
+    )
+    assert request_of(1, {**START, "what": "runs", "runs": 1000 * [RUN]}, b"") == FetchRequest(
+        1, 7, HandlerRequest.RUNS, runs=1000 * (RUN,)
+    )
+
+
+@pytest.mark.parametrize(
+    "runs", [None, RUN, [], [RUN.upper()], [None], [[RUN]], {RUN: 1}, [RUN, RUN], 1001 * [RUN]]
+)
+def test_e903_a_question_about_wrong_runs_is_refused(runs: Any):
+    assert request_of(1, {**START, "runs": runs}, b"{}") is None
+    if runs != [RUN, RUN]:
+        assert request_of(1, {**START, "what": "runs", "runs": runs}, b"") is None
+
+
+def test_e903_the_start_of_a_child_has_a_body_and_its_reading_has_none():
+    assert request_of(1, START, b"") is None
+    assert request_of(1, {**START, "what": "runs"}, b"{}") is None
 
 
 def test_a_checkpoint_is_read_alone_by_any_name_that_it_can_have():
@@ -64,7 +86,7 @@ def test_e903_only_text_can_be_saved(body: bytes):
     assert request_of(1, SAVE, body) is None
 
 
-@pytest.mark.parametrize("what", ["input", "output", "conn", "wishes", "saved", "drop"])
+@pytest.mark.parametrize("what", ["input", "output", "conn", "wishes", "saved", "drop", "children"])
 def test_e903_only_what_is_saved_has_a_body(what: str):
     assert request_of(1, {**SAVE, "what": what}, b"[1]") is None
 

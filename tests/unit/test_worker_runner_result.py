@@ -99,6 +99,8 @@ def test_children_and_other_leftovers_are_distinguished():
 
 SLEEP = {"kind": "sleep", "checkpoint": "sleep 1", "in_s": 60}
 SIGNAL = {"kind": "signal", "name": "paid", "checkpoint": "signal paid 1"}
+RUN = "019bc0de-4a51-7c02-9f6e-12ab7f3a9c12"
+RUNS = {"kind": "runs", "checkpoint": "runs 1", "runs": [RUN]}
 
 
 def test_a_suspension_says_what_the_task_waits_for():
@@ -108,6 +110,9 @@ def test_a_suspension_says_what_the_task_waits_for():
     assert wait_of(SLEEP) == Wait(WaitKind.SLEEP, None, "sleep 1", 60.0)
     assert wait_of(until) == Wait(WaitKind.SLEEP, None, "sleep x", until=at)
     assert wait_of({**SIGNAL, "in_s": 0.5}) == Wait(WaitKind.SIGNAL, "paid", "signal paid 1", 0.5)
+    assert wait_of({**RUNS, "why": "run x"}) == Wait(
+        WaitKind.RUNS, None, "runs 1", why="run x", runs=(RUN,)
+    )
     assert wait_of({"kind": "sleep", "in_s": 30.0, "why": "E425 newer"}) == Wait(
         WaitKind.SLEEP, in_s=30.0, why="E425 newer"
     )
@@ -120,7 +125,8 @@ def test_a_suspension_says_what_the_task_waits_for():
 def test_every_wait_of_a_handler_is_sound(until: str):
     for wait in (Wait(WaitKind.SLEEP, None, "sleep 1", MAX_WAIT_S),
                  Wait(WaitKind.SLEEP, None, "sleep 1", until=datetime.fromisoformat(until)),
-                 Wait(WaitKind.SIGNAL, "x" * 200, "signal " + "x" * 200 + " 10000")):  # fmt: skip
+                 Wait(WaitKind.SIGNAL, "x" * 200, "signal " + "x" * 200 + " 10000"),
+                 Wait(WaitKind.RUNS, None, "runs 10000", 0.5, runs=1000 * (RUN,))):  # fmt: skip
         assert wait_of(wait.as_json()) == wait
 
 
@@ -136,13 +142,17 @@ def test_every_wait_of_a_handler_is_sound(until: str):
         {**SLEEP, "name": "x"}, {**SLEEP, "checkpoint": ""}, {**SLEEP, "checkpoint": "x" * 221},
         {**SLEEP, "why": 1}, {**SLEEP, "more": 1}, {**SIGNAL, "name": None},
         {**SIGNAL, "name": "x" * 201}, {**SIGNAL, "name": "a\0b"}, {**SIGNAL, "checkpoint": None},
+        {**SIGNAL, "runs": [RUN]}, {**SLEEP, "runs": []}, {**RUNS, "runs": []},
+        {**RUNS, "runs": RUN},
+        {**RUNS, "runs": [RUN[:-1]]}, {**RUNS, "runs": 1001 * [RUN]}, {**RUNS, "name": "x"},
+        {**RUNS, "checkpoint": None},
     ],
 )  # fmt: skip
 def test_e903_a_wait_that_no_runner_sends_is_refused(wait: Any):
     assert fault_of({"outcome": "suspended", "wait": wait}, b"")
 
 
-@given(st.dictionaries(st.sampled_from([*SIGNAL, "in_s", "until", "why"]), anything))
+@given(st.dictionaries(st.sampled_from([*SIGNAL, "in_s", "until", "why", "runs"]), anything))
 def test_any_wait_is_refused_or_can_be_stored(wait: dict[str, Any]):
     if (found := wait_of({**SLEEP, **wait})) is not None:
         text = json.dumps(found.as_json(), allow_nan=False, ensure_ascii=False)

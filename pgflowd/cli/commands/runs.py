@@ -197,6 +197,7 @@ def list_(
 @click.option("--output", "with_output", is_flag=True, help="Print only its whole output.")
 @click.option("--attempts", "with_attempts", is_flag=True, help="List its attempts.")
 @click.option("--checkpoints", "with_checkpoints", is_flag=True, help="List what its tasks saved.")
+@click.option("--tree", "with_family", is_flag=True, help="Show its children, and who started it.")
 @pass_app
 def show(
     app: App,
@@ -205,12 +206,14 @@ def show(
     with_output: bool,
     with_attempts: bool,
     with_checkpoints: bool,
+    with_family: bool,
 ) -> None:
     """Show a run: its graph, with the status of each step, and what it waits for.
 
     \b
     Example: pgflowd runs show @last
              pgflowd runs show 7f3a9c12 --output
+             pgflowd runs show 7f3a9c12 --tree
     """
     if with_input and with_output:
         raise click.UsageError("--input and --output exclude each other")
@@ -220,6 +223,7 @@ def show(
             find_run(conn, run),
             with_attempts=with_attempts,
             with_checkpoints=with_checkpoints,
+            with_family=with_family,
         )
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)

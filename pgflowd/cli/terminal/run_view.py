@@ -15,6 +15,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.family_view import MAX_FAMILY, print_family
+from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
 from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
@@ -54,10 +56,11 @@ def read_details(
     *,
     with_attempts: bool = False,
     with_checkpoints: bool = False,
+    with_family: bool = False,
 ) -> RunDetails:
     """Read all that is shown of a run. NotFound."""
     from pgflowd.core.documents.runs import RunDetails
-    from pgflowd.db import operations, runs, signals, waits
+    from pgflowd.db import child_runs, operations, runs, signals, waits
     from pgflowd.db.operations import run_sync
     from pgflowd.db.query import Query, database_time, execute_together
 
@@ -70,6 +73,7 @@ def read_details(
         signals.list_signals(run_id, only_open=True, most=_MAX_LISTED),
         *([runs.attempts(run_id)] if with_attempts else []),
         *([waits.list_checkpoints(run_id)] if with_checkpoints else []),
+        *([child_runs.family(run_id, MAX_FAMILY)] if with_family else []),
     ]
     steps, failures, now, waiting, unused, *more = execute_together(connection, queries)
     return RunDetails(
@@ -81,6 +85,7 @@ def read_details(
         waits=waiting,
         unused=unused,
         checkpoints=more.pop(0) if with_checkpoints else None,
+        family=more.pop(0) if with_family else None,
     )
 
 
@@ -151,13 +156,13 @@ def print_run(app: App, details: RunDetails) -> None:
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     error, traceback = last_error(run, details.failures, details.now) or ("", None)
     if run.status is RunStatus.COMPLETED:
-        _print_labelled(app, "output", brief(run.output, _room(app, "output")))
+        print_labelled(app, "output", brief(run.output, _room(app, "output")))
     elif run.has_ended and not _is_about(error, reason(run)):
-        _print_labelled(app, "why", reason(run) or "")
+        print_labelled(app, "why", reason(run) or "")
     if error:
         place = place_of(traceback)
         is_new = place and place not in error
-        _print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
+        print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
         for line in traceback_lines(app, traceback, indent=3):
             app.print(line)
     _print_waits(app, details)
@@ -165,30 +170,34 @@ def print_run(app: App, details: RunDetails) -> None:
         _print_attempts(app, details)
     if details.checkpoints is not None:
         print_checkpoints(app, details.checkpoints, details.now)
+    if details.family is not None:
+        print_family(app, details.family, run.run_id, details.now)
 
 
 def _print_wishes(app: App, run: Run, now: datetime) -> None:
     """What its start asked for, and what holds it up."""
     if run.labels:
         labels = "  ".join(f"{name}={value}" for name, value in sorted(run.labels.items()))
-        _print_labelled(app, "labels", app.hide(one_line(labels)))
+        print_labelled(app, "labels", app.hide(one_line(labels)))
     if run.created_by is not None:
-        _print_labelled(app, "started by", app.hide(one_line(run.created_by)))
+        print_labelled(app, "started by", app.hide(one_line(run.created_by)))
     if run.singleton is not None:
-        _print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
+        print_labelled(app, "singleton key", app.hide(one_line(run.singleton)))
     if run.blocked_by:
         more = (
             f" and {len(run.blocked_by) - _MAX_SHOWN} more" if run.blocked_by[_MAX_SHOWN:] else ""
         )
         names = ", ".join(f"run {short_id(other)}" for other in run.blocked_by[:_MAX_SHOWN])
-        _print_labelled(app, "waits for", f"{names}{more}")
+        print_labelled(app, "waits for", f"{names}{more}")
+    if run.parent_run_id is not None:
+        print_labelled(app, "parent", f"run {short_id(run.parent_run_id)}")
     if run.expires_at is not None and not run.has_ended:
         left_s = max(round((run.expires_at - now).total_seconds()), 0)
-        _print_labelled(app, "expires", f"in {duration(left_s)}")
+        print_labelled(app, "expires", f"in {duration(left_s)}")
     if run.paused_at is not None:
         text = pause_text(run.paused_at, run.paused_by, run.pause_reason, now)
         ends = f"`pgflowd runs resume {short_id(run.run_id)}` ends it"
-        _print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
+        print_labelled(app, "paused", app.hide(one_line(f"{text}; {ends}")))
 
 
 def _print_waits(app: App, details: RunDetails) -> None:
@@ -210,7 +219,7 @@ def _print_waits(app: App, details: RunDetails) -> None:
         payload = app.hide(brief(signal.payload, _ERROR_LENGTH))
         by = f" by {signal.sent_by}" if signal.sent_by else ""
         sent = f"{signal.name}, sent {ago(signal.sent_at, details.now)}{by}: {payload}"
-        _print_labelled(app, "unused signal", sent)
+        print_labelled(app, "unused signal", sent)
 
 
 def _is_about(error: str, why: str | None) -> bool:
@@ -233,7 +242,7 @@ def print_ended(app: App, ended: Sequence[RunWithStates]) -> None:
             app.print(f"{name if len(ended) > 1 else ''}{output}")
         else:
             head = f"{name}{app.out.marked(run.status.mark, f' {run.status}')}"
-            _print_wrapped(app, head, error_lines(app, reason(run) or "")[0])
+            print_wrapped(app, head, error_lines(app, reason(run) or "")[0])
 
 
 def _head(app: App, details: RunDetails) -> list[str]:
@@ -275,19 +284,6 @@ def _print_attempts(app: App, details: RunDetails) -> None:
         losing=("STARTED", "ERROR", "TASK", "TOOK"),
         cutting=True,
     )
-
-
-def _print_labelled(app: App, label: str, text: str) -> None:
-    first, *others = error_lines(app, text)
-    _print_wrapped(app, f" {label}", first)
-    for line in others:
-        _print_wrapped(app, " ", line.lstrip())
-
-
-def _print_wrapped(app: App, head: str, text: str) -> None:
-    """A text behind its head, or below it where there is no room."""
-    for line in app.out.wrapped(app.out.shown(text), head=f"{head}  ", indent=3):
-        app.print(line)
 
 
 def _room(app: App, label: str) -> int:

@@ -50,7 +50,7 @@ def wait_text(task: OpenTask, moment: datetime) -> str:
         return "waits for the resume of its run"
     if task.kind == QUARANTINED:
         return f"is quarantined: {task.why}"
-    if task.kind == WaitKind.SIGNAL:
+    if task.kind in (WaitKind.SIGNAL, WaitKind.RUNS):
         return f"waits for {task.waits_for}{f', at most {time}' if time else ''}"
     if task.kind == WaitKind.LIMIT:
         return f"waits for {task.waits_for}"

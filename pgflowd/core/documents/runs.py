@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
+from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
@@ -69,6 +70,7 @@ class Run:
     singleton: str | None = None  # the key that one run at a time has
     created_by: str | None = None  # who asked for it
     blocked_by: Sequence[UUID] | None = None  # the runs that must end before it begins
+    parent_run_id: UUID | None = None  # whose task has started it
 
     @property
     def has_ended(self) -> bool:
@@ -99,6 +101,7 @@ class Run:
             "singleton": self.singleton,
             "created_by": self.created_by,
             "blocked_by": self.blocked_by,
+            "parent_run_id": self.parent_run_id,
         })  # fmt: skip
 
 
@@ -245,7 +248,8 @@ class RunDetails:
     now: datetime
     waits: Sequence[OpenTask] = ()
     unused: Sequence[ListedSignal] = ()  # signals that nobody got
-    checkpoints: Sequence[SavedCheckpoint] | None = None  # None: not requested
+    checkpoints: Sequence[SavedCheckpoint] | None = None  # None: not requested, like the next
+    family: Sequence[FamilyMember] | None = None
 
     def to_json(self) -> dict[str, Any]:
         steps = [step.to_json(self.run.steps.get(step.step_slug)) for step in self.steps]
@@ -256,6 +260,8 @@ class RunDetails:
             document["attempts"] = [attempt.to_json() for attempt in self.attempts]
         if self.checkpoints is not None:
             document["checkpoints"] = [each.to_json() for each in self.checkpoints]
+        if self.family is not None:
+            document["family"] = [member.to_json() for member in self.family]
         return document
 
 

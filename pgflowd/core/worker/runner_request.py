@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
+from pgflowd.core.child_runs import MAX_RUNS
 from pgflowd.core.definition.options import MAX_INT
+from pgflowd.core.ids import is_run_id
 from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, RESERVED_PREFIXES, name_fault
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
 _KINDS = {each.value: each for each in HandlerRequest}
 _OF_CHECKPOINTS = (HandlerRequest.CHECKPOINTS, HandlerRequest.SAVE, HandlerRequest.DROP)
+_OF_RUNS = (HandlerRequest.START, HandlerRequest.RUNS)
 
 
 def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchRequest | None:
@@ -24,6 +27,13 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
     kind = _KINDS.get(what) if isinstance(what, str) else None
     if kind is None or not is_token(token):
         return None
+    if kind in _OF_RUNS:
+        runs, is_start = head.get("runs"), kind is HandlerRequest.START
+        if not are_run_ids(runs, 1 if is_start else MAX_RUNS):
+            return None
+        is_sound = _is_text(body) if is_start else not body
+        found = FetchRequest(runner_id, token, kind, data=body, runs=tuple(runs))
+        return found if is_sound else None
     if kind not in _OF_CHECKPOINTS:
         is_sound = not body and (step == "" or not name_fault(step))
         return FetchRequest(runner_id, token, kind, step) if is_sound else None
@@ -36,6 +46,11 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
     if not (_is_text(body) if kind is HandlerRequest.SAVE else not body):
         return None
     return FetchRequest(runner_id, token, kind, "", name, version, body)
+
+
+def are_run_ids(value: Any, most: int) -> TypeGuard[list[str]]:
+    """Whether it is a list of ids of runs: one at least, and no more than so many."""
+    return isinstance(value, list) and 0 < len(value) <= most and all(map(is_run_id, value))
 
 
 def is_token(value: Any) -> TypeGuard[int]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from pgflowd.core.child_runs import MAX_RUNS
 from pgflowd.core.completion import MAX_CHANGES, MAX_ERROR_CHARS
 from pgflowd.core.failure import MAX_MESSAGE_CHARS, MAX_TYPE_CHARS, clean
 from pgflowd.core.needs import needs_fault, sorted_needs
@@ -26,6 +27,7 @@ from pgflowd.core.worker.events import (
     Verdict,
 )
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
+from pgflowd.core.worker.runner_request import are_run_ids
 from pgflowd.core.worker.task import Task, TaskReport
 
 _OUTCOMES = {
@@ -40,7 +42,7 @@ _TEXTS = {
     "error_message": MAX_MESSAGE_CHARS,
     "traceback": MAX_TRACEBACK_CHARS,
 }
-_OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why", "needs"}
+_OF_WAIT = {"kind", "name", "checkpoint", "in_s", "until", "why", "needs", "runs"}
 _RECORDED = {each.value: each for each in (Verdict.COMPLETED, Verdict.REPEATED)}
 _RECORDED_AS = [(Outcome.COMPLETED, verdict) for verdict in _RECORDED]
 _RUN_ENDS = {each.value: each for each in (RunStatus.COMPLETED, RunStatus.FAILED)}
@@ -71,7 +73,7 @@ def wait_of(given: Any) -> Wait | None:
         return None
     kind, in_s, until = given.get("kind"), given.get("in_s"), given.get("until")
     name, checkpoint, why = given.get("name"), given.get("checkpoint"), given.get("why")
-    needs = given.get("needs")
+    needs, runs = given.get("needs"), given.get("runs")
     moment = None if until is None else _moment(until)
     faults = [
         in_s is not None and (until is not None or _number(in_s, MAX_WAIT_S) is None),
@@ -83,14 +85,18 @@ def wait_of(given: Any) -> Wait | None:
         faults += [name is not None, in_s is None and until is None]
     elif kind == WaitKind.NEED:
         faults += [needs_fault(needs), not given.keys() <= {"kind", "needs", "why"}]
+    elif kind == WaitKind.RUNS:
+        faults += [name is not None, not are_run_ids(runs, MAX_RUNS), checkpoint is None]
     else:
         faults += [kind != WaitKind.SIGNAL, name_fault(name), checkpoint is None]
-    if any(faults) or (needs is not None and kind != WaitKind.NEED):
+    faults += [needs is not None and kind != WaitKind.NEED]
+    faults += [runs is not None and kind != WaitKind.RUNS]
+    if any(faults):
         return None
     in_s = None if in_s is None else float(in_s)
     why = why and clean(why, MAX_WHY_CHARS)
-    needs = needs and sorted_needs(needs)
-    return Wait(WaitKind(str(kind)), name, checkpoint, in_s, moment, why, needs)
+    needs, runs = needs and sorted_needs(needs), runs and tuple(runs)
+    return Wait(WaitKind(str(kind)), name, checkpoint, in_s, moment, why, needs, runs)
 
 
 def _moment(text: Any) -> datetime | None:

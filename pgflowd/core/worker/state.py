@@ -50,6 +50,9 @@ class HandlerRequest(Word):
     CHECKPOINTS = "saved"
     SAVE = "save"
     DROP = "drop"
+    CHILDREN = "children"  # the runs that the task has started
+    START = "start"  # a child run
+    RUNS = "runs"  # as they are now
 
 
 class ConnectionName(Word):
@@ -202,7 +205,8 @@ class FetchRequest(NamedTuple):
     step: str = ""
     checkpoint: str = ""  # the name of the one to save or drop, or to read alone
     version: int = 1
-    data: bytes = b""  # to save, as JSON
+    data: bytes = b""  # to save, or the start of a child, as JSON
+    runs: tuple[str, ...] = ()  # to read; the id of a child to start
 
 
 @dataclass

@@ -14,19 +14,30 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pgflowd.core.backoff import doubled_s
+from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.json import dumps, loads
+from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
-from pgflowd.core.waiting import Checkpoint, Keep, Wait, WaitingContext
-from pgflowd.errors import LeaseLost, RunError, TooLarge, Unreachable
+from pgflowd.core.waiting import Checkpoint, Keep, Wait
+from pgflowd.errors import (
+    BadDependency,
+    KeyTaken,
+    LeaseLost,
+    MapInput,
+    RunError,
+    TooLarge,
+    UnknownFlow,
+    Unreachable,
+)
 from pgflowd.host.frame import Frame
 from pgflowd.processes.runner.handler import StopFlag
 from pgflowd.processes.runner.task_stream import CURRENT, TaskOutput
@@ -38,7 +49,10 @@ if TYPE_CHECKING:
 MIN_NAP_S, MAX_NAP_S = 0.1, 2.0  # between two tries to get a connection of a full server
 LARGE = object()  # in place of data that is read when it is asked for
 MAX_RECORD_CHARS = 8000  # of one log record of a handler
-_ERRORS: dict[str, type[RunError]] = {"E407": LeaseLost, "E424": TooLarge}  # by their code
+_ERRORS: dict[str, type[RunError]] = {
+    each.default_code: each
+    for each in (BadDependency, KeyTaken, LeaseLost, MapInput, TooLarge, UnknownFlow)
+}  # by their code
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
@@ -63,7 +77,7 @@ class StopEvent:
         return True
 
 
-class RunnerContext(WaitingContext):
+class RunnerContext(StartingContext):
     """One attempt of one task."""
 
     def __init__(
@@ -217,11 +231,15 @@ class RunnerContext(WaitingContext):
         super()._suspend(wait)
 
     def _encoded(self, checkpoint: Checkpoint) -> bytes:
-        data = dumps(checkpoint.data).encode()
+        return self._body_of(checkpoint.data, f"checkpoint '{checkpoint.name}'")
+
+    def _body_of(self, value: Any, what: str) -> bytes:
+        """The body of a question, if the worker accepts it."""
+        data = dumps(value).encode()
         if len(data) > self._max_bytes:
-            text = f"checkpoint '{checkpoint.name}' has {size(len(data))}"
-            remedy = "save a reference to the data, or raise [worker] max_output"
-            raise TooLarge(f"{text}, and {size(self._max_bytes)} are allowed", next=remedy)
+            text = f"{what} has {size(len(data))}, and {size(self._max_bytes)} are allowed"
+            remedy = "give a reference to the data, or raise [worker] max_output"
+            raise TooLarge(text, next=remedy)
         return data
 
     @contextmanager
@@ -256,6 +274,22 @@ class RunnerContext(WaitingContext):
 
             self._of_memos = MemoWork(self._conn)
         return self._of_memos
+
+    # child runs
+
+    def _read_children(self) -> Mapping[str, str]:
+        return dict(self._ask("children"))
+
+    def _start_child(self, child: ChildStart) -> str:
+        body = self._body_of(child.as_json(), f"the start of flow {child.flow}")
+        return str(self._ask("start", body, runs=[child.run_id]))
+
+    def _read_runs(self, run_ids: Sequence[str]) -> list[ChildRun]:
+        found: list[ChildRun] = []
+        while len(found) < len(run_ids):  # an answer has as many as are not too large together
+            for run_id, status, output, error in self._ask("runs", runs=run_ids[len(found) :]):
+                found.append(ChildRun(run_id, RunStatus(status), output, error))
+        return found
 
     # questions to the worker
 

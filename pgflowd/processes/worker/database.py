@@ -28,7 +28,7 @@ from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.doorbell import DoorbellCall
 from pgflowd.core.worker.state import ConnectionName, FetchRequest, HandlerRequest
 from pgflowd.core.worker.task import Task
-from pgflowd.db import checkpoints, doorbells, runs, tasks, workers
+from pgflowd.db import checkpoints, child_runs, doorbells, runs, tasks, workers
 from pgflowd.db.connection import as_async, connect_async, limits_of
 from pgflowd.db.errors import failure_of, is_refused, sqlstate_of
 from pgflowd.db.query import (
@@ -38,7 +38,7 @@ from pgflowd.db.query import (
     execute_async,
     execute_together_async,
 )
-from pgflowd.errors import PgflowdError
+from pgflowd.errors import NotFound, PgflowdError, UnknownFlow
 from pgflowd.host.config_refs import read
 from pgflowd.processes.worker.output_stream import OutputStream
 from pgflowd.processes.worker.runner_socket import Refusal
@@ -233,7 +233,8 @@ class DatabaseConnections:
         self, action: actions.Fetch, task: Task | None, answer: SendAnswer
     ) -> events.Fetched:
         """Answer a handler, if only with what is wrong; raise what another try may mend."""
-        body = refusal = None
+        body: bytes | None = None
+        refusal = None
         request, conn = action.request, self._connections[action.connection]
         try:
             if request.kind is HandlerRequest.CONNECTION:
@@ -242,12 +243,17 @@ class DatabaseConnections:
                 refusal = Refusal("the task has ended")
             elif query := self._query(request, task):
                 body = await execute_async(conn, query)
-            elif not await execute_async(conn, self._change(request, task)):
-                return events.Fetched(action.connection, is_locked=True)
+            else:
+                done = await execute_async(conn, self._change(request, task))
+                if not done:
+                    return events.Fetched(action.connection, is_locked=True)
+                body = done if isinstance(done, bytes) else None
         except Exception as error:
             failure, text = failure_of(error)
             if failure is DatabaseFailure.RETRY or conn.closed:
                 raise
+            if request.kind is HandlerRequest.START and isinstance(error, NotFound):
+                error = UnknownFlow(error.text, next="`pgflowd flows deploy` creates it")
             refusal = Refusal(text)
             if isinstance(error, PgflowdError):
                 refusal = Refusal(error.text, error.code, error.next)
@@ -277,11 +283,17 @@ class DatabaseConnections:
         if request.kind is HandlerRequest.CHECKPOINTS:
             one = request.checkpoint
             return checkpoints.load_one(task.key, one) if one else checkpoints.load(task.key)
+        if request.kind is HandlerRequest.CHILDREN:
+            return child_runs.children(task.key)
+        if request.kind is HandlerRequest.RUNS:
+            return child_runs.read_runs(request.runs)
         return None
 
-    def _change(self, request: FetchRequest, task: Task) -> Query[bool]:
-        """Save or drop a checkpoint; it returns whether the task was free."""
+    def _change(self, request: FetchRequest, task: Task) -> Query[Any]:
+        """Change something for a task; nothing is done, and false returned, while it is locked."""
         name, token = request.checkpoint, task.token
+        if request.kind is HandlerRequest.START:
+            return child_runs.start(task.key, token, request.runs[0], request.data.decode())
         if request.kind is HandlerRequest.DROP:
             return checkpoints.drop(task.key, token, name)
         data, version = request.data.decode(), request.version

@@ -67,6 +67,7 @@ class TaskWait:
     due_at: float | None
     nr: int
     since: float
+    ended_at: float | None = None  # when the runs will have ended for which it waits
 
 
 @dataclass
@@ -109,7 +110,7 @@ class EndedWait(NamedTuple):
     """What a task has waited for, and how long."""
 
     step: str
-    kind: str  # sleep, signal or need
+    kind: str  # sleep, signal, runs or need
     name: str | None  # of the signal, of the sleep if it has one, or what was needed
     seconds: float  # in virtual time
 
@@ -162,6 +163,7 @@ class EngineRun:
     signals: list[SentSignal] = field(default_factory=list)  # in the order of sending
     waits: list[EndedWait] = field(default_factory=list)
     suspensions: int = 0
+    ended_at: dict[tuple[str, ...], float] = field(default_factory=dict)  # runs that are waited for
 
     def become(self, target: RunStatus) -> None:
         self.status = move(RUN_MOVES, self.status, target)

@@ -34,7 +34,8 @@ def suspend(run: EngineRun, task: TaskRow, wait: Wait, now: float) -> None:
     if wait.kind is WaitKind.NEED:  # some worker has it
         task.needs, task.hand_ons, due_at = wait.needs or (), task.hand_ons + 1, now
     name = ",".join(wait.needs) if wait.needs else wait.name
-    task.wait = TaskWait(wait.kind, name, wait.checkpoint, due_at, run.suspensions, now)
+    ended_at = run.ended_at.get(wait.runs or ())
+    task.wait = TaskWait(wait.kind, name, wait.checkpoint, due_at, run.suspensions, now, ended_at)
     if wait.kind is WaitKind.SIGNAL:
         _deliver(run, wait.name, now)
 
@@ -45,21 +46,27 @@ def free_due(run: EngineRun, now: float) -> None:
         if signal.sent_at <= now:
             _deliver(run, signal.name, now)
     due = [
-        (wait.due_at, wait.nr, task, wait)
+        (over_at, wait.nr, task, wait)
         for task, wait in waiting(run)
-        if wait.due_at is not None and wait.due_at <= now
+        if (over_at := _over_at(wait)) is not None and over_at <= now
     ]
-    for _, _, task, wait in sorted(due, key=lambda each: each[:2]):
-        is_sleep = wait.kind is WaitKind.SLEEP
-        _free(run, task, wait, {"slept": True} if is_sleep else {"timeout": True}, now)
+    for over_at, _, task, wait in sorted(due, key=lambda each: each[:2]):
+        word = "slept" if wait.kind is WaitKind.SLEEP else "timeout"
+        word = "ended" if wait.ended_at == over_at else word
+        _free(run, task, wait, {word: True}, now)
 
 
 def next_due_at(run: EngineRun) -> float | None:
     """When the next wait ends; None if nothing will end one."""
-    moments = [wait.due_at for _, wait in waiting(run) if wait.due_at is not None]
+    moments = [at for _, wait in waiting(run) if (at := _over_at(wait)) is not None]
     names = {wait.name for _, wait in waiting(run) if wait.kind is WaitKind.SIGNAL}
     moments += [signal.sent_at for signal in _unused(run) if signal.name in names]
     return min(moments, default=None)
+
+
+def _over_at(wait: TaskWait) -> float | None:
+    """When the wait is over, unless a signal comes before; None if nothing else ends it."""
+    return min((at for at in (wait.ended_at, wait.due_at) if at is not None), default=None)
 
 
 def waiting(run: EngineRun) -> Iterator[tuple[TaskRow, TaskWait]]:

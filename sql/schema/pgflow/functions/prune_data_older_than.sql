@@ -1,6 +1,7 @@
 -- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
 -- all their rows and messages, old archive rows, and workers whose last heartbeat is older (see
--- _prune_workers). Runs that have not ended stay, however old. The form with an interval alone is
+-- _prune_workers). Runs that have not ended stay, however old, and so does the family of a run
+-- that stays: its parent, its children. The form with an interval alone is
 -- the recipe of upstream's users; the other, for some flows or all (null), returns what it deleted.
 -- It has no default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
@@ -11,17 +12,25 @@ returns table (deleted_runs bigint, deleted_step_states bigint, deleted_step_tas
 language plpgsql set search_path = '', pg_temp as $$
 declare
   cutoff constant timestamptz := now() - p_retention_interval;
-  old_runs constant uuid[] := array(
+  old_runs uuid[] := array(
     select run.run_id from pgflow.runs as run
      where run.started_at < cutoff and coalesce(run.completed_at, run.failed_at) < cutoff
        and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs))
      order by run.run_id for update skip locked);
-  never_begun constant uuid[] := array(
+  never_begun uuid[] := array(
     select run.run_id from pgflowd.runs as run
      where run.state = 'ended' and coalesce(run.cancelled_at, run.expired_at) < cutoff
        and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs)));
   queue record;
+  whole uuid[];
 begin
+  if exists (select from pgflowd.runs as run where run.parent_run_id is not null) then
+    whole := pgflowd._whole_families(old_runs || never_begun);
+    old_runs := array(select one from unnest(old_runs) as one
+                      intersect select one from unnest(whole) as one);
+    never_begun := array(select one from unnest(never_begun) as one
+                         intersect select one from unnest(whole) as one);
+  end if;
   for queue in
     select flow.flow_slug, pgmq.format_table_name(known.queue_name, 'a') as archive, known.queue_name,
            array(select task.message_id from pgflow.step_tasks as task

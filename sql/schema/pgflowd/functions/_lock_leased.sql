@@ -1,7 +1,7 @@
 -- _lock_leased(run_id, step_slug, task_index, token): locks a task whose live lease has this token.
 -- False, without waiting, if another transaction has it locked. PF001 when the token holds no live
 -- lease, PF002 for an unknown task.
--- Called by: checkpoint_drop, checkpoint_save.   Locks: the task, unless it is locked.
+-- Called by: checkpoint_drop, checkpoint_save, start_child.   Locks: the task, unless it is locked.
 create or replace function pgflowd._lock_leased(
   run_id uuid, step_slug text, task_index int, token bigint)
 returns boolean language plpgsql set search_path = '' as $$

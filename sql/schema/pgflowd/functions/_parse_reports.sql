@@ -28,6 +28,7 @@ begin
              when 'sleep' then coalesce(given.wait ->> 'in_s', given.wait ->> 'until') is null
              when 'signal' then given.wait ->> 'name' is null or given.wait ->> 'checkpoint' is null
              when 'need' then pgflowd._joined_needs(given.wait -> 'needs') is null
+             when 'runs' then given.wait -> 'runs' -> 0 is null or given.wait ->> 'checkpoint' is null
              end, true))
     into elements, tasks, unknown, endless
     from rows from (jsonb_to_recordset(_parse_reports.reports) as (
@@ -41,7 +42,8 @@ begin
       hint = 'outcomes are completed, failed, timed_out, crashed, released, suspended';
   elsif endless is not null then
     raise exception 'a task cannot wait for %', left(endless, 200) using errcode = '22023',
-      hint = 'a wait is of kind sleep, with in_s or until; of kind signal, with name and checkpoint; or of kind need, with needs';
+      hint = 'a wait is of kind sleep, with in_s or until; of kind signal, with name and checkpoint; '
+             'of kind runs, with runs and checkpoint; or of kind need, with needs';
   elsif tasks < cardinality(elements) then
     raise exception 'a task is reported twice in one call' using errcode = 'cardinality_violation';
   end if;

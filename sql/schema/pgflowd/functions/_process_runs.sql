@@ -1,7 +1,7 @@
 -- _process_runs(run_ids): does what is due for these runs: one that has expired ends, or never begins;
 -- else a planned one begins, unless it waits for others still, at once or when its singleton key is free
--- (_process_line); who waits for one that has ended is to be told. A run that was started by hand with the
--- id of a planned one is that run.
+-- (_process_line); who waits for one that has ended is to be told, and the children of one that was
+-- cancelled are. A run that was started by hand with the id of a planned one is that run.
 -- It may sort again what process_due must not: else all that is planned is read in its order.
 -- Called by: _process_due_runs.   Locks: what a start and cancel lock; the caller holds the runs and
 -- their keys.
@@ -61,7 +61,8 @@ begin
                                  and run.singleton_key = key);
     end if;
   end loop;
-  again := again || pgflowd._end_awaits(_process_runs.run_ids);
+  again := again || pgflowd._end_awaits(_process_runs.run_ids)
+           || pgflowd._cancel_children(_process_runs.run_ids);
   update pgflowd.runs as run
      set due_at = case when run.run_id = any (again) then now() + interval '100 ms'
                        when run.state = 'planned' or run.holds_key then least(

@@ -29,7 +29,7 @@ begin
   delete from pgflowd.checkpoints as checkpoint
    where checkpoint.run_id = _requeue_step.run_id and checkpoint.step_slug = _requeue_step.step_slug
      and checkpoint.task_index = any (task_indexes)
-     and checkpoint.name like 'signal %' and checkpoint.data ? 'timeout';
+     and checkpoint.name ~ '^(signal|runs) ' and checkpoint.data ? 'timeout';
   perform pgflowd._archive(queue, old_ids);
   new_ids := pgflowd._send_again(
     queue, flow, array_fill(_requeue_step.run_id, array[cardinality(task_indexes)]),

@@ -1,11 +1,11 @@
 -- _suspend(elements, became): lets the suspended tasks among them wait: each is queued as if it had
 -- not been claimed, its attempt unspent, its message deleted, and a row of `waits` says what it
 -- waits for. `message_id` stays, so the change writes no index. A wait for a signal that came before
--- gets it here, and of a task that is handed on all workers of its queue hear. In a paused run the time
--- of a wait stands still from the beginning. Returns `became`, what tasks became by their elements'
--- places, with these added.
+-- gets it here, who waits for the end of runs is told by the sweep, and of a task that is handed on all
+-- workers of its queue hear. In a paused run the time of a wait stands still from the beginning. Returns
+-- `became`, what tasks became by their elements' places, with these added.
 -- The moment is that of the clock, not of the transaction, which may be old: no sleep ends early.
--- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals;
+-- Called by: _pass_to_core.   Locks: tasks, messages, waits, signals, awaits;
 -- the caller holds runs and tasks.
 create or replace function pgflowd._suspend(elements pgflowd.element[], became text[])
 returns text[] language plpgsql set search_path = '' as $$
@@ -53,7 +53,8 @@ begin
          (select min(inserted.due_at) from inserted) as due_at,
          (select array_agg(inserted.run_id) from inserted where inserted.kind = 'signal') as runs,
          (select array_agg(inserted.name) from inserted where inserted.kind = 'signal') as names,
-         (select bool_or(inserted.kind = 'need') from inserted) as are_handed_on
+         (select bool_or(inserted.kind = 'need') from inserted) as are_handed_on,
+         (select bool_or(inserted.kind = 'runs') from inserted) as any_runs
     into suspended from requeued;
   if suspended.ords is null then
     return became;
@@ -71,6 +72,10 @@ begin
   end loop;
   if suspended.names is not null
      and pgflowd._deliver_signals(suspended.runs, suspended.names) > 0 then
+    suspended.due_at := now();
+  end if;
+  if suspended.any_runs then
+    perform pgflowd._await_ends(elements);
     suspended.due_at := now();
   end if;
   perform pgflowd._notify_due(suspended.due_at) where suspended.due_at is not null;

@@ -1,6 +1,7 @@
 -- _tell_waiters(due): tells who waits of those of these awaits whose run has ended, and deletes them. A planned
 -- run that waits for nothing more has no `after_mode` any more, and is due. One that was to begin only if all
--- complete is cancelled when one has not (E428); what it still waits for then tells nobody.
+-- complete is cancelled when one has not (E428); what it still waits for then tells nobody. The wait of a
+-- task that waits for no further run is due.
 -- Called by: _process_due_awaits.   Locks: nothing; the caller holds the awaits, and who waits.
 create or replace function pgflowd._tell_waiters(due pgflowd.awaits[])
 returns void language plpgsql set search_path = '' as $$
@@ -31,4 +32,13 @@ begin
    where run.run_id = any (planned) and run.state = 'planned'
      and not exists (select from pgflowd.awaits as one
                       where one.run_id = run.run_id and one.step_slug = '');
+
+  update pgflowd.waits as wait set due_at = now(), rest = null
+    from unnest(due) as told
+   where told.has_completed is not null and wait.kind = 'runs'
+     and wait.run_id = told.run_id and wait.step_slug = told.step_slug
+     and wait.task_index = told.task_index
+     and not exists (select from pgflowd.awaits as one
+                      where one.run_id = told.run_id and one.step_slug = told.step_slug
+                        and one.task_index = told.task_index);
 end $$;

@@ -2,10 +2,10 @@
 -- when it was cancelled before. A planned run never begins. Of another one its started steps fail, its open tasks too (they are `cancelled`
 -- where the core has that status), with the text `cancelled by ACTOR: REASON`; their messages are
 -- archived, events are sent, and the workers are woken to send a heartbeat at once. Open attempts
--- stay: what they report is kept as late. PF002 for an unknown run, PF003 for one that has ended.
+-- stay: what they report is kept as late. The sweep cancels its children. PF002 for an unknown run, PF003 for one that has ended.
 -- Security definer, so that a role which may touch no table can cancel what it started; whoever has no
 -- role of roles.sql needs a grant. `missing` stands for a column that some cores do not have, as in news.
--- Called by: _process_runs, _replace_in_line; clients, commands, operators.
+-- Called by: _cancel_children, _process_runs, _replace_in_line; clients, commands, operators.
 -- Locks: the run, or what is planned of it (_cancel_planned); its started steps (by slug), their open tasks (by slug and index), messages.
 create or replace function pgflowd.cancel(run_id uuid, reason text, actor text)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
@@ -60,6 +60,7 @@ begin
     'event_type', 'run:failed', 'run_id', cancel.run_id, 'flow_slug', run.flow_slug,
     'status', 'failed', 'error_message', error_message,
     'failed_at', greatest(now(), run.started_at)));
+  perform pgflowd._mark_parent(cancel.run_id);
   return 'cancelled';
 end $$;
 revoke execute on function pgflowd.cancel(uuid, text, text) from public;

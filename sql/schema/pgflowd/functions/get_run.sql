@@ -25,7 +25,8 @@ begin
   return jsonb_set(document, '{run}', document -> 'run' || jsonb_build_object(
     'status', known.status, 'start_at', known.start_at, 'expires_at', known.expires_at,
     'expired_at', known.expired_at, 'labels', known.labels, 'singleton', known.singleton_key,
-    'created_by', known.created_by, 'blocked_by', known.blocked_by, 'cancelled_at', known.cancelled_at,
+    'created_by', known.created_by, 'blocked_by', known.blocked_by,
+    'parent_run_id', known.parent_run_id, 'cancelled_at', known.cancelled_at,
     'cancelled_by', known.cancelled_by, 'cancel_reason', known.cancel_reason,
     'paused_at', known.paused_at, 'paused_by', known.paused_by,
     'pause_reason', known.pause_reason));

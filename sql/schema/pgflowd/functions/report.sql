@@ -4,8 +4,8 @@
 -- timed_out, crashed, released, suspended), and as the outcome needs: error_message, error_type,
 -- traceback, retry, delay, usage, reason, wait. Its output, a JSON text, stands at its place in
 -- `outputs`. A wait is {"kind": "sleep", "in_s" or "until"}, {"kind": "signal", "name",
--- "checkpoint"}, or {"kind": "need", "needs"}; each may have "why", and the first two all of
--- "checkpoint", "in_s" or "until".
+-- "checkpoint"}, {"kind": "runs", "runs": their ids, "checkpoint"}, or {"kind": "need", "needs"}; each may
+-- have "why", and the first three all of "checkpoint", "in_s" or "until".
 -- Verdicts are those of single reports, and `lost`, and `error` with an SQLSTATE: one such
 -- element does not spoil the others. A run not free within 5 s, or within a quarter of a short
 -- `statement_timeout`, gives `error` 55P03.

@@ -121,6 +121,15 @@ begin
      limit max_rows;
   return query
     select 'I15', wait.flow_slug, wait.run_id, wait.step_slug, wait.task_index,
+           'the task waits for the end of runs, and none of them is left'
+      from pgflowd.waits as wait
+     where wait.run_id = any (run_ids) and wait.kind = 'runs' and wait.due_at is null
+       and not exists (select from pgflowd.awaits as one
+                        where one.run_id = wait.run_id and one.step_slug = wait.step_slug
+                          and one.task_index = wait.task_index)
+     limit max_rows;
+  return query
+    select 'I15', wait.flow_slug, wait.run_id, wait.step_slug, wait.task_index,
            case when ours.paused_at is null then 'the task waits for a resume, and its run is not paused'
                 else 'the run is paused, and the time of a wait goes on' end
       from pgflowd.waits as wait

@@ -4,7 +4,8 @@
 -- sweep looks at it, to start it or to end it. `singleton_key`: one run at a time has it (`holds_key`), the
 -- others wait in line, by `created_at`; one that `replaces` ends those before it. `after_mode`: how a planned
 -- run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when somebody asked
--- for the run, and who.
+-- for the run, and who. `parent_run_id`, `parent_step`, `parent_index`: the task that has started it, as a
+-- child of its run.
 -- `paused_at`: since when none of its tasks begins.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
@@ -30,6 +31,9 @@ create table if not exists pgflowd.runs (
   paused_at timestamptz,
   paused_by text,
   pause_reason text,
+  parent_run_id uuid,
+  parent_step text,
+  parent_index int,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,
@@ -54,3 +58,5 @@ create index if not exists runs_in_line
   where state = 'planned' and singleton_key is not null;
 create index if not exists runs_replacing
   on pgflowd.runs (singleton_key, created_at, run_id) where state = 'planned' and replaces;
+create index if not exists runs_parent
+  on pgflowd.runs (parent_run_id, parent_step, parent_index) where parent_run_id is not null;

@@ -2,8 +2,9 @@
 -- `name`: of the signal; for `need` the caps that a worker must have, sorted, with commas between;
 -- for `limit` its key, and then `needs` is what a task needs besides that was handed on.
 -- `checkpoint`: under which name the task will find how the wait ended; null where nothing is to be
--- found. `due_at`: the end of a sleep, or of the patience with a signal; while the run is paused `rest`
--- instead, what was left of it. `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
+-- found. `due_at`: the end of a sleep, or of the patience with a signal or runs; while the run is paused
+-- `rest` instead, what was left of it. Who waits for runs has a row of `awaits` for each that has not
+-- ended yet. `nr`: who waited first. The table turns over completely, hence the frequent vacuum.
 create table if not exists pgflowd.waits (
   run_id uuid not null,
   step_slug text not null,
@@ -22,9 +23,9 @@ create table if not exists pgflowd.waits (
   constraint waits_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,
   constraint kind_is_known
-    check (kind in ('sleep', 'signal', 'need', 'limit', 'paused', 'quarantined')),
+    check (kind in ('sleep', 'signal', 'need', 'limit', 'paused', 'quarantined', 'runs')),
   constraint a_name_says_what_for
-    check ((kind in ('sleep', 'paused', 'quarantined')) = (name is null)),
+    check ((kind in ('sleep', 'paused', 'quarantined', 'runs')) = (name is null)),
   constraint something_ends_it
     check (kind <> 'sleep' or due_at is not null or rest is not null),
   constraint a_rest_has_no_date check (due_at is null or rest is null)

@@ -13,7 +13,8 @@ create or replace view pgflowd.run_status as
          ours.singleton_key, ours.created_by, null::uuid[] as blocked_by,
          case when run.status = 'started' then ours.paused_at end as paused_at,
          case when run.status = 'started' then ours.paused_by end as paused_by,
-         case when run.status = 'started' then ours.pause_reason end as pause_reason
+         case when run.status = 'started' then ours.pause_reason end as pause_reason,
+         ours.parent_run_id
     from pgflow.runs as run
     left join pgflowd.runs as ours on ours.run_id = run.run_id
    cross join lateral (
@@ -35,5 +36,5 @@ create or replace view pgflowd.run_status as
                           where one.run_id = run.run_id and one.step_slug = '' order by one.awaited)
               when pgflowd._is_blocked(run)
               then array_remove(array[pgflowd._key_holder(run.singleton_key)], run.run_id) end,
-         null, null, null
+         null, null, null, run.parent_run_id
     from pgflowd.runs as run where run.state <> 'started';

@@ -1,0 +1,64 @@
+"""The family of a run, as programs and screens see it: the runs that it has started, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents import plain
+from pgflowd.core.statuses import RunStatus
+
+
+@dataclass(frozen=True)
+class FamilyMember:
+    """A run of a family, and the task that has started it."""
+
+    run_id: UUID
+    parent_run_id: UUID | None  # None: the first of the family, like the next two
+    parent_step: str | None
+    parent_index: int | None
+    depth: int
+    flow_slug: str
+    status: RunStatus
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "run_id": self.run_id,
+            "flow": self.flow_slug,
+            "status": self.status,
+            "parent_run_id": self.parent_run_id,
+            "parent_step": self.parent_step,
+            "parent_task": self.parent_index,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A member at its place in the tree."""
+
+    member: FamilyMember
+    bars: tuple[bool, ...]  # for each depth above: whether a line goes on there
+    is_last: bool  # of its parent's children
+
+
+def branches_of(family: Sequence[FamilyMember]) -> list[Branch]:
+    """The members in the order of a tree: each run, then its children with all below them."""
+    below: dict[UUID | None, list[FamilyMember]] = {}
+    for member in family:
+        below.setdefault(member.parent_run_id, []).append(member)
+    branches: list[Branch] = []
+    pending = [Branch(member, (), is_last=True) for member in below.get(None, [])]
+    while pending:
+        branch = pending.pop()
+        branches.append(branch)
+        children = below.get(branch.member.run_id, [])
+        bars = (*branch.bars, not branch.is_last) if branch.member.depth else ()
+        pending += [Branch(each, bars, each is children[-1]) for each in reversed(children)]
+    return branches

@@ -1,0 +1,50 @@
+-- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, or have expired: a
+-- hundred at most, since each costs a millisecond. Returns those of these runs of which children are still
+-- open, or are locked just now: look again soon.
+-- Called by: _process_runs.
+-- Locks: the children, skipping locked ones; see cancel. The caller holds the runs.
+create or replace function pgflowd._cancel_children(run_ids uuid[])
+returns uuid[] language plpgsql set search_path = '' as $$
+declare
+  most constant int := 100;
+  child record;
+  is_free boolean;
+  left_over uuid[] := '{}';
+begin
+  for child in
+    select one.run_id, one.state, parent.run_id as parent_run_id,
+           format('parent run %s %s', parent.run_id, case when parent.expired_at is null
+             then 'was cancelled' else 'has expired' end) as reason,
+           row_number() over () as nr
+      from unnest(_cancel_children.run_ids) as given (run_id)
+     cross join lateral (
+       select known.run_id, known.expired_at from pgflowd.runs as known
+        where known.run_id = given.run_id and known.state = 'started'
+          and known.cancelled_at is not null offset 0) as parent
+     cross join lateral (
+       select known.run_id, known.state from pgflowd.runs as known
+        where known.parent_run_id = parent.run_id
+          and (known.state = 'planned' or known.state = 'started' and exists (
+            select from pgflow.runs as core
+             where core.run_id = known.run_id and core.status = 'started'))
+        limit most + 1) as one
+  loop
+    if child.nr > most then
+      is_free := false;
+    elsif child.state = 'planned' then
+      perform from pgflowd.runs as run
+        where run.run_id = child.run_id and run.state = 'planned' for update skip locked;
+      is_free := found;
+    else
+      perform from pgflow.runs as run
+        where run.run_id = child.run_id and run.status = 'started' for update skip locked;
+      is_free := found;
+    end if;
+    if is_free then
+      perform pgflowd.cancel(child.run_id, child.reason, 'pgflowd');
+    else
+      left_over := left_over || child.parent_run_id;
+    end if;
+  end loop;
+  return left_over;
+end $$;

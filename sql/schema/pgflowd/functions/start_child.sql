@@ -1,0 +1,66 @@
+-- start_child(run_id, step_slug, task_index, token, child_id, given): starts a run as a child of this
+-- task's run, and returns its id; null, and nothing is done, while another transaction has the task or
+-- the singleton key: ask again soon. A child that the task has started before is not started again.
+--   child_id  the id of the child, which the caller makes of task, flow and key
+--   given     an object with `flow`, `input`, and `wishes`: `at` or `delay_s`, `expires_at` or
+--             `expires_s`, `labels`, `singleton`, `on_conflict`, `actor`, `after`, `after_mode`
+-- Where another run has the singleton key and is to be returned, its id is kept in a checkpoint, so that
+-- the task gets the same one ever after.
+-- PF001 when the token holds no live lease; the errors of start. A cancel of the parent waits for this
+-- or comes before it, so it sees each child; the sweep then cancels them.
+-- Security definer, since a worker's role may not lock flows; the flow first, as a deletion does.
+-- Called by: workers.
+-- Locks: the flow against deletion; the key and the task, without waiting; see start.
+create or replace function pgflowd.start_child(
+  run_id uuid, step_slug text, task_index int, token bigint, child_id uuid, given text)
+returns uuid language plpgsql security definer set search_path = '', pg_temp as $$
+declare
+  parsed constant jsonb := start_child.given::jsonb;
+  wishes constant jsonb := parsed -> 'wishes';
+  on_conflict constant text := coalesce(wishes ->> 'on_conflict', 'wait');
+  mark constant text := 'runs ' || start_child.child_id;
+  started uuid;
+begin
+  perform from pgflow.flows as flow where flow.flow_slug = parsed ->> 'flow' for share;
+  if on_conflict in ('existing', 'reject')
+     and not pgflowd._lock_key(wishes ->> 'singleton', false) then
+    return null;
+  elsif not pgflowd._lock_leased(
+       start_child.run_id, start_child.step_slug, start_child.task_index, start_child.token) then
+    return null;
+  end if;
+  if exists (select from pgflowd.runs as run where run.run_id = start_child.child_id) then
+    return start_child.child_id;
+  elsif on_conflict = 'existing' then
+    select (kept.data ->> 'run')::uuid into started from pgflowd.checkpoints as kept
+     where kept.run_id = start_child.run_id and kept.step_slug = start_child.step_slug
+       and kept.task_index = start_child.task_index and kept.name = mark;
+    if found then
+      return started;
+    end if;
+  end if;
+
+  select new.run_id into started
+    from pgflowd.start(
+      parsed ->> 'flow', parsed -> 'input', start_child.child_id,
+      start_at => coalesce((wishes ->> 'at')::timestamptz,
+                           clock_timestamp() + make_interval(secs => (wishes ->> 'delay_s')::float8)),
+      expires_at => coalesce((wishes ->> 'expires_at')::timestamptz,
+                             clock_timestamp() + make_interval(secs => (wishes ->> 'expires_s')::float8)),
+      labels => wishes -> 'labels', singleton_key => wishes ->> 'singleton',
+      on_conflict => on_conflict, actor => wishes ->> 'actor',
+      after => array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[],
+      after_mode => coalesce(wishes ->> 'after_mode', 'completed')) as new;
+  if started = start_child.child_id then
+    update pgflowd.runs as run
+       set parent_run_id = start_child.run_id, parent_step = start_child.step_slug,
+           parent_index = start_child.task_index
+     where run.run_id = started;
+  else
+    insert into pgflowd.checkpoints (run_id, step_slug, task_index, name, token, data)
+    values (start_child.run_id, start_child.step_slug, start_child.task_index, mark,
+            start_child.token, jsonb_build_object('run', started));
+  end if;
+  return started;
+end $$;
+revoke execute on function pgflowd.start_child(uuid, text, int, bigint, uuid, text) from public;

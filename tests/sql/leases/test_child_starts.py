@@ -1,0 +1,197 @@
+"""Child runs are started once, cancelled with their parent, shown and pruned as families."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from uuid import UUID
+
+import psycopg
+import pytest
+from support.child_runs import begun, child_of, family, process, start_child, statuses
+from support.leases import LeaseDatabase
+
+from pgflowd.testing.until import until
+
+PARENTS = """
+    select parent_run_id, parent_step, parent_index from pgflowd.runs where run_id = any (%s)
+"""
+
+
+def test_a_child_is_started_once_and_names_its_parent(any_core: LeaseDatabase) -> None:
+    db, flow = any_core, any_core.flow()
+    task = begun(db, db.flow())
+
+    child = start_child(db, task, flow)
+    assert start_child(db, task, flow) == child == child_of(task, flow)
+    other = start_child(db, task, flow, "nr 2", delay_s=60, expires_s=90.5, labels={"a": "b"})
+
+    assert db.rows(PARENTS, [child, other]) == 2 * [(task.run_id, "a", 0)]
+    assert statuses(db, [child, other]) == ["started", "scheduled"]
+    listed = "select run_id from pgflowd.list_children(%s, %s, %s)"
+    assert set(db.column(listed, task.run_id, "a", 0)) == {child, other}
+    known = db.value("select pgflowd.get_run(%s) -> 'run'", other)
+    assert (known["parent_run_id"], known["labels"]) == (str(task.run_id), {"a": "b"})
+
+
+def test_only_who_holds_the_task_starts_children(own: LeaseDatabase) -> None:
+    flow, task = own.flow(), begun(own, own.flow())
+    other = own.connect()
+    with other.transaction():
+        other.execute("select from pgflow.step_tasks where run_id = %s for update", [task.run_id])
+        assert start_child(own, task, flow) is None
+    with pytest.raises(psycopg.Error, match="there is no flow nowhere") as error:
+        start_child(own, task, "nowhere")
+    assert error.value.sqlstate == "PF002"
+
+    own.lapse(task)
+    own.claim(task.flow_slug, own.worker(task.flow_slug))
+    with pytest.raises(psycopg.Error, match="holds no live lease") as error:
+        start_child(own, task, flow)
+    assert error.value.sqlstate == "PF001"
+    assert own.column("select run_id from pgflow.runs") == [task.run_id]
+
+
+@pytest.mark.parametrize("end", ["cancel", "expire"])
+def test_the_end_of_a_parent_reaches_its_children_and_theirs(any_core: LeaseDatabase, end) -> None:
+    db = any_core
+    task, children = family(db, 2, 2)
+    late = start_child(db, task, db.flow(), delay_s=60)
+    done = start_child(db, task, flow := db.flow())
+    db.complete(db.claim_one(flow, db.worker(flow)))
+    assert late and done
+
+    if end == "cancel":
+        db.cancel(task.run_id)
+    else:
+        db.do("select pgflowd.reschedule(%s, expires_at => now())", task.run_id)
+    process(db)
+    until(lambda: (process(db), statuses(db, children))[1] == ["cancelled"] * 6, within_s=10)
+
+    assert statuses(db, [late, done]) == ["cancelled", "completed"]
+    reason = "select cancel_reason from pgflowd.run_status where run_id = %s"
+    ended = "was cancelled" if end == "cancel" else "has expired"
+    assert db.value(reason, late) == f"parent run {task.run_id} {ended}"
+
+
+def test_a_failure_of_a_parent_does_not_reach_its_children(own: LeaseDatabase) -> None:
+    task, children = family(own, 2)
+    own.fail(task, "boom", retry=False)
+    process(own)
+    assert own.status(task.run_id) == "failed"
+    assert statuses(own, children) == ["started"] * 2
+
+
+def test_children_that_are_locked_are_cancelled_later(own: LeaseDatabase) -> None:
+    task, children = family(own, 3)
+    other = own.connect()
+    with other.transaction():
+        other.execute("select from pgflow.runs where run_id = %s for update", [children[1]])
+        own.cancel(task.run_id)
+        process_once = "select done from pgflowd.process_due()"
+        own.value(process_once)
+        assert statuses(own, children) == ["cancelled", "started", "cancelled"]
+    until(lambda: own.value(process_once) is not None and own.status(children[1]) == "failed")
+
+
+def test_no_child_is_left_behind_by_a_cancel_that_meets_its_start(own: LeaseDatabase) -> None:
+    flow, parent = own.flow(), own.flow()
+    for _ in range(12):
+        task, over = begun(own, parent), threading.Event()
+
+        def start(task=task, over=over) -> None:
+            with (
+                suppress(psycopg.errors.RaiseException, psycopg.DatabaseError),
+                psycopg.connect(own.dsn, autocommit=True) as conn,
+            ):
+                for number in range(50):
+                    start_child(own, task, flow, f"nr {number}", conn)
+                    over.set()
+
+        starter = threading.Thread(target=start)
+        starter.start()
+        over.wait(10)
+        own.cancel(task.run_id)
+        starter.join()
+        children = own.column(
+            "select run_id from pgflowd.runs where parent_run_id = %s", task.run_id
+        )
+        assert children
+
+        def all_cancelled(children: list[UUID] = children) -> bool:
+            own.value("select done from pgflowd.process_due()")
+            return set(statuses(own, children)) == {"cancelled"}
+
+        until(all_cancelled, within_s=10)
+
+
+def test_a_family_is_shown_from_whichever_of_its_runs(own: LeaseDatabase) -> None:
+    task, (child, *below) = family(own, 1, 2)
+    query = "select run_id, parent_run_id, depth, status from pgflowd.run_family(%s)"
+    for run in (task.run_id, child, *below):
+        assert own.rows(query, run) == [
+            (task.run_id, None, 0, "started"),
+            (child, task.run_id, 1, "started"),
+            (below[0], child, 2, "started"),
+            (below[1], child, 2, "started"),
+        ]
+    assert len(own.rows("select * from pgflowd.run_family(%s, 2)", child)) == 2
+    alone = own.start(own.flow())
+    assert own.rows(query, alone) == [(alone, None, 0, "started")]
+
+
+def test_pruning_takes_families_whole(own: LeaseDatabase) -> None:
+    whole, torn = family(own, 2, 1), family(own, 2, 1)
+    for task, _ in (whole, torn):
+        own.cancel(task.run_id)
+    until(lambda: own.value("select pgflowd.process_due()") and own.open_runs() == [], 10)
+    planned = start_of_ended(own)
+    own.do("""
+        update pgflow.runs set started_at = now() - interval '9 days',
+                               failed_at = now() - interval '8 days'
+    """)
+    young = torn[1][-1]
+    own.do("update pgflow.runs set failed_at = now() where run_id = %s", young)
+    prune = "select deleted_runs from pgflow.prune_data_older_than('7 days', %s)"
+
+    flow = own.value("select flow_slug from pgflow.runs where run_id = %s", whole[0].run_id)
+    assert own.value(prune, [flow]) == 0
+    assert own.value(prune, None) == 6  # with the planned one
+
+    left = set(own.column("select run_id from pgflow.runs"))
+    assert left == {torn[0].run_id, *torn[1]}
+    assert planned not in own.column("select run_id from pgflowd.runs")
+    own.do("update pgflow.runs set failed_at = started_at")
+    assert own.value(prune, None) == 5
+
+
+def start_of_ended(db: LeaseDatabase) -> UUID:
+    """A run without a family that never began, and ended long ago."""
+    query = "select run_id from pgflowd.start(%s, '{}', start_at => now() + interval '1 day')"
+    run: UUID = db.value(query, db.flow())
+    db.cancel(run)
+    db.do("update pgflowd.runs set cancelled_at = now() - interval '8 days' where run_id = %s", run)
+    return run
+
+
+def test_a_child_may_have_a_singleton_key(own: LeaseDatabase) -> None:
+    flow, task, other = own.flow(), begun(own, own.flow()), own.connect()
+    holder = own.value("select run_id from pgflowd.start(%s, '{}', singleton_key => 'k')", flow)
+    wishes = {"singleton": "k", "on_conflict": "existing"}
+    with other.transaction():
+        other.execute("select pgflowd._lock_key('k', true)")
+        assert start_child(own, task, flow, **wishes) is None
+    with pytest.raises(psycopg.Error, match="has the singleton key 'k'") as error:
+        start_child(own, task, flow, "nr 2", **wishes | {"on_conflict": "reject"})
+    assert error.value.sqlstate == "PF006"
+
+    assert start_child(own, task, flow, **wishes) == holder
+    own.cancel(holder)
+    process(own)
+    assert start_child(own, task, flow, **wishes) == holder, "it may have been waited for"
+    listed = "select child_id, run_id from pgflowd.list_children(%s, 'a', 0)"
+    assert own.rows(listed, task.run_id) == [(child_of(task, flow), holder)]
+    for name in ("nr 3", "nr 4"):
+        start_child(own, task, flow, name, singleton="k", actor="me")
+    children = [child_of(task, flow, name) for name in ("nr 3", "nr 4")]
+    assert statuses(own, children) == ["started", "blocked"]
