@@ -46,7 +46,7 @@ COMMANDS = (
     Entry("dev", "local.dev", "Serve a project while you change it."),
     Entry("demo", "local.demo", "Run example flows on a database of their own."),
     Entry("runs", "commands.runs", "Start, show, follow, signal and change runs."),
-    Entry("tasks", "commands.tasks", "List open tasks, and end the wait of one."),
+    Entry("tasks", "commands.tasks", "List open tasks, end the wait of one, and do one by hand."),
     Entry("signals", "commands.signals", "List the signals that were sent to runs."),
     Entry("flows", "commands.flows", "Show, compare, deploy and delete flows."),
     Entry("check", "commands.check", "Check config, flows and database."),

@@ -271,7 +271,7 @@ class NeedsParam(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         needs = value.split(",") if isinstance(value, str) else value
         if needs and (fault := needs_fault(needs)):
-            self.fail(f"{value!r}: needs {fault}, as in gpu,80gb", param, ctx)
+            self.fail(f"{value!r}: {fault}, as in gpu,80gb", param, ctx)
         return sorted_needs(needs)
 
 
@@ -283,7 +283,7 @@ class SlotsParam(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         step, _, slots = str(value).rpartition("=")
         if not step or not slots.isdecimal() or not 1 <= int(slots) <= MAX_SLOTS:
-            self.fail(f"{value!r} is not a step and a number, as in fetch=4", param, ctx)
+            self.fail(f"{value!r} is not a step and a number from 1, as in fetch=4", param, ctx)
         return step, int(slots)
 
 

@@ -156,7 +156,7 @@ def _checked_conflict(singleton: object, on_conflict: object) -> str:
         words = ", ".join(CONFLICTS)
         raise _bad_wish(f"on_conflict is one of {words}, not {repr(on_conflict)[:60]}")
     if singleton is None:
-        raise _bad_wish("on_conflict says what happens while another run has the key of singleton")
+        raise _bad_wish("on_conflict needs a key that one run at a time has: give `singleton` too")
     return str(on_conflict)
 
 

@@ -254,7 +254,7 @@ def _flows(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
                 waits_s = (now - flow.oldest_queued_at).total_seconds()
                 text += f", the oldest task waits for {duration(waits_s)}"
             yield warning("flows", f"{text}, but no worker serves it", "run `pgflowd serve`")
-    served = [each for each in flows if each.workers or each.is_asleep]
+    served = [each for each in flows if (each.workers or each.is_asleep) and not each.paused_at]
     idle = [each.flow_slug for each in served if each.queued and not each.running]
     for slug, waits_s in conn.execute(_STANDING_STILL, (idle, LATE_S)).fetchall() if idle else ():
         is_fine = False

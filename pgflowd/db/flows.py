@@ -20,8 +20,7 @@ from pgflowd.core.definition.shape import (
     Shape,
     changes_between,
     gate_differences,
-    option_differences,
-    slot_differences,
+    option_remedies,
 )
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
 from pgflowd.core.json import decode
@@ -41,7 +40,12 @@ class Comparison:
 
     exists: bool
     shape: list[str] = field(default_factory=list)  # of the code; with one no worker starts
-    options: list[str] = field(default_factory=list)  # here the database's value holds
+    remedies: list[tuple[str, str]] = field(default_factory=list)  # options and what next
+
+    @property
+    def options(self) -> list[str]:
+        """The options that differ: the database's value holds."""
+        return [text for text, _ in self.remedies]
 
 
 def list_flows() -> Query[list[ListedFlow]]:
@@ -104,12 +108,8 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    differences = [
-        *gate_differences(shape, known),
-        *slot_differences(shape, known),
-        *option_differences(shape, known),
-    ]
-    return Comparison(True, changes_between(known, shape), differences)
+    remedies = option_remedies(slug, shape, known, gate_differences(shape, known))
+    return Comparison(True, changes_between(known, shape), remedies)
 
 
 def deploy(conn: Connection, slug: str, shape: Shape) -> bool:

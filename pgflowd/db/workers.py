@@ -18,12 +18,10 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.core.definition.shape import (
-    OPTIONS_NEXT,
     Shape,
     changes_between,
     gate_differences,
-    option_differences,
-    slot_differences,
+    option_remedies,
 )
 from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.worker.events import RowState, Standing
@@ -65,14 +63,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
             found = changes_between(known, shape)
             if not found:
                 stale = _follow(conn, slug, shape, known, may_write=mode != "verify")
-                remedies = [
-                    *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
-                    *(
-                        (text, f"`pgflowd flows limits {slug} --set STEP=N` changes it there")
-                        for text in slot_differences(shape, known)
-                    ),
-                    *((text, OPTIONS_NEXT) for text in option_differences(shape, known)),
-                ]
+                remedies = option_remedies(slug, shape, known, stale)
                 return [Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies]
             if mode != "recreate":
                 raise _mismatch(slug, found)

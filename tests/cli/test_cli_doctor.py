@@ -217,6 +217,8 @@ def test_a_flow_that_is_served_and_stands_still_is_reported(examined, shop):
     assert code_of(fine, "flows") == ("ok", None)
     assert code_of(found, "flows") == ("warning", "E318")
     assert found["flows"][0]["text"].startswith("send_email: a task waits for 5m0")
+    shop.conn.execute("select pgflowd.pause_flow('send_email', 'no stamps')")
+    assert code_of(examined(), "flows") == ("ok", None)  # it is meant to stand still
 
 
 def test_stalled_tasks_and_orphans_are_reported(examined, shop):

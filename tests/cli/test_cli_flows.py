@@ -350,6 +350,8 @@ def test_show_says_what_no_worker_has(here, shop):
     limited(shop)
     shop.do("delete from pgflowd.worker_caps")
 
-    assert "no living worker has gpu" in here("flows", "show", "crawl").err
+    missing = here("flows", "show", "crawl").err
+    assert "no living worker has gpu" in missing
+    assert "`pgflowd tasks claim crawl --caps gpu`" in missing
     shop.do("delete from pgflowd.slots")
     assert here("tasks", "list", "--needs", "gpu").code == 0

@@ -38,6 +38,8 @@ def test_a_list_names_who_has_a_task(here, shop):
     head, line = here("tasks", "list").out.splitlines()
     assert head.split() == ["TASK", "FLOW", "STATUS", "WAITS", "FOR", "BY", "SINCE", "UNTIL"]
     assert "▶ leased" in line and "  jane  " in line
+    shown = here("runs", "show", "@last").out
+    assert "a person has it" in shown and "timeout" not in shown
 
 
 def test_a_claim_shows_the_outputs_of_the_deps(here, shop):
@@ -57,7 +59,10 @@ def test_a_flow_without_a_ready_task_is_an_answer(here, shop):
     for_programs = here("tasks", "claim", "send_email", "--json")
 
     assert (nothing.code, nothing.out) == (1, "")
-    assert nothing.err == "no task of send_email is ready\n"
+    assert (
+        nothing.err
+        == "no task of send_email is ready; see `pgflowd tasks list --flow send_email`\n"
+    )
     assert (for_programs.code, for_programs.json["task"]) == (1, None)
 
 

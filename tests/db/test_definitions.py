@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.covers import covers
 
-from pgflowd import Flow
+from pgflowd import Flow, Limit
 from pgflowd.db import flows, workers
 from pgflowd.errors import DatabaseError
 
@@ -53,6 +53,20 @@ def test_options_tuned_in_the_database_are_reported_to_operators_and_workers(con
     assert [(one.code, one.text) for one in warnings] == [
         ("W310", f"shop: {text}") for text in compared.options
     ]
+
+
+def test_operators_and_workers_are_told_the_command_that_changes_the_slots_of_a_limit(conn):
+    made = Flow("shop")
+    made.step(slug="one", limit=Limit(5))(lambda run: 1)
+    flows.deploy(conn, "shop", made.shape())
+    conn.execute("select pgflowd.set_limit('shop', 'one', 2)")
+
+    ((text, remedy),) = flows.compare(conn, "shop", made.shape()).remedies
+    (warning,) = workers.define(conn, "shop", made.shape(), "create")
+
+    assert text.startswith("step one: limit has 5 slots in the code, 2 in the database")
+    assert remedy == "`pgflowd flows limits shop --set STEP=N` changes it there"
+    assert warning.next == remedy
 
 
 @covers("database 11")

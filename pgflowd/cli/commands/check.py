@@ -17,7 +17,6 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import problem_columns, problem_json
-from pgflowd.core.definition.shape import OPTIONS_NEXT
 from pgflowd.core.server_connections import (
     ServerConnections,
     automatic_budget,
@@ -148,8 +147,8 @@ def _compared(
         more = f" and {len(compared.shape) - 3} more" if len(compared.shape) > 3 else ""
         text = f"{slug}: {'; '.join(compared.shape[:3])}{more}"
         yield Problem("E306", text, PLACE, f"see `pgflowd flows diff {slug}`")
-    for text in compared.options:
-        yield Problem("W310", f"{slug}: {text}", PLACE, OPTIONS_NEXT)
+    for text, remedy in compared.remedies:
+        yield Problem("W310", f"{slug}: {text}", PLACE, remedy)
 
 
 def _of_other_runtimes(

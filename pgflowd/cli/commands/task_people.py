@@ -81,7 +81,7 @@ def claim(app: App, flow: str, caps: Sequence[str], actor: str | None, lease: fl
         _print_claimed(app, task, actor)
     if task is None:
         able = f" that needs {', '.join(caps)}" if caps else ""
-        app.note(f"no task of {flow} is ready{able}")
+        app.note(f"no task of {flow} is ready{able}; see `pgflowd tasks list --flow {flow}`")
         app.exit(ExitCode.NO)
 
 

@@ -127,7 +127,8 @@ def print_flow(
     for worker in workers_with_caps:
         app.print(app.out.folded(f"worker {worker.name} has {', '.join(worker.caps)}"))
     for name in unserved_needs(steps, workers_with_caps):
-        app.note(f"no living worker has {name}: add it to [worker] caps of one")
+        claim = f"`pgflowd tasks claim {flow.flow_slug} --caps {name.replace(', ', ',')}`"
+        app.note(f"no living worker has {name}: add it to [worker] caps of one; people use {claim}")
     if not flow.is_watched:
         app.note("W311 its queue has no trigger, so workers poll; run `pgflowd flows deploy`")
 

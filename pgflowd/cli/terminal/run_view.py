@@ -369,6 +369,8 @@ def _note(step: StepTasks, now: datetime) -> str:
     if step.running_since is not None:
         left_s = step.timeout_s - (now - step.running_since).total_seconds()
         words.append(f"timeout in {duration(round(left_s))}" if left_s > 0 else "past its timeout")
+    elif step.running:
+        words.append("a person has it" if step.tasks == 1 else "people have some")
     elif step.next_at is not None:
         left_s = (step.next_at - now).total_seconds()
         if step.only_waits:

@@ -10,7 +10,7 @@ and worth a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pgflowd.core.definition.limit import limit_json, limit_text
@@ -28,7 +28,7 @@ from pgflowd.core.needs import sorted_needs
 
 Shape = dict[str, Any]
 
-OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
+_OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts from the next attempt"
 
 
 def shape_of(flow: FlowSpec) -> Shape:
@@ -147,6 +147,18 @@ def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterato
     left, right = ours.get(key), theirs.get(key)
     if left is not None and right is not None and left != right:
         yield f"{word} differs '{left}' vs '{right}'"
+
+
+def option_remedies(
+    slug: str, ours: Shape, database: Shape, stale: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The options that differ from the database, `stale` gates first, and what to do about each."""
+    set_slots = f"`pgflowd flows limits {slug} --set STEP=N` changes it there"
+    return [
+        *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
+        *((text, set_slots) for text in slot_differences(ours, database)),
+        *((text, _OPTIONS_NEXT) for text in option_differences(ours, database)),
+    ]
 
 
 def option_differences(ours: Shape, database: Shape) -> list[str]:

@@ -161,7 +161,7 @@ class StepTasks:
     attempts: int  # the most of the tasks that are open, else of all
     max_attempts: int
     timeout_s: int
-    running_since: datetime | None
+    running_since: datetime | None  # what a person does has no timeout
     next_at: datetime | None  # when the first queued task may be claimed, or a wait is over
     waiting: int = 0
 

@@ -1,8 +1,8 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
--- status, and of the started tasks the attempt, its limits and since when. A queued task that waits
--- counts as waiting only. `next_at` is when the first of its queued tasks may be claimed, or the
--- first wait is over at the latest. It reads no output: a row that is passed on as a whole would bring
--- its own along.
+-- status, and of the started tasks the attempt, its limits and since when, but for what a person does,
+-- since no timeout ends that. A queued task that waits counts as waiting only. `next_at` is when the
+-- first of its queued tasks may be claimed, or the first wait is over at the latest. It reads no output:
+-- a row that is passed on as a whole would bring its own along.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
@@ -22,7 +22,8 @@ language sql stable set search_path = '' as $$
                   max(task.attempts_count), 0),
          coalesce(step.opt_max_attempts, flow.opt_max_attempts),
          coalesce(step.opt_timeout, flow.opt_timeout),
-         min(coalesce(attempt.started_at, task.started_at)) filter (where task.status = 'started'),
+         min(coalesce(attempt.started_at, task.started_at))
+           filter (where task.status = 'started' and not pgflowd._is_person(attempt.worker_id)),
          least((select min(message.visible_at)
                   from pgflowd._visible_at(
                          min(task.queue_name),

@@ -17,7 +17,7 @@ begin
   returning option.limit_name into limited;
   if limited is null then
     raise exception 'step % of flow % has no limit', set_limit.step_slug, set_limit.flow_slug
-      using errcode = 'PF002', hint = '`pgflowd flows limits` lists those that have one';
+      using errcode = 'PF002', hint = format('`pgflowd flows limits %s` lists those that have one', set_limit.flow_slug);
   end if;
   for key in
     select wait.name from pgflowd.waits as wait
