@@ -62,6 +62,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/many_flows.py
 	$(VENV)/bin/python bench/waits.py
 	$(VENV)/bin/python bench/planned.py
+	$(VENV)/bin/python bench/gates.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -69,6 +70,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/many_flows.py --quick --flows 60
 	$(VENV)/bin/python bench/waits.py --quick
 	$(VENV)/bin/python bench/planned.py --quick
+	$(VENV)/bin/python bench/gates.py --quick
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import chaos_gates
 import chaos_runs
 import chaos_waits
 import psycopg
@@ -22,7 +23,7 @@ from pgflowd.testing.until import until
 
 KILL_GRACE_S = 0.5
 SPARE_S = 4.0  # for a machine that has more to do than it can
-AT_ANY_TIME = ("I2", "I3", "I4", "I8", "I9", "I10", "I15", "I20", "I21")
+AT_ANY_TIME = ("I2", "I3", "I4", "I8", "I9", "I10", "I15", "I17", "I20", "I21")
 SHOWN = 5
 QUEUES = ("queue", "archive")
 
@@ -77,6 +78,7 @@ def in_the_end(environment: Environment) -> list[str]:
     troubles += [*_ends(environment), *_overlaps(environment), *_too_long(environment)]
     troubles += chaos_waits.troubles(environment)
     troubles += chaos_runs.troubles(environment, _stood_still)
+    troubles += chaos_gates.troubles(environment, _stood_still)
     troubles += [f"left behind: {seen}" for seen in environment.leftovers()]
     troubles += [f"a bug of ours was logged: {bug}" for bug in bugs(environment)]
     return troubles

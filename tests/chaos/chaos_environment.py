@@ -61,6 +61,7 @@ PROFILE: dict[str, dict[str, Any]] = {
     "flows.drowsy": {"max_concurrency": 16, "tasks_per_runner": 8},
     "logging": {"level": "info"},
 }
+CAPABLE = "d0"  # the daemon whose workers have caps
 KINDS = ("listener", "worker", "zygote", "runner", "sweeper")
 ROOM = "4g"  # on the small disk, while it is not full
 OPEN_RUNS = 30  # at a time
@@ -89,6 +90,7 @@ RUNS: dict[str, tuple[float, str, Given]] = {  # how often, how it must end, its
     "shared": (3, "completed", lambda chance: list(range(chance.randrange(24)))),
     "waiting": (5, "completed", lambda chance: {"s": chance.random(), "n": chance.randrange(4)}),
     "drowsy": (2, "completed", lambda chance: list(range(chance.randrange(12)))),
+    "gated": (4, "completed", lambda chance: [chance.randrange(3) for _ in range(6)]),
     "single": (4, "completed", lambda chance: {"s": chance.random() / 5}),
     "parents": (2, "completed", lambda chance: {"n": chance.randrange(5)}),
     "late": (1, "completed", lambda chance: {}),
@@ -144,7 +146,8 @@ class Place:
 
     def start(self) -> Daemon:
         self.asked_to_end = self.killed = self.hurt = False
-        self.daemon = self.setup.start(self.name, **PROFILE)
+        caps = {"caps": ["80gb", "gpu"]} if self.name == CAPABLE else {}
+        self.daemon = self.setup.start(self.name, **PROFILE | {"worker": PROFILE["worker"] | caps})
         return self.daemon
 
     def listens(self) -> bool:

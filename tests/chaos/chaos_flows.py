@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pgflowd import Context, Flow, RetryAfter
+from pgflowd import Context, Flow, Limit, RetryAfter
 
 LEDGER = Path(os.environ["CHAOS_LEDGER"])
 DAEMON = os.environ["CHAOS_DAEMON"]
@@ -283,6 +283,29 @@ def grows(run: dict[str, Any], ctx: Context) -> int:
     note(ctx, "start")
     mishap(ctx)
     return done(ctx, run["n"] * 2)
+
+
+gated = Flow("gated", timeout=5, **SURVIVES)
+
+
+@gated.map(limit=Limit(2, key="item", name="hosts"))
+def visits(item: int, ctx: Context) -> int:
+    """Works while at most one other task of its host does."""
+    note(ctx, "start")
+    note(ctx, "host", item)
+    go_on(ctx, random.random() / 10)
+    mishap(ctx)
+    return done(ctx, item)
+
+
+@gated.step(needs=["gpu"])
+def trains(visits: list[int], ctx: Context) -> int:
+    note(ctx, "start")
+    note(ctx, "caps", sorted(ctx.caps))
+    mishap(ctx)
+    if random.random() < 0.3:
+        ctx.hand_on(needs=["gpu", "80gb"])
+    return done(ctx, len(visits))
 
 
 late = Flow("late", max_attempts=1, timeout=1)

@@ -99,6 +99,14 @@ OF_ALL = {
            where (t.run_id, t.step_slug, t.task_index) = (w.run_id, w.step_slug, w.task_index)
              and (t.status, s.status, r.status) = ('queued', 'started', 'started'))
     """,
+    "I17 a limit has no more leases than places": """
+        select a.limit_key, count(*) from pgflowd.attempts a join pgflow.runs r using (run_id)
+         where a.ended_at is null and a.limit_key is not null
+           and (r.status = 'started'
+                or a.lease_until > now() and not pgflowd._is_person(a.worker_id))
+         group by 1 having count(*) > coalesce((
+           select max(s.most) from pgflowd.slots s where s.limit_key = a.limit_key), 0)
+    """,
     "I21 one run at a time has a singleton key": """
         select ours.singleton_key from pgflowd.runs ours join pgflow.runs run using (run_id)
          where ours.singleton_key is not null and run.status = 'started'

@@ -414,6 +414,7 @@ def test_more_leases_than_places_are_a_violation(own: LeaseDatabase) -> None:
     own.do("update pgflowd.slots set most = 1")
 
     assert [row.invariant for row in violated(own)] == ["I17"]
+    own.do("update pgflowd.slots set most = 2")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -483,4 +484,43 @@ def test_never_more_leases_than_places_whatever_sessions_do_when(
     assert own.value("select count(*) from pgflow.runs where status = 'completed'") == 120
     own.rows("select * from pgflowd.process_due()")
     assert (waiting(own), own.value("select count(*) from pgflowd.slots")) == (0, 0)
+    assert violated(own) == []
+
+
+def test_what_is_paused_gets_no_place_and_holds_up_nobody(own: LeaseDatabase) -> None:
+    flow = limited(own)
+    runs = [own.start(flow) for _ in range(4)]
+    worker = own.worker(flow)
+    (task,) = own.claim(flow, worker)
+    assert own.claim(flow, worker) == []
+    own.value("select pgflowd.pause(%s)", runs[1])
+
+    (second,) = report_and_claim(own, flow, worker, task)
+
+    assert second.run_id == runs[2]
+    own.value("select pgflowd.resume(%s)", runs[1])
+    order = []
+    while tasks := report_and_claim(own, flow, worker, second):
+        (second,) = tasks
+        order.append(second.run_id)
+    assert order == [runs[1], runs[3]]
+    assert violated(own) == []
+
+
+def test_a_task_paused_with_a_place_in_hand_gives_it_to_others(own: LeaseDatabase) -> None:
+    flow = limited(own)
+    runs = [own.start(flow) for _ in range(3)]
+    worker = own.worker(flow)
+    (task,) = own.claim(flow, worker)
+    own.claim(flow, worker)
+    own.complete(task)
+    own.rows("select * from pgflowd.process_due()")  # the second one is next
+    own.value("select pgflowd.pause(%s)", runs[1])
+
+    own.value("select pgflowd.refill_limits()")
+
+    assert [one.run_id for one in own.claim(flow, worker)] == [runs[2]]
+    own.value("select pgflowd.resume(%s)", runs[1])
+    assert own.claim(flow, worker) == []
+    assert waiting(own) == 1
     assert violated(own) == []

@@ -40,6 +40,6 @@ begin
                                where slot.run_id = task.run_id and slot.step_slug = task.step_slug
                                  and slot.task_index = task.task_index
                                  and slot.limit_key = task.limit_key
-                                 and slot.given_at is not null) as is_next) as given) as one
+                                 and slot.given_at is not null offset 0) as is_next) as given) as one
       left join pgflowd._count_slots(keys) as counted on counted.limit_key = one.limit_key);
 end $$;

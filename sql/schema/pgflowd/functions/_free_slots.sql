@@ -12,7 +12,8 @@ begin
      and slot.task_index = element.task_index and slot.given_at is null
      and not exists (select from pgflowd.attempts as attempt
                       where attempt.run_id = slot.run_id and attempt.step_slug = slot.step_slug
-                        and attempt.task_index = slot.task_index and attempt.ended_at is null);
+                        and attempt.task_index = slot.task_index and attempt.ended_at is null
+                     offset 0);
   if found then
     perform pgflowd._notify_due(now());
   end if;

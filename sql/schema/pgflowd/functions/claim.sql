@@ -43,7 +43,7 @@ begin
            or exists (select from pgflowd.paused_flows as paused
                        where paused.flow_slug = claim.flow_slug),
          worker.last_heartbeat_at < now() - interval '1 minute',
-         to_jsonb(flow) -> 'is_gated' = 'true'
+         pgflowd._is_gated(flow)
     into leaving, silent, has_gates
     from pgflow.workers as worker
     join pgflow.flows as flow on flow.flow_slug = claim.flow_slug
@@ -64,7 +64,9 @@ begin
     young := '{}';
     has_put_aside := false;
     are_limited := false;
-    perform pgflowd._pass_slots(100) where has_gates;
+    if has_gates then
+      perform pgflowd._pass_slots(100);
+    end if;
     for round in 0 .. case when has_gates then 10 else 3 end loop
       exit when wanted <= 0;
       began := clock_timestamp();

@@ -25,7 +25,7 @@ declare
   are_limited boolean := false;
   task pgflowd.claimed_task;
 begin
-  select to_jsonb(flow) -> 'is_gated' = 'true' into has_gates
+  select pgflowd._is_gated(flow) into has_gates
     from pgflow.flows as flow where flow.flow_slug = task_claim.flow_slug;
   if not found then
     raise exception 'there is no flow %', quote_literal(task_claim.flow_slug)
