@@ -391,7 +391,7 @@ def test_a_foreign_core_has_no_singletons(foreign: LeaseDatabase) -> None:
 def test_a_person_with_a_task_of_a_cancelled_run_holds_up_nobody(own: LeaseDatabase) -> None:
     flow = own.flow()
     first = start(own, flow)
-    own.row("select * from pgflowd.task_claim(%s, '3 days', 'ann')", flow)
+    own.row("select * from pgflowd.task_claim(%s, null, '3 days', 'ann')", flow)
     second = start(own, flow)
     own.cancel(first.run_id)
     process(own)
