@@ -490,7 +490,8 @@ def test_nobody_takes_a_task_of_what_is_paused_but_who_has_one_may_report_it(
 
 
 WAITS: list[dict[str, Any]] = [
-    LONG_SLEEP, SIGNAL, {"kind": "need", "needs": ["gpu"]}, {"kind": "quarantined"}
+    LONG_SLEEP, SIGNAL, {"kind": "need", "needs": ["gpu"]}, {"kind": "quarantined"},
+    {"kind": "runs", "checkpoint": "runs 1"},
 ]  # fmt: skip
 
 
@@ -508,7 +509,8 @@ def test_whatever_a_task_waits_for_a_person_ends_it(
         own.lapse(task)
         own.sweep()
     else:
-        own.suspend(task, wait)
+        child = {"runs": [str(own.start(own.flow()))]} if wait["kind"] == "runs" else {}
+        own.suspend(task, wait | child)
     assert own.waits(run) == [("a", 0, wait["kind"])]
     assert own.claim(flow, own.worker(flow)) == []
 
