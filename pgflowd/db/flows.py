@@ -74,6 +74,12 @@ def living_workers() -> Query[list[tuple[str, str]]]:
     return Query(_LIVING_WORKERS, (), lambda rows: [(queue, name) for queue, name in rows])
 
 
+def is_paused(slug: str) -> Query[bool]:
+    """Whether the flow is paused as a whole."""
+    query = "select exists (select from pgflowd.paused_flows where flow_slug = %s)"
+    return Query(query, (slug,), only)
+
+
 def is_served(flow_slug: str) -> Query[bool]:
     """Return whether a worker of a flow lives, or is started when there is work."""
     return Query(_IS_SERVED, (flow_slug,), only)

@@ -136,18 +136,29 @@ def _start(
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(conn)) from error
     if awaits:
-        _note_unserved(app, conn, flow)
+        _note_idle(app, conn, flow)
     return started
 
 
-def _note_unserved(app: App, conn: psycopg.Connection[Any], flow: str) -> None:
-    """Say why nothing will happen for now, if no worker serves the flow."""
+def _note_idle(app: App, conn: psycopg.Connection[Any], flow: str) -> None:
+    """Say why nothing will happen for now, if the flow is paused or no worker serves it."""
     from pgflowd.db.flows import is_served
     from pgflowd.db.query import execute
 
     with contextlib.suppress(AccessDenied):  # a role that starts runs and reads none
-        if not execute(conn, is_served(flow)):
+        if not _note_paused(app, conn, flow) and not execute(conn, is_served(flow)):
             app.note(f"no worker serves {flow} now: the run goes on when `pgflowd serve` runs")
+
+
+def _note_paused(app: App, conn: psycopg.Connection[Any], flow: str) -> bool:
+    """Say that a flow is paused as a whole; whether it is."""
+    from pgflowd.db.flows import is_paused
+    from pgflowd.db.query import execute
+
+    found = execute(conn, is_paused(flow))
+    if found:
+        app.note(f"flow {flow} is paused; `pgflowd flows resume {flow}` lets its runs go on")
+    return found
 
 
 @runs.command("list")
@@ -225,6 +236,8 @@ def show(
             with_checkpoints=with_checkpoints,
             with_family=with_family,
         )
+        if not (details.run.has_ended or with_input or with_output):
+            _note_paused(app, conn, details.run.flow_slug)
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)
     elif app.json:
