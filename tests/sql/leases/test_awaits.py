@@ -236,6 +236,8 @@ def test_a_start_that_cannot_be_is_refused(own: LeaseDatabase) -> None:
         start(own, flow, known, unknown)
     assert error.value.sqlstate == "PF007"
     assert own.value("select count(*) from pgflowd.runs") == 0
+    with pytest.raises(psycopg.Error, match=f"there is no run {unknown}"):
+        start(own, flow, unknown, run_id=unknown)  # it would wait for itself
     for wrong in ({"mode": "perhaps"}, {"mode": None}, {"after": [known, None]}):
         with pytest.raises(psycopg.Error, match="cannot begin after") as error:
             start(own, flow, known, **wrong)

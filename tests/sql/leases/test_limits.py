@@ -524,3 +524,49 @@ def test_a_task_paused_with_a_place_in_hand_gives_it_to_others(own: LeaseDatabas
     assert own.claim(flow, worker) == []
     assert waiting(own) == 1
     assert violated(own) == []
+
+
+def test_who_is_paused_keeps_no_place_from_others_and_tries_again_when_resumed(
+    own: LeaseDatabase,
+) -> None:
+    shared = {"slots": 1, "name": "shared"}
+    flow, other = limited(own, shared), limited(own, shared)
+    _, paused = own.start(flow), own.start(flow)
+    worker = own.worker(flow)
+    (task,) = own.claim(flow, worker)
+    own.value("select pgflowd.pause(%s)", paused)
+
+    own.complete(task)
+    own.rows("select * from pgflowd.process_due()")
+
+    assert own.value("select count(*) from pgflowd.slots") == 0
+    assert own.row("select * from pgflowd.process_due()").next_s is None
+    own.start(other)
+    (task,) = own.claim(other, own.worker(other))
+    own.complete(task)
+    own.rows("select * from pgflowd.process_due()")
+
+    own.value("select pgflowd.resume(%s)", paused)
+    assert [task.run_id for task in own.claim(flow, worker)] == [paused]
+    assert violated(own) == []
+
+
+def test_a_paused_flow_keeps_no_place_from_others(own: LeaseDatabase) -> None:
+    shared = {"slots": 1, "name": "shared"}
+    flow, other = limited(own, shared), limited(own, shared)
+    _, second = own.start(flow), own.start(flow)
+    worker = own.worker(flow)
+    (task,) = own.claim(flow, worker)
+    own.value("select pgflowd.pause_flow(%s)", flow)
+
+    own.complete(task)
+    own.start(other)
+    (task,) = own.claim(other, own.worker(other))
+    own.complete(task)
+    own.rows("select * from pgflowd.process_due()")
+    assert own.row("select * from pgflowd.process_due()").next_s is None
+
+    own.value("select pgflowd.resume_flow(%s)", flow)
+    own.value("select pgflowd.refill_limits()")
+    assert [task.run_id for task in own.claim(flow, worker)] == [second]
+    assert violated(own) == []

@@ -205,6 +205,36 @@ def test_what_a_locked_task_waits_for_is_not_taken(own: LeaseDatabase) -> None:
     assert len(own.claim(flow, own.worker(flow), caps=GPU)) == 1
 
 
+@pytest.mark.parametrize("how", ["cancel", "delete"])
+def test_a_claim_of_what_has_waited_does_not_wait_for_who_locks_its_run(
+    own: LeaseDatabase, how: str
+) -> None:
+    """It changes the task twice, which checks foreign keys; if that waited, it would deadlock."""
+    flow = gated(own)
+    run = own.start(flow)
+    own.claim(flow, own.worker(flow))
+    worker, holder, claimer = own.worker(flow), own.connect(), own.connect()
+    claimer.execute("set statement_timeout = '5s'")
+    between, query, argument = {
+        "cancel": (
+            "select from pgflow.step_states for no key update",
+            "select pgflowd.cancel(%s, 'x', 'jane')",
+            run,
+        ),
+        "delete": (
+            "lock table pgflowd.signals in share mode",
+            "select pgflow.delete_flow_and_data(%s)",
+            flow,
+        ),
+    }[how]
+
+    with holder.transaction():
+        holder.execute(between.encode())
+        other = own.meanwhile(lambda conn: own.rows(query, argument, conn=conn))
+        assert len(own.claim(flow, worker, caps=GPU, conn=claimer)) == 1
+    other.result()
+
+
 def test_a_lapsed_lease_is_no_way_around_the_gate(own: LeaseDatabase) -> None:
     flow = gated(own)
     run = own.start(flow)

@@ -12,7 +12,8 @@ declare
 begin
   perform pgflow._lock_flow(p_flow_slug);
   perform from pgflow.flows as flow where flow.flow_slug = p_flow_slug for no key update;
-  perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id for update;
+  perform from pgflow.runs as run where run.flow_slug = p_flow_slug order by run.run_id
+    for no key update;
   perform pgflowd._forget_runs(array(
     select run.run_id from pgflow.runs as run where run.flow_slug = p_flow_slug
     union all

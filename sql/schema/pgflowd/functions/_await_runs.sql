@@ -1,5 +1,5 @@
 -- _await_runs(run_id, after): from now on this planned run waits for the end of these runs. PF007 if one of
--- them is unknown.
+-- them is unknown, or is this run itself, which would wait for ever.
 -- Called by: start.   Locks: the new rows.
 create or replace function pgflowd._await_runs(run_id uuid, after uuid[])
 returns void language plpgsql set search_path = '' as $$
@@ -8,7 +8,8 @@ declare
 begin
   perform pgflowd._watch_runs('{}');  -- raises on a core that cannot
   select one.run_id into unknown from unnest(_await_runs.after) as one (run_id)
-   where not exists (select from pgflow.runs as run where run.run_id = one.run_id)
+   where one.run_id = _await_runs.run_id
+      or not exists (select from pgflow.runs as run where run.run_id = one.run_id)
      and not exists (select from pgflowd.runs as run where run.run_id = one.run_id) limit 1;
   if unknown is not null then
     raise exception 'there is no run %, for whose end run % is to wait', unknown, _await_runs.run_id

@@ -1,5 +1,5 @@
 -- _count_slots(keys): for each of these limits how many places are taken, and whether somebody waits for
--- one. Rows of places that nobody has any more are deleted, but not those that a report has freed, which
+-- one who may begin. Rows of places that nobody has any more are deleted, but not those that a report has freed, which
 -- tell that somebody is to look who is next.
 -- A place is taken while its attempt is open, in a run that has ended until the lease is over: its handler
 -- may still work (a person has no handler that could). One that was given to a task which is next is
@@ -34,7 +34,6 @@ begin
     select key.name,
            (select count(*)::int from pgflowd.slots as slot
              where slot.limit_key = key.name and slot.free_at is null),
-           exists (select from pgflowd.waits as wait
-                    where wait.kind = 'limit' and wait.name = key.name offset 0)
+           exists (select from pgflowd._next_waiter(key.name))
       from unnest(_count_slots.keys) as key (name);
 end $$;

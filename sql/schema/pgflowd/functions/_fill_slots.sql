@@ -1,5 +1,6 @@
 -- _fill_slots(limit_key): gives places of this limit, as long as one is free, to those who wait, in their
--- order. How many there are is what the step of the first of them says. True if nothing is left to do; false
+-- order. How many there are is what the step of the first of them says. Who is paused does not wait
+-- here. True if nothing is left to do; false
 -- if those who wait are locked: then rows of places that reports have freed stay, so it is tried again.
 -- Called by: _check_limits, _pass_slots, refill_limits, set_limit.
 -- Locks: slots; see _give_slot. The caller has the key.
@@ -13,9 +14,7 @@ begin
     from pgflowd._count_slots(array[_fill_slots.limit_key]) as counted;
   loop
     select option.limit_slots into most
-      from (select one.flow_slug, one.step_slug from pgflowd.waits as one
-             where one.kind = 'limit' and one.name = _fill_slots.limit_key
-             order by one.nr limit 1) as wait
+      from pgflowd._next_waiter(_fill_slots.limit_key) as wait
       join pgflowd.step_options as option
         on option.flow_slug = wait.flow_slug and option.step_slug = wait.step_slug;
     exit when not found or taken >= coalesce(most, 0);

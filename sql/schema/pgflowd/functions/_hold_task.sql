@@ -17,7 +17,7 @@ declare
   held bigint;
   obstacle text;
 begin
-  select one.* into run from pgflow.runs as one where one.run_id = _hold_task.run_id for update;
+  select one.* into run from pgflow.runs as one where one.run_id = _hold_task.run_id for no key update;
   select one.* into task from pgflow.step_tasks as one
    where one.run_id = _hold_task.run_id and one.step_slug = _hold_task.step_slug
      and one.task_index = _hold_task.task_index for no key update;

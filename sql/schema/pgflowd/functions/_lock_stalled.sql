@@ -8,10 +8,10 @@ returns pgflow.step_tasks language plpgsql set search_path = '' as $$
 declare
   task pgflow.step_tasks;
 begin
-  perform from pgflow.runs as run where run.run_id = _lock_stalled.run_id for update;
+  perform from pgflow.runs as run where run.run_id = _lock_stalled.run_id for no key update;
   perform from pgflow.step_states as state
     where state.run_id = _lock_stalled.run_id and state.step_slug = _lock_stalled.step_slug
-      for update;
+      for no key update;
   select known.* into task from pgflow.step_tasks as known
    where known.run_id = _lock_stalled.run_id and known.step_slug = _lock_stalled.step_slug
      and known.task_index = _lock_stalled.task_index for no key update;

@@ -1,5 +1,6 @@
 -- _put_aside(run_ids, step_slugs, task_indexes, kind, rests, why): lets these queued tasks wait without
--- being executed: each loses its message, and a row of `waits` says what for.
+-- being executed: each loses its message, and a row of `waits` says what for. A caller with an old
+-- snapshot gets 40001 for one that has begun to wait meanwhile.
 -- Called by: _put_run_aside, _quarantine.
 -- Locks: messages, waits; the caller holds the tasks.
 create or replace function pgflowd._put_aside(
@@ -25,6 +26,7 @@ begin
       select held.run_id, held.step_slug, held.task_index, held.flow_slug, _put_aside.kind,
              held.rest, _put_aside.why
         from held order by held.ord
+      on conflict on constraint waits_pkey do nothing
     )
     select held.queue_name as name, array_agg(held.message_id) as messages
       from held group by 1 order by 1

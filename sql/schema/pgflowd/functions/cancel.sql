@@ -16,13 +16,13 @@ declare
     'cancelled by ', coalesce(nullif(cancel.actor, ''), 'an unknown user'),
     ': ' || nullif(cancel.reason, '')), 4000);
 begin
-  select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
+  select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for no key update;
   if run.run_id is null then
     answer := pgflowd._cancel_planned(cancel.run_id, cancel.reason, cancel.actor);
     if answer is not null then
       return answer;
     end if;
-    select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for update;
+    select known.* into run from pgflow.runs as known where known.run_id = cancel.run_id for no key update;
   end if;
   if run.run_id is null then
     raise exception 'there is no run %', cancel.run_id using errcode = 'PF002';
@@ -40,7 +40,7 @@ begin
          cancel_reason = excluded.cancel_reason;
   perform from pgflow.step_states as state
     where state.run_id = cancel.run_id and state.status = 'started'
-    order by state.step_slug for update;
+    order by state.step_slug for no key update;
   perform from pgflow.step_tasks as task
     where task.run_id = cancel.run_id and task.status in ('queued', 'started')
     order by task.step_slug, task.task_index for no key update;

@@ -1,9 +1,10 @@
 -- resume(run_id): tasks of a paused run may begin again, and its timers go on with what was left of
--- them; returns `resumed`, or `repeated` when it is not paused. PF002 for an unknown run.
+-- them; returns `resumed`, or `repeated` when it is not paused. Of limits for whose places it
+-- waits somebody looks who is next: meanwhile they were given to others. PF002 for an unknown run.
 -- The moment is that of the clock, not of the transaction, which may be old: no wait ends early.
 -- Security definer, so that a role which may touch no table can resume what it started.
 -- Called by: retry; clients, commands, operators.
--- Locks: the run, its row in pgflowd.runs; see _free.
+-- Locks: the run, its row in pgflowd.runs, slots of its tasks; see _free.
 create or replace function pgflowd.resume(run_id uuid)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
@@ -36,6 +37,16 @@ begin
     into ready
     from pgflowd.waits as wait where wait.run_id = resume.run_id and wait.kind = 'paused';
   perform pgflowd._free(ready.run_ids, ready.step_slugs, ready.task_indexes);
+  insert into pgflowd.slots as slot (run_id, step_slug, task_index, limit_key, most, free_at)
+  select distinct on (wait.name) wait.run_id, wait.step_slug, wait.task_index, wait.name, 1, now()
+    from pgflowd.waits as wait where wait.run_id = resume.run_id and wait.kind = 'limit'
+   order by wait.name, wait.nr
+  on conflict on constraint slots_pkey do update
+     set limit_key = excluded.limit_key, most = excluded.most, given_at = null,
+         free_at = excluded.free_at;
+  if found then
+    perform pgflowd._notify_due(now());
+  end if;
   return 'resumed';
 end $$;
 revoke execute on function pgflowd.resume(uuid) from public;

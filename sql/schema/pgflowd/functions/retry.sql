@@ -25,7 +25,7 @@ begin
   if key is not null then
     perform pgflowd._lock_key(key, true);
   end if;
-  select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for update;
+  select known.* into run from pgflow.runs as known where known.run_id = retry.run_id for no key update;
   if run.run_id is null then
     select known.status into unbegun from pgflowd.run_status as known
      where known.run_id = retry.run_id and known.started_at is null;
@@ -53,7 +53,7 @@ begin
 
   perform pgflowd.resume(retry.run_id);
   perform from pgflow.step_states as state where state.run_id = retry.run_id
-    order by state.step_slug for update;
+    order by state.step_slug for no key update;
   perform from pgflow.step_tasks as task
     where task.run_id = retry.run_id and task.status <> 'completed'
     order by task.step_slug, task.task_index for no key update;

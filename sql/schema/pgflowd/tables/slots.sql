@@ -1,6 +1,7 @@
 -- slots: the places of limits that are taken. A place is that of a lease, and is taken while the attempt
 -- of its task is open: so it cannot leak, whoever dies. `given_at`: the task is next and has not begun
--- yet. `free_at`: a report has closed the attempt, and from then on somebody is to look who is next. Other
+-- yet. `free_at`: a report has closed the attempt, or a run that waits for a place was resumed, and from
+-- then on somebody is to look who is next. Other
 -- rows whose attempt has ended are cleared away by the next to count (_count_slots). `most`: the limit
 -- when the place was taken.
 create table if not exists pgflowd.slots (
