@@ -38,7 +38,7 @@ begin
 end $$
 """
 START = """
-select run_id from pgflowd.start(
+select run_id, status from pgflowd.start(
   %(flow)s, '{}', %(run)s, start_at => now() + %(begins)s * interval '1 h',
   expires_at => now() + %(expires)s * interval '1 h',
   after => %(after)s::uuid[], after_mode => %(mode)s, singleton_key => %(key)s,
@@ -133,7 +133,9 @@ class Model:
         if becomes == "cancelled":
             has_failed = any(self.ends[other] - {"completed"} for other in wish.after)
             is_in_vain = was == "planned" and wish.mode == "completed" and has_failed
-            return is_in_vain or self.may_be_replaced(run, was)
+            begun = was == "planned" and self.has_come(run) and self.may_follow(run)
+            lives = [was, "open"] if begun else [was]  # it may have begun in between
+            return is_in_vain or any(self.may_be_replaced(run, life) for life in lives)
         if (was, becomes) != ("planned", "open") or self.is_over(run) or not self.has_come(run):
             return was == becomes
         line = [self.wishes[other].nr for other in self.having(wish.key, "planned")
@@ -279,7 +281,7 @@ class Schedule:
             self.keys.add(key)  # it has the key's lock until its end
         try:
             with conn.transaction():
-                run = conn.execute(START, given).fetchone()[0]
+                run, status = conn.execute(START, given).fetchone()
         except psycopg.errors.DatabaseError as error:
             assert error.sqlstate == "PF006" and conflict == "reject", self.told(str(error))
             assert others or not self.is_swept, self.told(f"nobody has {key}")
@@ -289,11 +291,13 @@ class Schedule:
             assert conflict == "existing" and (run in others or not self.is_swept), self.told("odd")
             self.look(f"existing {wish}")
             return
-        taken = others - (self.becomes.keys() if is_other else set())
+        ended = {name for name, end in self.becomes.items() if is_other and end in ENDED}
+        taken = others - ended
         assert conflict not in ("existing", "reject") or not taken, self.told(f"{key} is taken")
         self.is_swept = False
         if is_other:
             self.started[run] = wish
+            self.becomes |= {run: "open"} if status == "started" else {}
             self.look(f"open: start {run} {wish}")
         else:
             model.wishes[run] = wish
