@@ -36,6 +36,9 @@ def test_a_run_that_has_ended_is_not_paused(here, shop):
     refused = here("runs", "pause", str(run))
     assert (refused.code, "cannot be paused: it is completed" in refused.err) == (6, True)
     assert here("runs", "resume", str(run)).code == 0
+    here("runs", "start", "send_email", "--delay", "1h")
+    refused = here("runs", "pause", "@last")
+    assert "it is scheduled; `pgflowd runs reschedule` postpones" in refused.err
 
 
 def test_a_paused_flow_is_marked_in_the_list(here, shop):

@@ -24,7 +24,10 @@ begin
       raise exception 'there is no run %', pause.run_id using errcode = 'PF002';
     end if;
     raise exception 'run % cannot be paused: it is %', pause.run_id, status_now
-      using errcode = 'PF003', hint = 'only a run that has begun and not ended can be paused';
+      using errcode = 'PF003',
+            hint = case when status_now in ('scheduled', 'blocked')
+                        then '`pgflowd runs reschedule` postpones a run that has not begun'
+                        else 'only a run that has not ended can be paused' end;
   end if;
 
   perform pgflowd._require_own_core('runs that are paused');
