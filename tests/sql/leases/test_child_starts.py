@@ -74,6 +74,14 @@ def test_the_end_of_a_parent_reaches_its_children_and_theirs(any_core: LeaseData
     assert db.value(reason, late) == f"parent run {task.run_id} {ended}"
 
 
+def test_a_child_that_is_due_with_its_parent_passes_its_end_on(own: LeaseDatabase) -> None:
+    task, children = family(own, 2, 2)
+    own.cancel(task.run_id)
+    own.do("update pgflowd.runs set due_at = now() where run_id = any (%s)", children)
+
+    until(lambda: (process(own), statuses(own, children))[1] == ["cancelled"] * 6, within_s=10)
+
+
 def test_a_failure_of_a_parent_does_not_reach_its_children(own: LeaseDatabase) -> None:
     task, children = family(own, 2)
     own.fail(task, "boom", retry=False)

@@ -37,7 +37,7 @@ begin
       is_free := found;
     else
       perform from pgflow.runs as run
-        where run.run_id = child.run_id and run.status = 'started' for update skip locked;
+        where run.run_id = child.run_id and run.status = 'started' for no key update skip locked;
       is_free := found;
     end if;
     if is_free then

@@ -33,7 +33,7 @@ begin
     end if;
   else
     perform from pgflow.runs as run where run.run_id = task.run_id and run.status = 'started'
-      for update skip locked;
+      for no key update skip locked;
     if not found then
       return;
     end if;

@@ -8,7 +8,7 @@ returns boolean language plpgsql set search_path = '' as $$
 begin
   perform from pgflow.runs as run
     where run.run_id = _lock_run.run_id and run.status = _lock_run.status
-      for update skip locked;
+      for no key update skip locked;
   if not found then
     return false;
   end if;

@@ -61,12 +61,15 @@ begin
                                  and run.singleton_key = key);
     end if;
   end loop;
-  again := again || pgflowd._end_awaits(_process_runs.run_ids)
-           || pgflowd._cancel_children(_process_runs.run_ids);
+  again := again || pgflowd._end_awaits(_process_runs.run_ids);
   update pgflowd.runs as run
      set due_at = case when run.run_id = any (again) then now() + interval '100 ms'
                        when run.state = 'planned' or run.holds_key then least(
                          case when run.start_at > now() then run.start_at end,
                          case when run.expires_at > now() then run.expires_at end) end
    where run.run_id = any (_process_runs.run_ids) and run.due_at <= now();
+
+  -- last: a child may be one of these runs, and has to be due after its end
+  again := pgflowd._cancel_children(_process_runs.run_ids);
+  update pgflowd.runs as run set due_at = now() + interval '100 ms' where run.run_id = any (again);
 end $$;
