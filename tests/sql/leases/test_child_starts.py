@@ -203,3 +203,20 @@ def test_a_child_may_have_a_singleton_key(own: LeaseDatabase) -> None:
         start_child(own, task, flow, name, singleton="k", actor="me")
     children = [child_of(task, flow, name) for name in ("nr 3", "nr 4")]
     assert statuses(own, children) == ["started", "blocked"]
+
+
+def test_a_parent_is_not_returned_as_its_own_child(own: LeaseDatabase) -> None:
+    flow, task = own.flow(), begun(own, own.flow())
+    own.do(HOLD, task.run_id)
+
+    with pytest.raises(psycopg.Error, match="has the singleton key 'k' itself") as error:
+        start_child(own, task, flow, singleton="k", on_conflict="existing")
+
+    assert error.value.sqlstate == "PF006"
+
+
+HOLD = """
+insert into pgflowd.runs (run_id, flow_slug, state, singleton_key, holds_key)
+select run_id, flow_slug, 'started', 'k', true from pgflow.runs where run_id = %s
+on conflict (run_id) do update set singleton_key = 'k', holds_key = true
+"""

@@ -34,11 +34,15 @@ begin
                           and (ahead.created_at, ahead.run_id) < (run.created_at, run.run_id))
      limit max_rows;
   return query
-    select 'I18', run.flow_slug, run.run_id, null::text, null::int,
+    select 'I18', coalesce(run.flow_slug, wait.flow_slug), one.run_id, wait.step_slug, wait.task_index,
            format('it waits for run %s, whose end nobody will tell', one.awaited)
       from (select other.* from pgflowd.awaits as other where other.due_at is null limit 100000) as one
-      join pgflowd.runs as run on run.run_id = one.run_id and run.state = 'planned'
-     where one.step_slug = ''
+      left join pgflowd.runs as run
+        on run.run_id = one.run_id and run.state = 'planned' and one.step_slug = ''
+      left join pgflowd.waits as wait
+        on wait.run_id = one.run_id and wait.step_slug = one.step_slug
+       and wait.task_index = one.task_index and wait.kind = 'runs'
+     where (run.run_id is not null or wait.run_id is not null)
        and not exists (select from pgflowd.runs as ours
                         where ours.run_id = one.awaited
                           and (ours.state = 'planned' or ours.due_at is not null))

@@ -6,7 +6,8 @@
 --             `expires_s`, `labels`, `singleton`, `on_conflict`, `actor`, `after`, `after_mode`
 -- Where another run has the singleton key and is to be returned, its id is kept in a checkpoint, so that
 -- the task gets the same one ever after.
--- PF001 when the token holds no live lease; the errors of start. A cancel of the parent waits for this
+-- PF001 when the token holds no live lease; PF006 if the run to be returned is the parent; the errors
+-- of start. A cancel of the parent waits for this
 -- or comes before it, so it sees each child; the sweep then cancels them.
 -- Security definer, since a worker's role may not lock flows; the flow first, as a deletion does.
 -- Called by: workers.
@@ -51,7 +52,10 @@ begin
       on_conflict => on_conflict, actor => wishes ->> 'actor',
       after => array(select jsonb_array_elements_text(wishes -> 'after'))::uuid[],
       after_mode => coalesce(wishes ->> 'after_mode', 'completed')) as new;
-  if started = start_child.child_id then
+  if started = start_child.run_id then
+    raise exception 'run % has the singleton key % itself', started, quote_literal(wishes ->> 'singleton')
+      using errcode = 'PF006', detail = started, hint = 'give its children another key';
+  elsif started = start_child.child_id then
     update pgflowd.runs as run
        set parent_run_id = start_child.run_id, parent_step = start_child.step_slug,
            parent_index = start_child.task_index
