@@ -55,6 +55,7 @@ __all__ = ["ChildRun", "Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function
 Mode = Literal["fail", "skip", "skip-cascade"]
+CrashEnd = Literal["fail", "quarantine"]
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -85,6 +86,8 @@ class _CommonOptions(FlowOptions, WaitOptions, total=False):
     slug: str | None  # instead of the function's name
     needs: Sequence[str] | None  # only workers with all of these among their caps get its tasks
     limit: Limit | None  # how many of its tasks are at work at once, in the whole fleet
+    crash_limit: int | None  # so many workers may end in a row while they execute a task
+    on_crash_limit: CrashEnd | None  # then: "fail" or "quarantine"
 
 
 class StepOptions(_CommonOptions, total=False):
@@ -107,6 +110,8 @@ class JobOptions(FlowOptions, total=False):
     version: int | None
     needs: Sequence[str] | None
     limit: Limit | None
+    crash_limit: int | None
+    on_crash_limit: CrashEnd | None
 
 
 class Flow:

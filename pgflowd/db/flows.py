@@ -19,7 +19,7 @@ from psycopg import sql
 from pgflowd.core.definition.shape import (
     Shape,
     changes_between,
-    gate_differences,
+    following_differences,
     option_remedies,
 )
 from pgflowd.core.documents.flows import ListedFlow, WorkerCaps
@@ -114,7 +114,7 @@ def compare(conn: Connection, slug: str, shape: Shape) -> Comparison:
     known = execute(conn, flow_shape(slug))
     if known is None:
         return Comparison(exists=False)
-    remedies = option_remedies(slug, shape, known, gate_differences(shape, known))
+    remedies = option_remedies(slug, shape, known, following_differences(shape, known))
     return Comparison(True, changes_between(known, shape), remedies)
 
 

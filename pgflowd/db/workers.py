@@ -20,7 +20,7 @@ from psycopg import sql
 from pgflowd.core.definition.shape import (
     Shape,
     changes_between,
-    gate_differences,
+    following_differences,
     option_remedies,
 )
 from pgflowd.core.output_stream import MAX_RUNS
@@ -55,7 +55,7 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
         known = fetch_value(conn, query, (slug,))
-        if known is None or changes_between(known, shape) or gate_differences(shape, known):
+        if known is None or changes_between(known, shape) or following_differences(shape, known):
             lock = 'select pg_advisory_xact_lock(1, hashtext(lower(%s collate "C")))'
             conn.execute(lock, (slug,))
             known = fetch_value(conn, query, (slug,))
@@ -82,7 +82,7 @@ def _follow(
     conn: Connection, slug: str, shape: Shape, known: Shape, *, may_write: bool
 ) -> list[str]:
     """Set the options that follow the code; return those that this role may not set."""
-    stale = gate_differences(shape, known)
+    stale = following_differences(shape, known)
     if stale and may_write:
         try:
             with conn.transaction():

@@ -11,6 +11,7 @@ import pytest
 import pgflowd
 from pgflowd import Flow, Limit, flow
 from pgflowd.core.definition.options import (
+    CRASH_ENDS,
     MODES,
     OPTIONS,
     Column,
@@ -19,6 +20,7 @@ from pgflowd.core.definition.options import (
     option_names,
 )
 from pgflowd.core.definition.plan import plan_of
+from pgflowd.core.definition.shape import following_differences
 
 PACKAGE = Path(pgflowd.__file__).parent
 SIGNATURES = {
@@ -40,6 +42,7 @@ def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
 
 def test_the_typed_modes_are_those_of_the_registry():
     assert get_args(flow.Mode) == MODES
+    assert get_args(flow.CrashEnd) == CRASH_ENDS
 
 
 def test_each_option_has_one_row_and_its_own_json_name():
@@ -77,7 +80,7 @@ def test_a_plan_has_all_options_in_force():
     assert first.options == {
         "max_attempts": 3, "base_delay": 5, "timeout": 20, "start_delay": 9, "if_": None,
         "if_not": None, "when_unmet": "skip", "when_exhausted": "fail", "needs": None,
-        "limit": None,
+        "limit": None, "crash_limit": None, "on_crash_limit": None,
     }  # fmt: skip
     assert (second.options["timeout"], second.options["if_"]) == (30, {"a": 1})
 
@@ -92,7 +95,7 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
     plain, choosy = (option_cells(step.options) for step in plan_of(made.shape()).steps.values())
 
     assert list(plain) == list(Column)
-    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", "", ""]
+    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", "", "", ""]
     assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
     assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
 
@@ -125,6 +128,30 @@ def test_a_limit_of_the_shape_has_what_was_given_and_wrong_ones_are_refused():
     assert (first.options["limit"], second.options["limit"]) == (given, {"slots": 5})
     assert option_cells(first.options)[Column.LIMIT] == "2 per item.host as hosts"
     assert [problem.code for problem in wrong.check()] == ["E226"] * 8
+
+
+def test_crash_limits_of_the_shape_follow_the_code_and_wrong_ones_are_refused():
+    made, wrong = Flow("shop"), Flow("shop")
+    made.step(slug="first", crash_limit=3, on_crash_limit="quarantine")(lambda run: run)
+    for at, options in enumerate([
+        {"crash_limit": 0}, {"crash_limit": 1001}, {"crash_limit": "3"}, {"crash_limit": True},
+        {"on_crash_limit": "skip"}, {"on_crash_limit": 1},
+    ]):  # fmt: skip
+        wrong.step(slug=f"step_{at}", **options)(lambda run: run)
+
+    (shape,) = made.shape()["steps"]
+    (first,) = plan_of(made.shape()).steps.values()
+    assert shape["options"] == {"crashLimit": 3, "onCrashLimit": "quarantine"}
+    assert option_cells(first.options)[Column.CRASHES] == "3 then quarantine"
+    assert [problem.code for problem in wrong.check()] == ["E209"] * 6
+    plain = Flow("shop")
+    plain.step(slug="first")(lambda run: run)
+    assert following_differences(made.shape(), plain.shape()) == [
+        "step first: crash_limit is 3 in the code, unset in the database; the latter applies",
+        "step first: on_crash_limit is quarantine in the code, unset in the database; "
+        "the latter applies",
+    ]
+    assert following_differences(made.shape(), made.shape()) == []
 
 
 def test_the_version_is_no_part_of_the_shape_and_at_least_one():

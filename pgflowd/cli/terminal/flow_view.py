@@ -10,7 +10,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted, pause_text
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.core.definition.options import (
-    GATES,
+    FOLLOWING,
     NUMBERS,
     Column,
     OptionKind,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LONG = 60  # characters of a key, or of who has places
-_OF_GATES = {option.column for option in GATES}  # shown only where a step has one
+_IF_USED = {option.column for option in FOLLOWING}  # shown only where a step has one
 _TITLES = (
     "FLOW", "STEPS", "QUEUED", "WAITING", "PLANNED", "OLDEST", "RUNNING", "RUNS", "WORKERS",
     "IMPORT", "LAST RUN",
@@ -117,7 +117,7 @@ def print_flow(
         app.print(app.out.folded(app.out.shown(text)))
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()
-    columns = [each for each in Column if each not in _OF_GATES or _is_used(each, steps)]
+    columns = [each for each in Column if each not in _IF_USED or _is_used(each, steps)]
     app.print_table(
         ("STEP", "TYPE", *columns),
         [_step_row(app, step, columns) for step in steps],

@@ -23,6 +23,7 @@ from pgflowd.errors import OutputError, Problem
 
 MAX_INT = 2**31 - 1  # the largest int of SQL
 MODES = ("fail", "skip", "skip-cascade")
+CRASH_ENDS = ("fail", "quarantine")
 
 
 class Owner(Enum):
@@ -42,6 +43,7 @@ class OptionKind(Enum):
     MODE = "mode"  # one of MODES
     NEEDS = "needs"  # words, all of which a worker must have
     LIMIT = "limit"  # how many tasks at once
+    CRASH_END = "crash end"  # one of CRASH_ENDS
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
 
 
@@ -56,6 +58,7 @@ class Column(StrEnum):
     IF = "IF"
     NEEDS = "NEEDS"
     LIMIT = "LIMIT"
+    CRASHES = "CRASHES"
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,12 @@ class Option:
     json_name: str = ""  # in a shape; none for what only runners read, or a shape has elsewhere
     default: Any = None  # in force where neither step nor flow sets the option
     least: int = 0
+    most: int = MAX_INT
     column: Column | None = None
     label: str = ""  # before the value in its column
     hides_default: bool = False  # in its column
     needs_condition: bool = False  # has no effect without a pattern
+    follows: bool = False  # the database's value becomes that of the code when it is defined
 
     @property
     def is_number(self) -> bool:
@@ -89,9 +94,9 @@ class Option:
             value = flow_options.get(self.json_name)
         if self.kind is OptionKind.NEEDS:
             return tuple(value) if value else None
-        if self.kind is OptionKind.LIMIT:
-            return value
-        return self.default if value is None else int(value)
+        if value is None or self.kind in (OptionKind.LIMIT, OptionKind.CRASH_END):
+            return self.default if value is None else value
+        return int(value)
 
 
 _ALL, _STEPS = frozenset(Owner), frozenset({Owner.STEP, Owner.MAP})
@@ -113,8 +118,20 @@ OPTIONS = (
         column=Column.IF, label="else ", needs_condition=True,
     ),
     Option("when_exhausted", _MODE, _STEPS, "whenExhausted", "fail", column=Column.EXHAUSTED),
-    Option("needs", OptionKind.NEEDS, _ALL - {Owner.FLOW}, "needs", column=Column.NEEDS),
-    Option("limit", OptionKind.LIMIT, _ALL - {Owner.FLOW}, "limit", column=Column.LIMIT),
+    Option(
+        "needs", OptionKind.NEEDS, _ALL - {Owner.FLOW}, "needs", column=Column.NEEDS, follows=True
+    ),
+    Option(
+        "limit", OptionKind.LIMIT, _ALL - {Owner.FLOW}, "limit", column=Column.LIMIT, follows=True
+    ),
+    Option(
+        "crash_limit", _COUNT, _ALL - {Owner.FLOW}, "crashLimit", least=1, most=1000,
+        column=Column.CRASHES, follows=True,
+    ),
+    Option(
+        "on_crash_limit", OptionKind.CRASH_END, _ALL - {Owner.FLOW}, "onCrashLimit",
+        column=Column.CRASHES, label="then ", follows=True,
+    ),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
@@ -123,7 +140,8 @@ OPTIONS = (
 )  # fmt: skip
 
 GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
-NUMBERS = tuple(option for option in OPTIONS if option.is_number and option.json_name)
+FOLLOWING = tuple(option for option in OPTIONS if option.follows)
+NUMBERS = tuple(o for o in OPTIONS if o.is_number and o.json_name and not o.follows)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
 
@@ -175,6 +193,9 @@ def option_problems(
             yield from _mode_problems(option, value, name, place)
         elif option.kind is OptionKind.PATTERN:
             yield from _pattern_problems(option, value, name, place)
+        elif option.kind is OptionKind.CRASH_END and value not in CRASH_ENDS:
+            text = f"{name}: {option.name} is {value!r}; it must be 'fail' or 'quarantine'"
+            yield Problem("E209", text, place)
         elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
             yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
         elif option.kind is OptionKind.LIMIT and (
@@ -190,11 +211,11 @@ def option_problems(
 
 def _number_problems(option: Option, value: Any, name: str, place: str) -> Iterator[Problem]:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not option.least <= value <= MAX_INT:
+    if not is_whole or not option.least <= value <= option.most:
         unit = " of seconds" if option.kind is OptionKind.SECONDS else ""
         rule = f"it must be a whole number{unit}, {option.least} or more"
-        if is_whole and value > MAX_INT:
-            rule = f"it must be at most {MAX_INT}"
+        if is_whole and value > option.most:
+            rule = f"it must be at most {option.most}"
         yield Problem("E209", f"{name}: {option.name} is {value!r}; {rule}", place)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pgflowd.core.definition.limit import limit_json, limit_text
 from pgflowd.core.definition.options import (
+    FOLLOWING,
     GATES,
     MODE_OPTIONS,
     NUMBERS,
@@ -52,19 +53,23 @@ def _step_shape(step: StepSpec) -> Shape:
             else {"defined": False}
             for option in PATTERNS
         },
-        "options": _numbers(set_) | _gates(set_),
+        "options": _numbers(set_) | _following(set_),
     }
 
 
-def _gates(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Needs and limit of a step."""
+def _following(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a step that the database takes from each definition."""
     return {
-        option.json_name: list(sorted_needs(options[option.name]))
-        if option.kind is OptionKind.NEEDS
-        else limit_json(options[option.name])
-        for option in GATES
+        option.json_name: _following_json(option, options[option.name])
+        for option in FOLLOWING
         if option.name in options
     }
+
+
+def _following_json(option: Option, value: Any) -> Any:
+    if option.kind is OptionKind.NEEDS:
+        return list(sorted_needs(value))
+    return limit_json(value) if option.kind is OptionKind.LIMIT else value
 
 
 def _numbers(options: Mapping[str, Any]) -> dict[str, int]:
@@ -152,7 +157,7 @@ def _word_difference(key: str, word: str, ours: Shape, theirs: Shape) -> Iterato
 def option_remedies(
     slug: str, ours: Shape, database: Shape, stale: Iterable[str]
 ) -> list[tuple[str, str]]:
-    """The options that differ from the database, `stale` gates first, and what to do about each."""
+    """The options that differ from the database, `stale` ones first, and what to do about each."""
     set_slots = f"`pgflowd flows limits {slug} --set STEP=N` changes it there"
     return [
         *((text, f"run `pgflowd flows deploy {slug}`") for text in stale),
@@ -177,18 +182,20 @@ def has_gates(shape: Shape) -> bool:
     return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
 
 
-def gate_differences(ours: Shape, database: Shape) -> list[str]:
+def following_differences(ours: Shape, database: Shape) -> list[str]:
     """
-    The gates of steps that are to be set, since the database has others.
+    The options of steps that are to be set, since they follow the code and the database has others.
 
     How many slots a limit has is set once, and then belongs to the database.
     """
     found = []
-    for slug, mine, other in _gates_of(ours, database):
-        for option in GATES:
+    for slug, mine, other in _options_of(ours, database):
+        for option in FOLLOWING:
             was, now = other.get(option.json_name), mine.get(option.json_name)
             if _without_slots(was) != _without_slots(now):
-                values = f"{_gate_text(option, now)} in the code, {_gate_text(option, was)}"
+                values = (
+                    f"{_following_text(option, now)} in the code, {_following_text(option, was)}"
+                )
                 found.append(
                     f"step {slug}: {option.name} is {values} in the database; the latter applies"
                 )
@@ -198,7 +205,7 @@ def gate_differences(ours: Shape, database: Shape) -> list[str]:
 def slot_differences(ours: Shape, database: Shape) -> list[str]:
     """The limits that have another number of slots in the database, which applies."""
     found = []
-    for slug, mine, other in _gates_of(ours, database):
+    for slug, mine, other in _options_of(ours, database):
         (code, known) = ((each.get("limit") or {}).get("slots") for each in (mine, other))
         if code is not None and known is not None and code != known:
             values = f"{code} slots in the code, {known} in the database"
@@ -206,21 +213,23 @@ def slot_differences(ours: Shape, database: Shape) -> list[str]:
     return found
 
 
-def _gates_of(ours: Shape, database: Shape) -> Iterator[tuple[str, Shape, Shape]]:
+def _options_of(ours: Shape, database: Shape) -> Iterator[tuple[str, Shape, Shape]]:
     """Each step with its options in the code and in the database."""
     theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
     for step in ours.get("steps") or []:
         yield step["slug"], step.get("options") or {}, theirs.get(step["slug"], {})
 
 
-def _without_slots(gate: Any) -> Any:
-    return {**gate, "slots": None} if isinstance(gate, dict) else gate
+def _without_slots(value: Any) -> Any:
+    return {**value, "slots": None} if isinstance(value, dict) else value
 
 
-def _gate_text(option: Option, gate: Any) -> str:
+def _following_text(option: Option, value: Any) -> str:
+    if value is None:
+        return "unset"
     if option.kind is OptionKind.LIMIT:
-        return limit_text(gate)
-    return ", ".join(gate) if gate else "unset"
+        return limit_text(value)
+    return ", ".join(value) if option.kind is OptionKind.NEEDS else str(value)
 
 
 def _number_differences(prefix: str, ours: Any, theirs: Any) -> Iterator[str]:

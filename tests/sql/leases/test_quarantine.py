@@ -90,6 +90,33 @@ def test_at_the_limit_a_task_is_set_aside_and_never_leased(db: LeaseDatabase, ho
     assert db.rows("select * from pgflowd.violations()") == []
 
 
+def test_a_step_may_have_its_own_limit_and_follows_the_code(own: LeaseDatabase) -> None:
+    flow = own.flow(max_attempts=1)
+    run = own.start(flow)
+    define(own, flow, {"crashLimit": 2, "onCrashLimit": "quarantine"})
+
+    stall(own, flow, 2)
+    assert own.waits(run) == [("a", 0, "quarantined")]
+
+    define(own, flow, {})
+    own.value("select pgflowd.task_wake(%s, 'a', 0, 'jane', 'mended')", run)
+    stall(own, flow, 4)
+    assert (status(own, run), own.waits(run)) == ("started", [])
+    stall(own, flow, 1)
+    assert status(own, run) == "failed"
+
+
+def define(db: LeaseDatabase, flow: str, options: dict[str, Any]) -> None:
+    """Define the flow again, its first step with these options."""
+    shape = db.value("select pgflowd.flow_shape(%s)", flow)
+    shape["steps"][0]["options"] = options
+    answer = db.value("select pgflowd.define(%s, %s)", flow, json.dumps(shape))
+    assert answer["status"] == "verified"
+    given = db.value("select pgflowd.flow_shape(%s)", flow)["steps"][0]["options"]
+    assert {name: given.get(name) for name in options} == options
+    assert options or not {"crashLimit", "onCrashLimit"} & given.keys()
+
+
 def test_who_was_requeued_may_stall_as_often_again(own: LeaseDatabase, aside) -> None:
     flow, run = aside()
     requeue = "select pgflowd.requeue_task(%s, 'a', 0, '1 h', 'jane')"

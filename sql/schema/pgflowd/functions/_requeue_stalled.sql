@@ -15,7 +15,6 @@ create or replace function pgflowd._requeue_stalled(
   show boolean default true)
 returns setof pgflow.step_tasks language plpgsql set search_path = '' as $$
 declare
-  crash_limit int := pgflowd.setting('crash_limit')::int;
   requeued pgflow.step_tasks[];
   pauses interval[];
   queue record;
@@ -47,7 +46,8 @@ begin
        offset 0) as stalls
      where (attempt.lease_until < clock_timestamp() or not _requeue_stalled.only_lapsed)
        and to_jsonb(task) ->> 'permanently_stalled_at' is null
-       and (person.is_one or stalls.times < crash_limit)
+       and (person.is_one
+            or stalls.times < (pgflowd._crash_limit(task.run_id, task.step_slug)).most)
   ), closed as (
     update pgflowd.attempts as attempt
        set ended_at = now(), error_message = _requeue_stalled.reason,

@@ -13,7 +13,6 @@ declare
   kept record;
   times int;
   problem text;
-  gives_up constant boolean := pgflowd.setting('on_crash_limit') = '"fail"';
 begin
   select array_agg(free.run_id) as run_ids,
          array_agg(free.step_slug) as step_slugs,
@@ -61,7 +60,7 @@ begin
       times := pgflowd._stalled_in_a_row(kept.run_id, kept.step_slug, kept.task_index) + 1;
       problem := format('stalled %s times in a row, the last time because %s',
                         times, _sweep_leased.reason);
-      if not gives_up then
+      if not (pgflowd._crash_limit(kept.run_id, kept.step_slug)).does_fail then
         perform pgflowd._quarantine(kept.run_id, kept.step_slug, kept.task_index, problem);
         given_up := given_up + 1;
       elsif pgflowd._give_up(kept.run_id, kept.step_slug, kept.task_index, problem) then

@@ -12,6 +12,7 @@ begin
   answer := pgflow.ensure_flow_compiled(define.flow_slug, define.shape, define.may_lose_data);
   if answer ->> 'status' <> 'mismatch' then
     perform pgflowd._set_step_options(define.flow_slug, define.shape);
+    perform pgflowd._set_crash_limits(define.flow_slug, define.shape);
   end if;
   return answer;
 end $$;

@@ -27,12 +27,14 @@ returns jsonb language sql stable set search_path = '' as $$
                         'timeout', step.opt_timeout, 'startDelay', one.fields -> 'opt_start_delay',
                         'needs', asked.needs, 'limit', case when asked.slots is not null then
                           jsonb_strip_nulls(jsonb_build_object(
-                            'slots', asked.slots, 'name', asked.name, 'path', asked.path)) end)))
+                            'slots', asked.slots, 'name', asked.name, 'path', asked.path)) end,
+                        'crashLimit', asked.crash_limit, 'onCrashLimit', asked.on_crash_limit)))
                     order by step.step_index), '[]')
                from pgflow.steps as step
               cross join lateral (select to_jsonb(step) as fields) as one
                left join lateral (
-                 select option.needs, option.limit_slots as slots, option.limit_path as path,
+                 select option.needs, option.crash_limit, option.on_crash_limit,
+                        option.limit_slots as slots, option.limit_path as path,
                         nullif(option.limit_name, concat(flow.flow_slug, '/', step.step_slug)) as name
                    from pgflowd.step_options as option
                   where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)

@@ -8,9 +8,8 @@
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
--- Called by: checkpoint_save, _delete_attempts, _requeue_stalled, set_setting, signal, _sweep_leased,
--- pgflow._check_map_length.
--- Locks: nothing.
+-- Called by: checkpoint_save, _crash_limit, _delete_attempts, set_setting, signal,
+-- pgflow._check_map_length.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
 declare

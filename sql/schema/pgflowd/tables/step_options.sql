@@ -2,7 +2,8 @@
 -- something have a row. `needs`: the caps that a worker must have, all of them; they follow the code
 -- each time that a flow is defined. `limit_slots`: how many of its tasks may be at work at once, or of all those that
 -- share `limit_name` and what stands at `limit_path` in the run's input ({run,…}) or the map's element
--- ({item,…}); it is written once and may be changed here.
+-- ({item,…}); it is written once and may be changed here. `crash_limit` and `on_crash_limit` stand for the
+-- settings of these names; they follow the code.
 create table if not exists pgflowd.step_options (
   flow_slug text not null,
   step_slug text not null,
@@ -10,8 +11,12 @@ create table if not exists pgflowd.step_options (
   limit_slots int,
   limit_name text,
   limit_path text[],
+  crash_limit int,
+  on_crash_limit text,
   constraint step_options_pkey primary key (flow_slug, step_slug),
   constraint step_options_step_fkey foreign key (flow_slug, step_slug)
     references pgflow.steps (flow_slug, step_slug) on delete cascade,
-  constraint a_limit_has_places check (limit_slots > 0 and limit_name is not null or limit_slots is null)
+  constraint a_limit_has_places check (limit_slots > 0 and limit_name is not null or limit_slots is null),
+  constraint crash_limit_is_one check (crash_limit between 1 and 1000),
+  constraint on_crash_limit_is_known check (on_crash_limit in ('fail', 'quarantine'))
 );
