@@ -133,6 +133,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0022_pgflowd_holders",
         "0023_pgflowd_quarantine",
         "0024_pgflowd_child_runs",
+        "0025_pgflowd_crash_limits",
     ]
 
     assert catalog(conn) == before
