@@ -375,7 +375,9 @@ def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
         "create or replace function pgflow._followed(run_ids uuid[]) returns uuid[]"
         " language sql as 'select run_ids';"
         "create or replace function pgflow._forget_waits(run_id uuid) returns void"
-        " language sql as ''"
+        " language sql as '';"
+        "create or replace function pgflow._is_paused(flow_slug text) returns boolean"
+        " language sql as 'select false'"
     )
 
     runs = [client.start_flow("greet", 1), *client.start_flows("greet", [2, 3])]

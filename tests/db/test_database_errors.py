@@ -15,7 +15,9 @@ from pgflowd.db.connection import connect, translated
 from pgflowd.db.errors import OURS, failure_of, is_full
 from pgflowd.errors import (
     AccessDenied,
+    BadDependency,
     DatabaseError,
+    KeyTaken,
     LeaseLost,
     MapInput,
     NotFound,
@@ -40,6 +42,8 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF002", NotFound, "E409"),
         ("PF003", RunEnded, "E411"),
         ("PF004", NotRetryable, "E411"),
+        ("PF006", KeyTaken, "E421"),
+        ("PF007", BadDependency, "E422"),
         ("PF008", NotOpen, "E423"),
         ("PF021", TooLarge, "E424"),
         ("PF009", RunError, "E432"),
@@ -49,6 +53,7 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF032", DatabaseError, "E302"),
         ("PF033", DatabaseError, "E309"),
         ("PF034", AccessDenied, "E305"),
+        ("PF035", DatabaseError, "E317"),
     ],
 )
 def test_our_own_states_become_our_errors_with_text_and_hint(
@@ -68,7 +73,7 @@ def test_a_database_that_takes_no_changes_is_not_called_absent(conn: Connection)
 
 
 def test_every_state_of_ours_is_tested_above() -> None:
-    assert len(OURS) == 13
+    assert len(OURS) == 16
 
 
 def test_an_unknown_flow_a_known_run_and_a_wrong_map_input_are_errors(conn: Connection) -> None:

@@ -36,7 +36,7 @@ def test_random_flows_end_alike_in_this_process_and_in_the_database(database):
 def test_random_flows_that_wait_end_alike_in_this_process_and_in_the_database(database):
     found = endings(database, compare_waits, WAITING)
 
-    assert found == {"completed", "failed", "started"}  # some wait for ever
+    assert "completed" in found <= {"completed", "failed", "started"}  # some wait for ever
 
 
 def endings(database: Any, compare_one: Callable[[Any, int], str], flows: int) -> set[str]:

@@ -14,8 +14,11 @@ from pgflowd.processes.supervisor.kinds import MAINS
 
 PACKAGE = Path(pgflowd.__file__).parent
 REGISTRY = {"core/supervision/kinds.py", "processes/supervisor/kinds.py"}
-# where the name of the worker is also a section of the config, or a word of a text
-NOT_KINDS = ("core/settings/", "core/logrecord.py", "embedded/", "testing/", "cli/local/templates")
+# where the name of the worker is also a section of the config, a key of JSON, or a word of a text
+NOT_KINDS = (
+    "core/settings/", "core/documents/", "core/logrecord.py", "embedded/", "testing/",
+    "cli/local/templates",
+)  # fmt: skip
 MAX_FILES = 4
 
 

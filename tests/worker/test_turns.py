@@ -42,16 +42,16 @@ LARGE = """
 POISONED_CLAIMS = """
     create table public.poison (text text);
     create schema good;
-    alter function pgflowd.claim(text, uuid, int, interval, text[]) set schema good;
+    alter function pgflowd.claim(text, uuid, int, interval, text[], text[]) set schema good;
     create function pgflowd.claim(
       flow_slug text, worker_id uuid, max_tasks int, lease interval default '30 s',
-      with_run text[] default null)
+      with_run text[] default null, caps text[] default null)
     returns setof pgflowd.claimed_task language plpgsql as $$
     begin
       if exists (select from public.poison) then
         raise exception 'too large to build' using errcode = '54000';
       end if;
-      return query select * from good.claim(flow_slug, worker_id, max_tasks, lease, with_run);
+      return query select * from good.claim(flow_slug, worker_id, max_tasks, lease, with_run, caps);
     end $$;
 """
 SLOW_REPORTS = """

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sql.leases.test_limits import limited
+from sql.leases.test_step_limits import limited
 from sql.leases.test_needs import gated
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase

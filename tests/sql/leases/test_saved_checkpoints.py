@@ -241,6 +241,7 @@ def test_a_save_leaves_half_of_a_lease_at_least(db: LeaseDatabase) -> None:
 def test_a_save_takes_back_a_task_that_recovery_of_the_core_has_queued(own: LeaseDatabase) -> None:
     task = claimed(own)
     own.age(task, "1 hour")
+    own.lapse(task)
     own.do("select pgflow.requeue_stalled_tasks()")
     assert own.task(task.run_id).status == "queued"
 
