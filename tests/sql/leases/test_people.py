@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from sql.leases.test_step_limits import limited
 from sql.leases.test_needs import gated
+from sql.leases.test_step_limits import limited
 from support.database import Connection, Row, key
 from support.leases import LONG_SLEEP, LeaseDatabase
 
