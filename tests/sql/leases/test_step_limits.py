@@ -227,6 +227,33 @@ def test_the_place_of_a_dead_worker_is_used_again(own: LeaseDatabase) -> None:
     assert violated(own) == []
 
 
+def test_a_place_that_cannot_be_passed_on_is_told_and_tried_again(own: LeaseDatabase) -> None:
+    flow = limited(own)
+    own.start(flow)
+    second = own.start(flow)
+    (task,) = own.claim(flow, own.worker(flow))
+    assert own.claim(flow, own.worker(flow)) == []
+    own.complete(task)
+    notices: list[tuple[str | None, str | None]] = []
+    own.conn.add_notice_handler(
+        lambda notice: notices.append((notice.sqlstate, notice.message_detail))
+    )
+    own.do(f"alter table pgmq.q_{flow} rename to away")
+
+    own.rows("select * from pgflowd.process_due()")
+    assert own.value("select pgflowd.refill_limits()") is None
+
+    assert [state for state, _ in notices] == ["PF013"] * 2
+    told = json.loads(notices[0][1] or "")
+    assert (told["run"], told["step"], told["task_index"]) == (str(second), "a", 0)
+    assert "does not exist" in told["error"]
+    own.do(f"alter table pgmq.away rename to q_{flow}")
+    own.do("update pgflowd.slots set free_at = now()")
+    own.rows("select * from pgflowd.process_due()")
+    (next_one,) = own.claim(flow, own.worker(flow))
+    assert next_one.run_id == second
+
+
 def test_a_claim_that_meets_a_lapsed_lease_gives_the_place_to_who_waits(own: LeaseDatabase) -> None:
     flow = limited(own)
     own.start(flow)

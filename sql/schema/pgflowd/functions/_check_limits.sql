@@ -2,7 +2,7 @@
 -- nobody waits for them, and one that is next goes in any case. A key about which another claim decides
 -- is `later`. The lock of a key makes "nobody waits" and "now I wait" exclude each other, so nobody
 -- overtakes one who waits.
--- Called by: _pass_gates.   Locks: keys of limits, ascending, if they are free; see _fill_slots.
+-- Called by: _pass_gates.   Locks: keys of limits, ascending, if they are free; see _try_fill_slots.
 create or replace function pgflowd._check_limits(judged pgflowd.gated[])
 returns pgflowd.gated[] language plpgsql set search_path = '' as $$
 declare
@@ -21,7 +21,7 @@ begin
        and counted.taken < (select max(one.most) from unnest(_check_limits.judged) as one
                              where one.limit_key = counted.limit_key)
   loop
-    perform pgflowd._fill_slots(key.limit_key);
+    perform pgflowd._try_fill_slots(key.limit_key);
   end loop;
   return (
     select array_agg((one.msg_id, one.run_id, one.step_slug, one.task_index,

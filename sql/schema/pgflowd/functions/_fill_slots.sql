@@ -2,7 +2,7 @@
 -- order. How many there are is what the step of the first of them says. Who is paused does not wait
 -- here. True if nothing is left to do; false
 -- if those who wait are locked: then rows of places that reports have freed stay, so it is tried again.
--- Called by: _check_limits, _pass_slots, refill_limits, set_limit.
+-- Called by: _try_fill_slots.
 -- Locks: slots; see _give_slot. The caller has the key.
 create or replace function pgflowd._fill_slots(limit_key text)
 returns boolean language plpgsql set search_path = '' set enable_sort = off set enable_bitmapscan = off as $$

@@ -63,8 +63,7 @@ begin
      order by run.run_id for no key update skip locked
   loop
     perform pgflowd._put_run_aside(paused, _handle_unstarted.msg_ids, 5000)
-      where exists (select from pgflowd.runs as ours
-                     where ours.run_id = paused and ours.paused_at is not null);
+      where pgflowd._is_paused(paused);
   end loop;
 
   for one in

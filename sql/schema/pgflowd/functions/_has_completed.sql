@@ -1,12 +1,12 @@
 -- _has_completed(run_id): whether a run has completed; null while it is planned or open. An unknown run was
--- deleted, and has not. Queries inline it, so it has no settings of its own.
+-- deleted, and has not.
 -- Called by: _end_awaits, _watch_awaited.   Locks: nothing.
 create or replace function pgflowd._has_completed(run_id uuid)
-returns boolean language sql stable as $$
+returns boolean language sql stable set search_path = '' as $$
   select case when exists (select from pgflow.runs as run
-                            where run.run_id = $1 and run.status = 'started')
+                            where run.run_id = _has_completed.run_id and run.status = 'started')
                 or exists (select from pgflowd.runs as run
-                            where run.run_id = $1 and run.state = 'planned') then null
+                            where run.run_id = _has_completed.run_id and run.state = 'planned') then null
               else exists (select from pgflow.runs as run
-                            where run.run_id = $1 and run.status = 'completed') end
+                            where run.run_id = _has_completed.run_id and run.status = 'completed') end
 $$;

@@ -1,8 +1,8 @@
 -- _hold_task(run_id, step_slug, task_index, actor): returns the token by which this person may report a task:
--- that of his attempt, if he has one, or of one that begins now. A task that waits waits no longer.
--- PF002 for an unknown task, PF008 for one that somebody else executes, or that cannot begin, since its
--- run has ended, say, or is paused. The lease is
--- short, since a report follows in the same transaction.
+-- that of their attempt, if they have one, or of one that begins now. A task that waits waits no
+-- longer. PF002 for an unknown task, PF008 for one that somebody else executes, or that cannot begin, since
+-- its run has ended, say, or is paused. The lease is short, since a report follows in the same
+-- transaction.
 -- Called by: task_complete, task_fail, task_release.
 -- Locks: the run, the task, its wait, its message; see _person and _start_attempts.
 create or replace function pgflowd._hold_task(
@@ -32,9 +32,7 @@ begin
      and coalesce(task.last_worker_id, person) = person;
   obstacle := case
     when run.status <> 'started' then 'its run is ' || run.status
-    when exists (select from pgflowd.runs as ours
-                  where ours.run_id = task.run_id and ours.paused_at is not null)
-      then 'its run is paused'
+    when pgflowd._is_paused(task.run_id) then 'its run is paused'
     when exists (select from pgflowd.paused_flows as paused
                   where paused.flow_slug = task.flow_slug) then 'its flow is paused' end;
   if held is null and obstacle is null and task.status = 'queued' then

@@ -31,8 +31,7 @@ begin
   end if;
 
   perform pgflowd._require_own_core('runs that are paused');
-  if exists (select from pgflowd.runs as known
-              where known.run_id = pause.run_id and known.paused_at is not null) then
+  if pgflowd._is_paused(pause.run_id) then
     return 'repeated';
   end if;
   perform from pgflow.step_tasks as task

@@ -1,7 +1,7 @@
 -- refill_limits(after_key, max_keys): gives places that those who died have left to those who wait, for so
 -- many limits behind this one. Returns behind which one to go on, null from the first again.
 -- Called by: recover_stalled; the sweeper.
--- Locks: keys of limits, ascending, if they are free; see _fill_slots.
+-- Locks: keys of limits, ascending, if they are free; see _try_fill_slots.
 create or replace function pgflowd.refill_limits(after_key text default null, max_keys int default 1000)
 returns text language plpgsql set search_path = '' set enable_sort = off set enable_bitmapscan = off as $$
 declare
@@ -13,7 +13,7 @@ begin
     if not found then
       return null;
     end if;
-    perform pgflowd._fill_slots(key) where pg_try_advisory_xact_lock(3, hashtext(key));
+    perform pgflowd._try_fill_slots(key);
   end loop;
   return key;
 end $$;

@@ -24,6 +24,6 @@ begin
      where wait.kind = 'limit' and (wait.name = limited or starts_with(wait.name, limited || ':'))
      group by 1 order by 1 limit 1000
   loop
-    perform pgflowd._fill_slots(key) where pg_try_advisory_xact_lock(3, hashtext(key));
+    perform pgflowd._try_fill_slots(key);
   end loop;
 end $$;
