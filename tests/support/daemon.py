@@ -185,7 +185,7 @@ class Daemon:
         return {**singles, **flows}
 
     def kill(self, child: str, number: int = signal.SIGKILL) -> int:
-        pid = self.pid_of(child)
+        pid = until(lambda: self.pid_of(child))  # it may be starting again just now
         os.kill(pid, number)
         return pid
 

@@ -61,7 +61,7 @@ def first_and_second(worker) -> tuple[list[object], list[object]]:
         ("conn.execute('create temp table mine (n int)')", "to_regclass('mine')"),
         (
             "conn.execute('select pg_advisory_lock(9)')",
-            "select count(*) from pg_locks where locktype = 'advisory'",
+            "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()",
         ),
         ("conn.execute('listen mine')", "select count(*) from pg_listening_channels()"),
         ("conn.execute('prepare mine as select 1')", "select count(*) from pg_prepared_statements"),
