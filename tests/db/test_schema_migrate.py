@@ -134,6 +134,8 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "0023_pgflowd_quarantine",
         "0024_pgflowd_child_runs",
         "0025_pgflowd_crash_limits",
+        "0026_pgflow_settling_steps",
+        "0027_pgflowd_undo",
     ]
 
     assert catalog(conn) == before

@@ -17,7 +17,7 @@ FUNCTIONS = {function["name"]: function for function in CATALOG["functions"]}
 ADDED_COLUMNS = {
     "flows": {"queue_mode", "flow_type", "is_gated"},
     "runs": {"error_message", "is_paused", "is_watched"},
-    "steps": {"queue_name", "is_gated"},
+    "steps": {"queue_name", "is_gated", "settles"},
     "step_tasks": {"queue_name"},
     "worker_functions": {"start_mode"},
 }

@@ -1,6 +1,7 @@
 -- steps: the nodes of a flow. step_index is topological, because a step is added after its
 -- deps. Options that are null are inherited from the flow. queue_name is what workers from
 -- 0.17 on ask for. `is_gated`: not every worker may take its tasks at any time (pgflowd.step_options).
+-- `settles`: a task of it whose attempts are used up completes, with an output that says so (_settle_tasks).
 create table if not exists pgflow.steps (
   flow_slug text not null,
   step_slug text not null,
@@ -18,6 +19,7 @@ create table if not exists pgflow.steps (
   created_at timestamptz not null default now(),
   queue_name text not null generated always as (lower(flow_slug collate "C")) stored,
   is_gated boolean not null default false,
+  settles boolean not null default false,
   constraint steps_pkey primary key (flow_slug, step_slug),
   constraint steps_flow_slug_step_index_key unique (flow_slug, step_index),
   constraint steps_flow_slug_fkey foreign key (flow_slug) references pgflow.flows (flow_slug),

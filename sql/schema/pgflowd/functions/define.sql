@@ -13,6 +13,7 @@ begin
   if answer ->> 'status' <> 'mismatch' then
     perform pgflowd._set_step_options(define.flow_slug, define.shape);
     perform pgflowd._set_crash_limits(define.flow_slug, define.shape);
+    perform pgflowd._set_undo_options(define.flow_slug, define.shape);
   end if;
   return answer;
 end $$;

@@ -7,7 +7,8 @@ returns jsonb language sql stable set search_path = '' as $$
   select jsonb_build_object(
            'options', jsonb_build_object(
              'maxAttempts', flow.opt_max_attempts, 'baseDelay', flow.opt_base_delay,
-             'timeout', flow.opt_timeout),
+             'timeout', flow.opt_timeout) || jsonb_strip_nulls(jsonb_build_object(
+               'onFailure', wanted.on_failure, 'onCancel', wanted.on_cancel)),
            'steps', (
              select coalesce(jsonb_agg(jsonb_build_object(
                       'slug', step.step_slug,
@@ -28,12 +29,13 @@ returns jsonb language sql stable set search_path = '' as $$
                         'needs', asked.needs, 'limit', case when asked.slots is not null then
                           jsonb_strip_nulls(jsonb_build_object(
                             'slots', asked.slots, 'name', asked.name, 'path', asked.path)) end,
-                        'crashLimit', asked.crash_limit, 'onCrashLimit', asked.on_crash_limit)))
+                        'crashLimit', asked.crash_limit, 'onCrashLimit', asked.on_crash_limit,
+                        'undo', asked.undo, 'settle', nullif(one.fields -> 'settles', 'false'))))
                     order by step.step_index), '[]')
                from pgflow.steps as step
               cross join lateral (select to_jsonb(step) as fields) as one
                left join lateral (
-                 select option.needs, option.crash_limit, option.on_crash_limit,
+                 select option.needs, option.crash_limit, option.on_crash_limit, option.undo,
                         option.limit_slots as slots, option.limit_path as path,
                         nullif(option.limit_name, concat(flow.flow_slug, '/', step.step_slug)) as name
                    from pgflowd.step_options as option
@@ -41,5 +43,6 @@ returns jsonb language sql stable set search_path = '' as $$
                  as asked on true
               where step.flow_slug = flow.flow_slug))
     from pgflow.flows as flow
+    left join pgflowd.flow_options as wanted on wanted.flow_slug = flow.flow_slug
    where flow.flow_slug = flow_shape.flow_slug;
 $$;

@@ -6,7 +6,9 @@
 -- run waits for others (awaits); null once it waits for none. `created_at`, `created_by`: when somebody asked
 -- for the run, and who. `parent_run_id`, `parent_step`, `parent_index`: the task that has started it, as a
 -- child of its run.
--- `paused_at`: since when none of its tasks begins.
+-- `paused_at`: since when none of its tasks begins. `undo_state`: how far its undo is, once one is wanted, and by
+-- whom (nobody: it failed or was cancelled); `undo_generation` is the number of that undo, which is a run of its
+-- own (_undo_run_id), and says in `undo_of` what it undoes.
 -- Without a foreign key to pgflow.runs, hence; what deletes a run deletes its row (_forget_runs). The
 -- one to flows refuses an unknown flow, and deletes what is planned for a flow that is deleted.
 create table if not exists pgflowd.runs (
@@ -34,6 +36,12 @@ create table if not exists pgflowd.runs (
   parent_run_id uuid,
   parent_step text,
   parent_index int,
+  undo_state text,
+  undo_generation int,
+  undo_wanted_at timestamptz,
+  undo_by text,
+  undo_reason text,
+  undo_of uuid,
   constraint runs_pkey primary key (run_id),
   constraint runs_flow_slug_fkey foreign key (flow_slug)
     references pgflow.flows (flow_slug) on delete cascade,
@@ -44,7 +52,12 @@ create table if not exists pgflowd.runs (
            or after_mode is not null),
   constraint after_mode_is_known check (after_mode in ('completed', 'ended')),
   constraint who_holds_a_key_has_begun
-    check (not holds_key or (singleton_key is not null and state = 'started'))
+    check (not holds_key or (singleton_key is not null and state = 'started')),
+  constraint undo_state_is_known
+    check (undo_state in ('wanted', 'undoing', 'undone', 'undo_failed')),
+  constraint an_undo_has_a_generation
+    check ((undo_state is null) = (undo_generation is null)
+           and (undo_state is null) = (undo_wanted_at is null))
 ) with (fillfactor = 80);
 create index if not exists runs_due_at on pgflowd.runs (due_at) where due_at is not null;
 create index if not exists runs_flow_slug on pgflowd.runs (flow_slug, state, created_at desc);

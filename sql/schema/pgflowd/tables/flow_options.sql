@@ -1,0 +1,13 @@
+-- flow_options: what a flow asks for besides the options in pgflow.flows. Only flows that ask for something have
+-- a row. `on_failure`, `on_cancel`: whether a run that fails, or is cancelled, is undone; null is `undo`
+-- and `keep`. They follow the code each time that a flow is defined, and mean nothing while no step has an undo.
+create table if not exists pgflowd.flow_options (
+  flow_slug text not null,
+  on_failure text,
+  on_cancel text,
+  constraint flow_options_pkey primary key (flow_slug),
+  constraint flow_options_flow_slug_fkey foreign key (flow_slug)
+    references pgflow.flows (flow_slug) on delete cascade,
+  constraint on_failure_is_known check (on_failure in ('keep', 'undo')),
+  constraint on_cancel_is_known check (on_cancel in ('keep', 'undo'))
+);
