@@ -56,7 +56,13 @@ COMMANDS = {
     "stalled": ["stalled list --json", "stalled requeue --all --json"],
     "check": ["check --json", "doctor --json"],
     "new": ["new shop --json", "systemd show --json", "systemd install --dry-run --json"],
-    "db, config": ["db status --json", "db verify --json", "config show --json"],
+    "db, config": [
+        "db status --json",
+        "db verify --json",
+        "db settings --json",
+        "db set crash_limit 7 --json",
+        "config show --json",
+    ],
 }
 
 

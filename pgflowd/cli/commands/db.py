@@ -1,5 +1,5 @@
 """
-`pgflowd db`: install, upgrade, print and verify the schema.
+`pgflowd db`: install, upgrade, print and verify the schema; settings that all daemons share.
 
 `pgflowd.db.schema` does the work; this module parses arguments and prints results.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.db_settings import set_, settings
 from pgflowd.cli.connect import open_connection
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def db() -> None:
-    """Install, upgrade and verify the schema.
+    """Install, upgrade and verify the schema; change settings that all daemons share.
 
     \b
     Example: pgflowd db migrate --dry-run
@@ -120,6 +121,10 @@ def verify(app: App) -> None:
         app.print("nothing has changed since the last migrate")
     if problems:
         app.exit(ExitCode.NO)
+
+
+for _command in (settings, set_):
+    db.add_command(_command)
 
 
 def _status_fields(app: App, found: SchemaStatus) -> dict[str, Any]:

@@ -146,3 +146,27 @@ def test_a_bad_setting_is_refused(own: LeaseDatabase, name: str, value: object) 
 
     assert refused.value.sqlstate == "PF020"
     assert "test" not in own.column(WRITTEN)
+
+
+@pytest.mark.parametrize("value", ['"30d"', '"1h30m"', '"1.5h"', "null"])
+def test_a_retention_is_a_duration_or_null(own: LeaseDatabase, value: str) -> None:
+    own.do("select pgflowd.set_setting('retention_failed', %s::jsonb, 'me')", value)
+
+    assert own.value("select pgflowd.setting('retention_failed')::text") == value
+
+
+@pytest.mark.parametrize("value", ['"30m"', '"30"', "30", '"-1d"', '"30 days ago"', '""', "true"])
+def test_what_would_delete_by_mistake_is_no_retention(own: LeaseDatabase, value: str) -> None:
+    with pytest.raises(psycopg.Error, match="retention_completed does not take") as raised:
+        own.do("select pgflowd.set_setting('retention_completed', %s::jsonb, 'me')", value)
+
+    assert raised.value.sqlstate == "PF020"
+
+
+def test_the_list_of_settings_says_who_has_changed_one(own: LeaseDatabase) -> None:
+    own.do("select pgflowd.set_setting('crash_limit', '7', 'jane')")
+
+    found = own.rows("select name, value, changed_by from pgflowd.list_settings()")
+
+    assert ("crash_limit", 7, "jane") in [tuple(row) for row in found]
+    assert ("retention_completed", None, None) in [tuple(row) for row in found]

@@ -9,7 +9,7 @@ begin
   if elements > most then
     raise exception '% has % elements, and a map may have %', what, elements, most
       using errcode = 'program_limit_exceeded',
-            hint = 'give it fewer elements, each with more work, or raise max_map_elements '
-                   '(pgflowd.set_setting)';
+            hint = 'give it fewer elements, each with more work, or raise max_map_elements: '
+                   '`pgflowd db set max_map_elements NUMBER`';
   end if;
 end $$;

@@ -1,6 +1,7 @@
--- set_setting(name, value, actor): changes a setting that all daemons share; returns the old value.
+-- set_setting(name, value, actor): changes a setting that all daemons share; returns the old value. A
+-- duration is a text, as "30d" or "1h30m".
 -- PF020 for an unknown name, or a value that the name does not take.
--- Called by: operators.   Locks: the setting's row.
+-- Called by: `pgflowd db set`; operators.   Locks: the setting's row.
 create or replace function pgflowd.set_setting(name text, value jsonb, actor text)
 returns jsonb language plpgsql set search_path = '' as $$
 declare
@@ -18,17 +19,16 @@ declare
                                and set_setting.value::numeric between 1024 and 16777216
                                and set_setting.value::numeric % 1 = 0
     when 'events' then set_setting.value in ('"followed"', '"always"')
+    when 'retention_completed' then pgflowd._is_retention(set_setting.value)
+    when 'retention_failed' then pgflowd._is_retention(set_setting.value)
+    when 'retention_actions' then pgflowd._is_retention(set_setting.value)
   end;
 begin
   if fits is not true then
     raise exception 'setting % does not take %', set_setting.name,
       coalesce(set_setting.value::text, 'null')
-      using errcode = 'PF020',
-            hint = 'history takes "all", "failures", "off"; crash_limit an integer from 1 to 1000; '
-                   || 'on_crash_limit "fail" or "quarantine"; '
-                   || 'max_map_elements an integer from 1000 to 10000000; '
-                   || 'checkpoint_max an integer from 1024 to 16777216; '
-                   || 'events "followed" or "always"';
+      using errcode = 'PF020', hint = 'it takes ' || (
+        select known.takes from pgflowd.list_settings() as known where known.name = set_setting.name);
   end if;
   insert into pgflowd.settings as kept (name, value, changed_by)
   values (set_setting.name, set_setting.value, set_setting.actor)

@@ -1,4 +1,7 @@
 -- setting(name): returns the setting of this name that all daemons share, or its default.
+--   retention_completed, retention_failed  how long after its end a run that completed, or ended
+--                otherwise, is deleted; null, the default: never
+--   retention_actions  how long is kept what people did
 --   history      `all` keeps every attempt, `failures` all but completed ones, `off` none
 --                whose task has ended
 --   crash_limit  stalled attempts in a row after which a task fails for good
@@ -8,7 +11,7 @@
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
--- Called by: checkpoint_save, _crash_limit, _delete_attempts, set_setting, signal,
+-- Called by: checkpoint_save, _crash_limit, _delete_attempts, list_settings, set_setting, signal,
 -- pgflow._check_map_length.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
@@ -26,7 +29,11 @@ begin
     when 'max_map_elements' then return '200000';
     when 'checkpoint_max' then return '1048576';
     when 'events' then return '"followed"';
+    when 'retention_completed' then return 'null';
+    when 'retention_failed' then return 'null';
+    when 'retention_actions' then return '"365d"';
     else raise exception 'there is no setting %', quote_literal(setting.name)
-      using errcode = 'PF020', hint = 'settings are history, crash_limit, on_crash_limit, max_map_elements, checkpoint_max and events';
+      using errcode = 'PF020', hint = 'settings are ' || (
+        select string_agg(known.name, ', ') from pgflowd.list_settings() as known);
   end case;
 end $$;

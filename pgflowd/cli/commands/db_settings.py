@@ -1,0 +1,86 @@
+"""
+`pgflowd db settings` and `db set`: what all daemons on a database share.
+
+The database says which settings there are, and what each takes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
+from pgflowd.cli.groups import Command
+
+
+@click.command(cls=Command)
+@pass_app
+def settings(app: App) -> None:
+    """Print the settings that all daemons on the database share; with -v what each takes.
+
+    \b
+    Example: pgflowd db settings
+    """
+    from pgflowd.core.text import ago
+    from pgflowd.db.query import database_time, execute
+    from pgflowd.db.settings import list_settings
+
+    with database(app) as conn:
+        found = execute(conn, list_settings())
+        now = execute(conn, database_time())
+    if app.json:
+        app.print_document(settings=[one.to_json() for one in found])
+        return
+    rows = []
+    for one in found:
+        changed = "default"
+        if one.changed_at is not None:
+            changed = f"{ago(one.changed_at, now)} by {one.changed_by or 'an unknown user'}"
+        takes = [one.takes] if app.verbose else []
+        rows.append([one.name, _shown(one.value), *takes, changed, one.means])
+    titles = ["NAME", "VALUE", *["TAKES"] * app.verbose, "CHANGED", "MEANS"]
+    app.print_table(titles, rows, losing=["CHANGED"])
+
+
+@click.command("set", cls=Command)
+@click.argument("name", metavar="NAME")
+@click.argument("value", metavar="VALUE")
+@pass_app
+def set_(app: App, name: str, value: str) -> None:
+    """Change a setting for all daemons on the database, from their next transaction on.
+
+    VALUE is a word, a number, a duration such as 30d, or null.
+
+    \b
+    Example: pgflowd db set retention_completed 30d
+             pgflowd db set retention_completed null
+    """
+    from pgflowd.db.query import execute
+    from pgflowd.db.settings import set_setting
+    from pgflowd.errors import PgflowdError
+
+    wanted = _value(value)
+    with database(app) as conn:
+        try:
+            old = execute(conn, set_setting(name, wanted))
+        except PgflowdError as error:
+            if error.code != "E105":
+                raise
+            raise click.UsageError(f"{error.text}; {error.next}") from error
+    text = f"{name} is {_shown(wanted)} now; it was {_shown(old)}"
+    app.print_result(text, name=name, value=wanted, old=old)
+
+
+def _value(word: str) -> Any:
+    """A word that is no JSON is a text."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,11 @@
+-- _is_retention(value): whether a setting says how long something is kept: null, for ever, or a duration
+-- of an hour at least. So "30m", meant as months, is no order to delete nearly everything.
+-- Called by: set_setting.   Locks: nothing.
+create or replace function pgflowd._is_retention(value jsonb)
+returns boolean language sql immutable set search_path = '' as $$
+  select case
+    when value = 'null' then true
+    when jsonb_typeof(value) = 'string' and value #>> '{}' ~ '^(\d{1,6}(\.\d{1,6})?(ms|s|m|h|d))+$'
+      then (value #>> '{}')::interval >= interval '1 hour'
+    else false end;
+$$;
