@@ -121,9 +121,16 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
         return await self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
 
-    async def resume(self, run_id: RunId, *, conn: AsyncConnection | None = None) -> Run:
+    async def resume(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
-        return await self._perform(operations.resume(run_id_of(run_id)), conn)
+        return await self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
 
     async def pause_flow(
         self,
@@ -159,14 +166,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         self,
         run_id: RunId,
         *,
+        reason: str | None = None,
         actor: str | None = None,
         even_if_cancelled: bool = False,
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        return await self._perform(
-            operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn
-        )
+        operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
+        return await self._perform(operation, conn)
 
     async def signal(
         self,

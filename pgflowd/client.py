@@ -132,9 +132,16 @@ class Client(ClientConnections[Connection]):
         """Let no task of a run begin until its resume; its timers stand still. Raises RunEnded."""
         return self._perform(operations.pause(run_id_of(run_id), reason, actor), conn)
 
-    def resume(self, run_id: RunId, *, conn: Connection | None = None) -> Run:
+    def resume(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> Run:
         """Let a paused run go on; of another one nothing changes. Raises NotFound."""
-        return self._perform(operations.resume(run_id_of(run_id)), conn)
+        return self._perform(operations.resume(run_id_of(run_id), reason, actor), conn)
 
     def pause_flow(
         self,
@@ -170,12 +177,14 @@ class Client(ClientConnections[Connection]):
         self,
         run_id: RunId,
         *,
+        reason: str | None = None,
         actor: str | None = None,
         even_if_cancelled: bool = False,
         conn: Connection | None = None,
     ) -> Run:
         """Start the failed steps of a run again; completed work stays. Raises NotRetryable."""
-        return self._perform(operations.retry(run_id_of(run_id), actor, even_if_cancelled), conn)
+        operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
+        return self._perform(operation, conn)
 
     def signal(
         self,

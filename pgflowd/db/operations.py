@@ -105,8 +105,8 @@ def pause(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]
     return (yield from get(run_id))
 
 
-def resume(run_id: UUID) -> Operation[Run]:
-    yield runs.resume(run_id)
+def resume(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
+    yield runs.resume(run_id, reason, actor)
     return (yield from get(run_id))
 
 
@@ -127,8 +127,10 @@ def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Operation[Run]:
     return (yield from get(run_id))
 
 
-def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Operation[Run]:
-    yield runs.retry(run_id, actor, even_if_cancelled)
+def retry(
+    run_id: UUID, actor: str | None, even_if_cancelled: bool, reason: str | None
+) -> Operation[Run]:
+    yield runs.retry(run_id, actor, even_if_cancelled, reason)
     return (yield from get(run_id))
 
 

@@ -124,8 +124,8 @@ def pause(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
     return Query(_PAUSE, (run_id, reason, actor), only)
 
 
-def resume(run_id: UUID) -> Query[str]:
-    return Query("select pgflowd.resume(%s)", (run_id,), only)
+def resume(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
+    return Query(_RESUME, (run_id, reason, actor), only)
 
 
 def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Query[str]:
@@ -133,8 +133,10 @@ def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Query[str]:
     return Query(_RESCHEDULE, params, only)
 
 
-def retry(run_id: UUID, actor: str | None, even_if_cancelled: bool) -> Query[int]:
-    return Query(_RETRY, (run_id, actor, even_if_cancelled), only)
+def retry(
+    run_id: UUID, actor: str | None, even_if_cancelled: bool, reason: str | None
+) -> Query[int]:
+    return Query(_RETRY, (run_id, actor, even_if_cancelled, reason), only)
 
 
 def channel(run_id: UUID | str) -> str:
@@ -267,8 +269,9 @@ select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, 
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
+_RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT})"
-_RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s)"
+_RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 _LIST_RUNS = """
 select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
        start_at, labels

@@ -31,6 +31,7 @@ begin
                    ('pgflowd\.(settings|step_options|flow_options|schema_history|attempt_history|run_status|worker_status|paused_flows)', 'select', 'pgflow_worker'),
                    ('pgflowd\.(runs|attempts|awaits|doorbells|waits|worker_caps|slots|checkpoints|signals|sweepers)',
                     'select, insert, update, delete', 'pgflow_worker'),
+                   ('pgflowd\.actions', 'insert', 'pgflow_worker'),
                    ('pgflowd\.followers', 'select, update, delete', 'pgflow_worker'),
                    ('pgmq\.meta', 'select', 'pgflow_worker, pgflow_viewer'),
                    ('pgmq\.notify_insert_throttle', 'select, update', 'pgflow_worker'),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from psycopg.conninfo import make_conninfo
+from support.schema import MIGRATIONS
 
 from pgflowd.db.schema.files import newest_version
 from pgflowd.testing.scratch import ScratchDatabase
@@ -33,31 +34,7 @@ def test_migrate_prints_what_it_applied_and_then_verify_succeeds(db):
 
     assert ended.code == 0
     assert ended.out.splitlines() == [
-        "applied 0001_pgflow_tables",
-        "applied 0002_pgflowd_tables",
-        "applied 0003_pgflowd_reports",
-        "applied 0004_pgflow_lower_case",
-        "applied 0005_pgflow_read_messages",
-        "applied 0006_pgflowd_sleep",
-        "applied 0007_pgflowd_followers",
-        "applied 0008_pgflowd_doorbells",
-        "applied 0009_pgflowd_waits",
-        "applied 0010_pgflowd_sweepers",
-        "applied 0011_pgflowd_lists",
-        "applied 0012_pgflowd_checkpoint_size",
-        "applied 0013_pgflowd_planned_runs",
-        "applied 0014_pgflow_watched_runs",
-        "applied 0015_pgflow_gates",
-        "applied 0016_pgflowd_needs",
-        "applied 0017_pgflowd_singletons",
-        "applied 0018_pgflowd_awaits",
-        "applied 0019_pgflow_paused_runs",
-        "applied 0020_pgflowd_pauses",
-        "applied 0021_pgflowd_limits",
-        "applied 0022_pgflowd_holders",
-        "applied 0023_pgflowd_quarantine",
-        "applied 0024_pgflowd_child_runs",
-        "applied 0025_pgflowd_crash_limits",
+        *(f"applied {name}" for name in MIGRATIONS),
         f"schema {NEWEST} is installed",
     ]
     assert db("status").code == 0
@@ -95,33 +72,7 @@ def test_json_is_the_same_for_programs(db):
         "before": None,
         "after": NEWEST,
         "core": "own",
-        "migrations": [
-            "0001_pgflow_tables",
-            "0002_pgflowd_tables",
-            "0003_pgflowd_reports",
-            "0004_pgflow_lower_case",
-            "0005_pgflow_read_messages",
-            "0006_pgflowd_sleep",
-            "0007_pgflowd_followers",
-            "0008_pgflowd_doorbells",
-            "0009_pgflowd_waits",
-            "0010_pgflowd_sweepers",
-            "0011_pgflowd_lists",
-            "0012_pgflowd_checkpoint_size",
-            "0013_pgflowd_planned_runs",
-            "0014_pgflow_watched_runs",
-            "0015_pgflow_gates",
-            "0016_pgflowd_needs",
-            "0017_pgflowd_singletons",
-            "0018_pgflowd_awaits",
-            "0019_pgflow_paused_runs",
-            "0020_pgflowd_pauses",
-            "0021_pgflowd_limits",
-            "0022_pgflowd_holders",
-            "0023_pgflowd_quarantine",
-            "0024_pgflowd_child_runs",
-            "0025_pgflowd_crash_limits",
-        ],
+        "migrations": MIGRATIONS,
         "dry_run": False,
     }
     assert (status["schema_version"], status["version"], status["needed"]) == (1, NEWEST, NEWEST)

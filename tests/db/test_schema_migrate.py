@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from support.covers import covers
-from support.schema import As, Connection, catalog, schemas
+from support.schema import MIGRATIONS, As, Connection, catalog, schemas
 
 from pgflowd.db import schema
 from pgflowd.db.connection import translated
@@ -110,33 +110,7 @@ def test_migrating_replaces_functions_whose_results_have_more_columns_now(conn: 
         "delete from pgflowd.schema_history where version > 2 and name <> 'functions'"
     )
 
-    assert schema.migrate(conn).migrations == [
-        "0003_pgflowd_reports",
-        "0004_pgflow_lower_case",
-        "0005_pgflow_read_messages",
-        "0006_pgflowd_sleep",
-        "0007_pgflowd_followers",
-        "0008_pgflowd_doorbells",
-        "0009_pgflowd_waits",
-        "0010_pgflowd_sweepers",
-        "0011_pgflowd_lists",
-        "0012_pgflowd_checkpoint_size",
-        "0013_pgflowd_planned_runs",
-        "0014_pgflow_watched_runs",
-        "0015_pgflow_gates",
-        "0016_pgflowd_needs",
-        "0017_pgflowd_singletons",
-        "0018_pgflowd_awaits",
-        "0019_pgflow_paused_runs",
-        "0020_pgflowd_pauses",
-        "0021_pgflowd_limits",
-        "0022_pgflowd_holders",
-        "0023_pgflowd_quarantine",
-        "0024_pgflowd_child_runs",
-        "0025_pgflowd_crash_limits",
-        "0026_pgflow_settling_steps",
-        "0027_pgflowd_undo",
-    ]
+    assert schema.migrate(conn).migrations == MIGRATIONS[2:]
 
     assert catalog(conn) == before
     assert schema.verify(conn) == []

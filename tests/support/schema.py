@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pgflowd.db.schema.files import read
+from pgflowd.db.schema.files import migrations, read
 from support.database import Connection
 
 As: TypeAlias = Callable[[str], Connection]
+
+MIGRATIONS = [f"{each.version:04}_{each.name}" for each in migrations()]
 
 
 def catalog(conn: Connection) -> dict[str, str]:

@@ -20,11 +20,12 @@ from pgflowd.cli.params import RUN
 from pgflowd.cli.problems import for_each
 
 runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
+reason_option = click.option("--reason", metavar="TEXT", help="Why; it is stored with the action.")
 
 
 @click.command(cls=Command)
 @runs_argument
-@click.option("--reason", metavar="TEXT", help="Why; it is stored with the run.")
+@reason_option
 @pass_app
 def pause(app: App, run: Sequence[str], reason: str | None) -> None:
     """Pause runs: none of their tasks begins, and their timers stand still.
@@ -47,8 +48,9 @@ def pause(app: App, run: Sequence[str], reason: str | None) -> None:
 
 @click.command(cls=Command)
 @runs_argument
+@reason_option
 @pass_app
-def resume(app: App, run: Sequence[str]) -> None:
+def resume(app: App, run: Sequence[str], reason: str | None) -> None:
     """Let paused runs go on.
 
     \b
@@ -59,7 +61,7 @@ def resume(app: App, run: Sequence[str]) -> None:
     with database(app) as conn:
 
         def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            resumed = operations.run_sync(conn, operations.resume(run_id))
+            resumed = operations.run_sync(conn, operations.resume(run_id, reason, None))
             became = f"is {resumed.status} already" if resumed.has_ended else "resumed"
             return f"run {run_id} {became}", resumed.to_json()
 

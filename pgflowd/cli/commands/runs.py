@@ -17,7 +17,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
+from pgflowd.cli.commands.run_pauses import pause, reason_option, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
@@ -282,7 +282,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 @runs.command()
 @runs_argument
-@click.option("--reason", metavar="TEXT", help="Why; it is stored with the run.")
+@reason_option
 @pass_app
 def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
     """Cancel runs, and stop their running tasks.
@@ -310,7 +310,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
 
     def retry_one(run_id: UUID) -> Any:
         try:
-            return (yield from operations.retry(run_id, None, even_if_cancelled))
+            return (yield from operations.retry(run_id, None, even_if_cancelled, None))
         except NotRetryable as error:
             if "has never begun" in error.text:
                 raise

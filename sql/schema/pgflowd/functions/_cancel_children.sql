@@ -41,7 +41,7 @@ begin
       is_free := found;
     end if;
     if is_free then
-      perform pgflowd.cancel(child.run_id, child.reason, 'pgflowd');
+      perform pgflowd._cancel(child.run_id, child.reason, 'pgflowd');
     else
       left_over := left_over || child.parent_run_id;
     end if;

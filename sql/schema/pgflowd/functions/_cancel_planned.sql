@@ -1,6 +1,6 @@
 -- _cancel_planned(run_id, reason, actor): ends a planned run; returns as cancel does, and null for a run
 -- that has begun, or is unknown. PF003 for one that expired. The sweep tells those who wait for it.
--- Called by: cancel.   Locks: its row in pgflowd.runs.
+-- Called by: _cancel.   Locks: its row in pgflowd.runs.
 create or replace function pgflowd._cancel_planned(run_id uuid, reason text, actor text)
 returns text language plpgsql set search_path = '' as $$
 declare

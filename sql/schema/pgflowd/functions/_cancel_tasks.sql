@@ -1,6 +1,6 @@
 -- _cancel_tasks(run_id, error_message): ends a run's open tasks and their waits, archives their
 -- messages, and wakes the workers of their queues.
--- Called by: cancel.   Locks: messages, waits; the caller holds run, steps and tasks.
+-- Called by: _cancel.   Locks: messages, waits; the caller holds run, steps and tasks.
 create or replace function pgflowd._cancel_tasks(run_id uuid, error_message text)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -3,7 +3,7 @@
 -- Returns the messages; one that does not wait is left alone. In a paused run they wait for the resume
 -- instead. They count as queued from now on, so no wait is taken for a time in which no worker was free. On a foreign core a task may have ended and still wait: it gets
 -- no message.
--- Called by: _end_waits, _give_slot, _hold_task, resume, _take_needed.
+-- Called by: _end_waits, _give_slot, _hold_task, _resume, _take_needed.
 -- Locks: waits, tasks, new messages; the caller holds the runs,
 -- or the tasks.
 create or replace function pgflowd._free(

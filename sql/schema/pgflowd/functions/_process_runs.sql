@@ -47,7 +47,7 @@ begin
      where run.run_id = any (_process_runs.run_ids) and run.state = 'started'
        and run.expires_at <= now() and core.status = 'started' order by run.run_id
   loop
-    perform pgflowd.cancel(expired, 'its time is over', 'pgflowd');
+    perform pgflowd._cancel(expired, 'its time is over', 'pgflowd');
     update pgflowd.runs as run set expired_at = now() where run.run_id = expired;
   end loop;
 

@@ -36,7 +36,7 @@ begin
     if not found then
       return false;
     end if;
-    perform pgflowd.cancel(_replace_in_line.holder, reason, 'pgflowd');
+    perform pgflowd._cancel(_replace_in_line.holder, reason, 'pgflowd');
   end if;
   return not exists (
     select from pgflowd.runs as run

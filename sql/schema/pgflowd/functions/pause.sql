@@ -47,6 +47,8 @@ begin
      set rest = greatest(wait.due_at - clock_timestamp(), interval '0'), due_at = null
    where wait.run_id = pause.run_id and wait.due_at is not null;
   perform pgflowd._put_run_aside(pause.run_id);
+  perform pgflowd._record_action('pause', pause.actor, run_id => pause.run_id,
+                                 reason => pause.reason);
   return 'paused';
 end $$;
 revoke execute on function pgflowd.pause(uuid, text, text) from public;

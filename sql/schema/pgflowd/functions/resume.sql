@@ -1,52 +1,17 @@
--- resume(run_id): tasks of a paused run may begin again, and its timers go on with what was left of
--- them; returns `resumed`, or `repeated` when it is not paused. Of limits for whose places it
--- waits somebody looks who is next: meanwhile they were given to others. PF002 for an unknown run.
--- The moment is that of the clock, not of the transaction, which may be old: no wait ends early.
+-- resume(run_id, reason, actor): tasks of a paused run may begin again, and its timers go on with what was
+-- left of them; returns `resumed`, or `repeated` when it is not paused. See _resume. PF002 for an unknown run.
 -- Security definer, so that a role which may touch no table can resume what it started.
--- Called by: retry; clients, commands, operators.
--- Locks: the run, its row in pgflowd.runs, slots of its tasks; see _free.
-create or replace function pgflowd.resume(run_id uuid)
+-- Called by: clients, commands, operators.   Locks: see _resume.
+create or replace function pgflowd.resume(
+  run_id uuid, reason text default null, actor text default null)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
-  ready record;
-  due_at timestamptz;
+  answer constant text := pgflowd._resume(resume.run_id);
 begin
-  perform from pgflow.runs as run where run.run_id = resume.run_id for no key update;
-  if not found and not exists (
-       select from pgflowd.runs as run where run.run_id = resume.run_id) then
-    raise exception 'there is no run %', resume.run_id using errcode = 'PF002';
+  if answer = 'resumed' then
+    perform pgflowd._record_action('resume', resume.actor, run_id => resume.run_id,
+                                   reason => resume.reason);
   end if;
-  update pgflowd.runs as run set paused_at = null, paused_by = null, pause_reason = null
-   where run.run_id = resume.run_id and run.paused_at is not null;
-  if not found then
-    return 'repeated';
-  end if;
-  update pgflow.runs as run set is_paused = false where run.run_id = resume.run_id;
-  with gone_on as (
-    update pgflowd.waits as wait
-       set due_at = clock_timestamp() + wait.rest, rest = null,
-           kind = case wait.kind when 'paused' then 'sleep' else wait.kind end
-     where wait.run_id = resume.run_id and wait.rest is not null
-       and (wait.kind <> 'paused' or wait.rest > interval '0')
-    returning wait.due_at
-  )
-  select min(gone_on.due_at) into due_at from gone_on;
-  perform pgflowd._notify_due(due_at) where due_at is not null;
-  select array_agg(wait.run_id) as run_ids, array_agg(wait.step_slug) as step_slugs,
-         array_agg(wait.task_index) as task_indexes
-    into ready
-    from pgflowd.waits as wait where wait.run_id = resume.run_id and wait.kind = 'paused';
-  perform pgflowd._free(ready.run_ids, ready.step_slugs, ready.task_indexes);
-  insert into pgflowd.slots as slot (run_id, step_slug, task_index, limit_key, most, free_at)
-  select distinct on (wait.name) wait.run_id, wait.step_slug, wait.task_index, wait.name, 1, now()
-    from pgflowd.waits as wait where wait.run_id = resume.run_id and wait.kind = 'limit'
-   order by wait.name, wait.nr
-  on conflict on constraint slots_pkey do update
-     set limit_key = excluded.limit_key, most = excluded.most, given_at = null,
-         free_at = excluded.free_at;
-  if found then
-    perform pgflowd._notify_due(now());
-  end if;
-  return 'resumed';
+  return answer;
 end $$;
-revoke execute on function pgflowd.resume(uuid) from public;
+revoke execute on function pgflowd.resume(uuid, text, text) from public;

@@ -1,4 +1,4 @@
--- retry(run_id, actor, even_if_cancelled): tries a failed run again; returns the number of tasks
+-- retry(run_id, actor, even_if_cancelled, reason): tries a failed run again; returns the number of tasks
 -- queued again. Completed work stays. The run and its failed steps are started again (a step
 -- that failed by its condition is tested again). Each unfinished task gets a new message and all
 -- its attempts. An attempt that is still at work on one of them is revoked: its runner is killed,
@@ -6,16 +6,19 @@
 -- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
 -- ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
 -- was cancelled, unless `even_if_cancelled`; PF006 for one that had a singleton key which another one
--- has now.
+-- has now. What it was before stands in the action: its status, when it ended, and the error.
+-- `missing` stands for a column that some cores do not have, as in news.
 -- Called by: clients, commands, operators.
 -- Locks: the key, the run, its steps (by slug), their unfinished tasks (by slug and index), attempts,
 -- messages.
 create or replace function pgflowd.retry(
-  run_id uuid, actor text, even_if_cancelled boolean default false)
+  run_id uuid, actor text, even_if_cancelled boolean default false,
+  reason text default null)
 returns int language plpgsql set search_path = '' as $$
 declare
   run pgflow.runs;
   unbegun text;
+  before record;
   key constant text := (select known.singleton_key from pgflowd.runs as known
                          where known.run_id = retry.run_id and known.state = 'started');
   holder uuid;
@@ -51,7 +54,13 @@ begin
     end if;
   end if;
 
-  perform pgflowd.resume(retry.run_id);
+  select known.status, known.ended_at, one.error_message into before
+    from (values (null::text)) as missing (error_message)
+   cross join lateral (
+     select known.run_id, error_message from pgflow.runs as known
+      where known.run_id = retry.run_id) as one
+    join pgflowd.run_status as known on known.run_id = one.run_id;
+  perform pgflowd._resume(retry.run_id);
   perform from pgflow.step_states as state where state.run_id = retry.run_id
     order by state.step_slug for no key update;
   perform from pgflow.step_tasks as task
@@ -88,5 +97,9 @@ begin
     queued := queued + pgflowd._requeue_step(retry.run_id, step.step_slug);
   end loop;
   perform pgflowd._advance(retry.run_id);
+  perform pgflowd._record_action(
+    'retry', retry.actor, run_id => retry.run_id, reason => retry.reason,
+    data => jsonb_strip_nulls(jsonb_build_object(
+      'status', before.status, 'ended_at', before.ended_at, 'error', before.error_message)));
   return queued;
 end $$;

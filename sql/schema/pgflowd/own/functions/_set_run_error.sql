@@ -1,5 +1,5 @@
 -- _set_run_error(run_id, error_message): sets why a run failed, or (null) that it no longer has.
--- Called by: cancel, retry.   Locks: nothing new; the caller holds the run.
+-- Called by: _cancel, retry.   Locks: nothing new; the caller holds the run.
 create or replace function pgflowd._set_run_error(run_id uuid, error_message text)
 returns void language plpgsql set search_path = '' as $$
 begin
