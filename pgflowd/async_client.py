@@ -143,9 +143,16 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
         return await self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
 
-    async def resume_flow(self, flow_slug: str, *, conn: AsyncConnection | None = None) -> bool:
+    async def resume_flow(
+        self,
+        flow_slug: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
-        return await self._perform(operations.resume_flow(flow_slug), conn)
+        return await self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
 
     async def reschedule(
         self,
@@ -154,11 +161,13 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         at: datetime | None = None,
         delay: Time | None = None,
         expires: datetime | Time | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
         conn: AsyncConnection | None = None,
     ) -> Run:
         """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
         operation = operations.reschedule(
-            run_id_of(run_id), begins_at(at, delay), expires_at(expires)
+            run_id_of(run_id), begins_at(at, delay), expires_at(expires), reason, actor
         )
         return await self._perform(operation, conn)
 

@@ -154,9 +154,16 @@ class Client(ClientConnections[Connection]):
         """Let no task of a flow begin until its resume; False if it was paused. NotFound."""
         return self._perform(operations.pause_flow(flow_slug, reason, actor), conn)
 
-    def resume_flow(self, flow_slug: str, *, conn: Connection | None = None) -> bool:
+    def resume_flow(
+        self,
+        flow_slug: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> bool:
         """Let a paused flow go on; False if it was not paused. Raises NotFound."""
-        return self._perform(operations.resume_flow(flow_slug), conn)
+        return self._perform(operations.resume_flow(flow_slug, reason, actor), conn)
 
     def reschedule(
         self,
@@ -165,11 +172,13 @@ class Client(ClientConnections[Connection]):
         at: datetime | None = None,
         delay: Time | None = None,
         expires: datetime | Time | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
         conn: Connection | None = None,
     ) -> Run:
         """Let a scheduled run begin, or an open one expire, at another time. Raises RunEnded."""
         operation = operations.reschedule(
-            run_id_of(run_id), begins_at(at, delay), expires_at(expires)
+            run_id_of(run_id), begins_at(at, delay), expires_at(expires), reason, actor
         )
         return self._perform(operation, conn)
 

@@ -304,3 +304,4 @@ LIMIT_OPTION = click.option(
     metavar="N",
     help="At most N; by default 20.",
 )
+REASON_OPTION = click.option("--reason", metavar="TEXT", help="Why; it is stored with the action.")

@@ -59,9 +59,10 @@ def pause(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
     return Query(query, (flow_slug, reason, actor), only)
 
 
-def resume(flow_slug: str) -> Query[str]:
+def resume(flow_slug: str, reason: str | None, actor: str | None) -> Query[str]:
     """Let tasks of the flow begin again."""
-    return Query("select pgflowd.resume_flow(%s)", (flow_slug,), only)
+    query = "select pgflowd.resume_flow(%s, %s, coalesce(%s, session_user))"
+    return Query(query, (flow_slug, reason, actor), only)
 
 
 def flow_shape(flow_slug: str) -> Query[dict[str, Any] | None]:
@@ -134,10 +135,10 @@ def active_runs(slug: str) -> Query[int]:
     return Query("select pgflowd.active_runs(%s)", (slug,), only)
 
 
-def delete(conn: Connection, slug: str) -> None:
+def delete(conn: Connection, slug: str, reason: str | None = None) -> None:
     """Remove the flow, its queue, and all its runs."""
     with translated(conn), conn.transaction():
-        conn.execute("select pgflow.delete_flow_and_data(%s)", (slug,))
+        conn.execute("select pgflowd.delete_flow(%s, %s, session_user)", (slug, reason))
 
 
 def script(slug: str, shape: Shape, place: str) -> str:

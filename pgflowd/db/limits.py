@@ -15,7 +15,7 @@ def list_limits(flow_slug: str, most: int) -> Query[list[ListedLimit]]:
 
 def set_limit(flow_slug: str, step_slug: str, slots: int) -> Query[None]:
     """Change how many tasks of a step are at work at once."""
-    query = "select pgflowd.set_limit(%s, %s, %s)"
+    query = "select pgflowd.set_limit(%s, %s, %s, session_user)"
     return Query(query, (flow_slug, step_slug, slots), lambda rows: None)
 
 

@@ -116,14 +116,16 @@ def pause_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operati
     return answer != _REPEATED
 
 
-def resume_flow(flow_slug: str) -> Operation[bool]:
+def resume_flow(flow_slug: str, reason: str | None, actor: str | None) -> Operation[bool]:
     """Whether it was paused."""
-    answer: str = yield flows.resume(flow_slug)
+    answer: str = yield flows.resume(flow_slug, reason, actor)
     return answer != _REPEATED
 
 
-def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Operation[Run]:
-    yield runs.reschedule(run_id, begins, expires)
+def reschedule(
+    run_id: UUID, begins: Moment, expires: Moment, reason: str | None, actor: str | None
+) -> Operation[Run]:
+    yield runs.reschedule(run_id, begins, expires, reason, actor)
     return (yield from get(run_id))
 
 

@@ -128,8 +128,10 @@ def resume(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
     return Query(_RESUME, (run_id, reason, actor), only)
 
 
-def reschedule(run_id: UUID, begins: Moment, expires: Moment) -> Query[str]:
-    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s)
+def reschedule(
+    run_id: UUID, begins: Moment, expires: Moment, reason: str | None, actor: str | None
+) -> Query[str]:
+    params = (run_id, begins.at, begins.in_s, expires.at, expires.in_s, reason, actor)
     return Query(_RESCHEDULE, params, only)
 
 
@@ -270,7 +272,9 @@ select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, 
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
-_RESCHEDULE = f"select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT})"
+_RESCHEDULE = f"""
+select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT}, %s, coalesce(%s, session_user))
+"""
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 _LIST_RUNS = """
 select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,

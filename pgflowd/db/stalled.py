@@ -27,11 +27,16 @@ def stalled_tasks(stale_threshold_s: float) -> Query[list[StalledTask]]:
 
 
 def requeue_task(
-    conn: Connection, run_id: UUID, step: str, index: int, stale_threshold_s: float
+    conn: Connection,
+    run_id: UUID,
+    step: str,
+    index: int,
+    stale_threshold_s: float,
+    reason: str | None = None,
 ) -> bool:
     """Put a stalled task back into its queue; this attempt does not count."""
-    params = (run_id, step, index, timedelta(seconds=stale_threshold_s))
-    sql = "select pgflowd.requeue_task(%s, %s, %s, %s, session_user)"
+    params = (run_id, step, index, timedelta(seconds=stale_threshold_s), reason)
+    sql = "select pgflowd.requeue_task(%s, %s, %s, %s, session_user, %s)"
     return bool(execute(conn, Query(sql, params, only)))
 
 

@@ -18,7 +18,7 @@ from pgflowd.cli.daemon_client import import_times
 from pgflowd.cli.exits import CommandRefused, ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
-from pgflowd.cli.params import FLOW, LIMIT_OPTION, RUN, SLOTS
+from pgflowd.cli.params import FLOW, LIMIT_OPTION, REASON_OPTION, RUN, SLOTS
 from pgflowd.cli.problems import for_each
 from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph, print_limits
 from pgflowd.cli.terminal.run_view import graph_of_run, read_details
@@ -212,8 +212,9 @@ def pause(app: App, flow: str, reason: str | None) -> None:
 
 @flows.command()
 @flow_argument
+@REASON_OPTION
 @pass_app
-def resume(app: App, flow: str) -> None:
+def resume(app: App, flow: str, reason: str | None) -> None:
     """Let a paused flow go on.
 
     \b
@@ -221,7 +222,7 @@ def resume(app: App, flow: str) -> None:
     """
     from pgflowd.db import operations
 
-    _change(app, flow, operations.resume_flow(flow), "resumed", "is not paused")
+    _change(app, flow, operations.resume_flow(flow, reason, None), "resumed", "is not paused")
 
 
 def _change(app: App, flow: str, operation: Operation[bool], done: str, is_so: str) -> None:
@@ -241,9 +242,10 @@ def _change(app: App, flow: str, operation: Operation[bool], done: str, is_so: s
 @flows.command()
 @flow_argument
 @click.option("--force", is_flag=True, help="Also delete active runs.")
+@REASON_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_app
-def delete(app: App, flow: str, force: bool, yes: bool) -> None:
+def delete(app: App, flow: str, force: bool, reason: str | None, yes: bool) -> None:
     """Delete a flow from the database, with its queue, its runs and their history.
 
     \b
@@ -260,7 +262,7 @@ def delete(app: App, flow: str, force: bool, yes: bool) -> None:
             runs = "1 run is" if active == 1 else f"{active} runs are"
             raise CommandRefused(f"{flow}: {runs} active; cancel them, or delete them with --force")
         app.confirm(f"Delete {flow} with all its runs and their history?", yes=yes)
-        flows.delete(conn, flow)
+        flows.delete(conn, flow, reason)
     app.print_result(f"{flow} is deleted", flow=flow, deleted=True)
 
 

@@ -16,16 +16,15 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_runs
-from pgflowd.cli.params import RUN
+from pgflowd.cli.params import REASON_OPTION, RUN
 from pgflowd.cli.problems import for_each
 
 runs_argument = click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
-reason_option = click.option("--reason", metavar="TEXT", help="Why; it is stored with the action.")
 
 
 @click.command(cls=Command)
 @runs_argument
-@reason_option
+@REASON_OPTION
 @pass_app
 def pause(app: App, run: Sequence[str], reason: str | None) -> None:
     """Pause runs: none of their tasks begins, and their timers stand still.
@@ -48,7 +47,7 @@ def pause(app: App, run: Sequence[str], reason: str | None) -> None:
 
 @click.command(cls=Command)
 @runs_argument
-@reason_option
+@REASON_OPTION
 @pass_app
 def resume(app: App, run: Sequence[str], reason: str | None) -> None:
     """Let paused runs go on.

@@ -18,7 +18,14 @@ from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Command
 from pgflowd.cli.lookup import find_runs
-from pgflowd.cli.params import DURATION, LABEL, MOMENT, MOMENT_OR_DURATION, RUN
+from pgflowd.cli.params import (
+    DURATION,
+    LABEL,
+    MOMENT,
+    MOMENT_OR_DURATION,
+    REASON_OPTION,
+    RUN,
+)
 from pgflowd.cli.problems import for_each
 from pgflowd.core.wishes import AFTER_MODES, CONFLICTS
 
@@ -86,6 +93,7 @@ def wishes_of(
 @click.command(cls=Command)
 @click.argument("run", metavar="RUN...", type=RUN, nargs=-1, required=True)
 @time_options
+@REASON_OPTION
 @pass_app
 def reschedule(
     app: App,
@@ -93,6 +101,7 @@ def reschedule(
     at: datetime | None,
     delay: float | None,
     expires: datetime | float | None,
+    reason: str | None,
 ) -> None:
     """Let scheduled runs begin, or open runs expire, at another time.
 
@@ -109,7 +118,7 @@ def reschedule(
     with database(app) as conn:
 
         def change(run_id: UUID) -> tuple[str, dict[str, Any]]:
-            operation = operations.reschedule(run_id, begins, ends)
+            operation = operations.reschedule(run_id, begins, ends, reason, None)
             return f"run {run_id} rescheduled", operations.run_sync(conn, operation).to_json()
 
         for_each(app, "runs", find_runs(conn, run), change)

@@ -17,14 +17,14 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
-from pgflowd.cli.commands.run_pauses import pause, reason_option, resume, runs_argument
+from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
-from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, RUN
+from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.problems import for_each
 from pgflowd.cli.terminal.run_view import (
     print_ended,
@@ -282,7 +282,7 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
 
 @runs.command()
 @runs_argument
-@reason_option
+@REASON_OPTION
 @pass_app
 def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
     """Cancel runs, and stop their running tasks.

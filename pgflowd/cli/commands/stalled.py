@@ -18,7 +18,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_task, task_name
-from pgflowd.cli.params import TASK
+from pgflowd.cli.params import REASON_OPTION, TASK
 from pgflowd.core.text import ago
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def list_(app: App) -> None:
 @stalled.command()
 @tasks_argument
 @all_option
+@REASON_OPTION
 @pass_app
-def requeue(app: App, task: Sequence[str], all_: bool) -> None:
+def requeue(app: App, task: Sequence[str], all_: bool, reason: str | None) -> None:
     """Put stalled tasks back into their queues; this costs no attempt.
 
     \b
@@ -88,7 +89,7 @@ def requeue(app: App, task: Sequence[str], all_: bool) -> None:
     """
     from pgflowd.db import stalled
 
-    _change_each(app, task, all_, stalled.requeue_task, "requeued")
+    _change_each(app, task, all_, partial(stalled.requeue_task, reason=reason), "requeued")
 
 
 @stalled.command()

@@ -4,7 +4,7 @@
 -- an old snapshot may not see that a sweeper sleeps, so it always notifies.
 -- It is volatile, since each question needs a snapshot of its own.
 -- Called by: _await_runs, _cancel_planned, _forget_runs, _free_slots, _mark_ended, _mark_parent, reschedule,
--- _resume, _set_step_options, signal, start, _suspend, _watch_runs.   Locks: nothing.
+-- _resume, _set_step_options, _signal, start, _suspend, _watch_runs.   Locks: nothing.
 create or replace function pgflowd._notify_due(at timestamptz)
 returns void language plpgsql volatile set search_path = '' as $$
 begin

@@ -1,9 +1,9 @@
--- define(flow_slug, shape, may_lose_data): makes the flow in the database that of the code, as
+-- define(flow_slug, shape, may_lose_data, actor): makes the flow in the database that of the code, as
 -- pgflow.ensure_flow_compiled, whose answer it returns; and what its steps need follows the code. A flow
 -- of another shape stays as it is. PF035 if a foreign core lacks what the shape asks for.
 -- Called by: workers, commands.   Locks: the flow's definition.
 create or replace function pgflowd.define(
-  flow_slug text, shape jsonb, may_lose_data boolean default false)
+  flow_slug text, shape jsonb, may_lose_data boolean default false, actor text default null)
 returns jsonb language plpgsql set search_path = '' as $$
 declare
   answer jsonb;
@@ -14,6 +14,10 @@ begin
     perform pgflowd._set_step_options(define.flow_slug, define.shape);
     perform pgflowd._set_crash_limits(define.flow_slug, define.shape);
     perform pgflowd._set_undo_options(define.flow_slug, define.shape);
+  end if;
+  if answer ->> 'status' in ('compiled', 'recompiled') then
+    perform pgflowd._record_action('define', define.actor, flow_slug => define.flow_slug,
+                                   data => jsonb_build_object('status', answer -> 'status'));
   end if;
   return answer;
 end $$;

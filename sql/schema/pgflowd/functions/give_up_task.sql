@@ -11,8 +11,14 @@ declare
 begin
   task := pgflowd._lock_stalled(give_up_task.run_id, give_up_task.step_slug,
                                 give_up_task.task_index, give_up_task.stale_threshold);
-  return task.run_id is not null and pgflowd._give_up(
-    task.run_id, task.step_slug, task.task_index,
-    left(concat('stalled, and given up by ', coalesce(give_up_task.actor, session_user),
-                ': ' || nullif(give_up_task.reason, '')), 4000));
+  if task.run_id is null or not pgflowd._give_up(
+       task.run_id, task.step_slug, task.task_index,
+       left(concat('stalled, and given up by ', coalesce(give_up_task.actor, session_user),
+                   ': ' || nullif(give_up_task.reason, '')), 4000)) then
+    return false;
+  end if;
+  perform pgflowd._record_action(
+    'give_up_task', give_up_task.actor, run_id => task.run_id, step_slug => task.step_slug,
+    task_index => task.task_index, reason => give_up_task.reason);
+  return true;
 end $$;

@@ -13,6 +13,11 @@ begin
   insert into pgflowd.paused_flows (flow_slug, paused_by, pause_reason)
   values (pause_flow.flow_slug, pause_flow.actor, pause_flow.reason)
   on conflict on constraint paused_flows_pkey do nothing;
-  return case when found then 'paused' else 'repeated' end;
+  if not found then
+    return 'repeated';
+  end if;
+  perform pgflowd._record_action('pause_flow', pause_flow.actor, flow_slug => pause_flow.flow_slug,
+                                 reason => pause_flow.reason);
+  return 'paused';
 end $$;
 revoke execute on function pgflowd.pause_flow(text, text, text) from public;

@@ -1,4 +1,4 @@
--- requeue_task(run_id, step_slug, task_index, stale_threshold, actor): queues a stalled task again
+-- requeue_task(run_id, step_slug, task_index, stale_threshold, actor, reason): queues a stalled task again
 -- with a new message, without spending the attempt; its open attempt closes as stalled. One in quarantine
 -- waits no longer, and may stall `crash_limit` times again.
 -- False, and nothing is done, if the task is not stalled (any more): it may be at work.
@@ -6,7 +6,8 @@
 -- Called by: `pgflowd stalled requeue`, operators.
 -- Locks: the run, the step, the task; attempts; its wait; messages.
 create or replace function pgflowd.requeue_task(
-  run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text)
+  run_id uuid, step_slug text, task_index int, stale_threshold interval, actor text,
+  reason text default null)
 returns boolean language plpgsql set search_path = '' as $$
 declare
   task pgflow.step_tasks;
@@ -20,7 +21,9 @@ begin
   end if;
   update pgflowd.attempts as attempt
      set ended_at = now(), outcome = 'stalled',
-         error_message = 'requeued by ' || coalesce(requeue_task.actor, session_user)
+         error_message = left(concat(
+           'requeued by ', coalesce(requeue_task.actor, session_user),
+           ': ' || nullif(requeue_task.reason, '')), 4000)
    where attempt.run_id = task.run_id and attempt.step_slug = task.step_slug
      and attempt.task_index = task.task_index and attempt.ended_at is null;
   delete from pgflowd.waits as wait
@@ -37,5 +40,8 @@ begin
    where known.run_id = task.run_id and known.step_slug = task.step_slug
      and known.task_index = task.task_index;
   perform pgflowd._clear_stalls(task.run_id, task.step_slug);
+  perform pgflowd._record_action(
+    'requeue_task', requeue_task.actor, run_id => task.run_id, step_slug => task.step_slug,
+    task_index => task.task_index, reason => requeue_task.reason);
   return true;
 end $$;

@@ -34,5 +34,10 @@ begin
   values (set_setting.name, set_setting.value, set_setting.actor)
   on conflict on constraint settings_pkey do update
      set value = excluded.value, changed_by = excluded.changed_by, changed_at = now();
+  if set_setting.value <> old then
+    perform pgflowd._record_action(
+      'set_setting', set_setting.actor, data => jsonb_build_object(
+        'name', set_setting.name, 'value', set_setting.value, 'before', old));
+  end if;
   return old;
 end $$;

@@ -78,6 +78,10 @@ begin
         perform pgflowd._make_visible(queue.queue_name, array[ready], task.lease_until,
                                       extend => true);
         perform pgflowd._close_older(task_claim.flow_slug, array[ready], person);
+        perform pgflowd._record_action(
+          'task_claim', task_claim.actor, run_id => task.run_id, step_slug => task.step_slug,
+          task_index => task.task_index,
+          data => jsonb_build_object('token', task.token, 'lease_until', task.lease_until));
         return next task;
         return;
       end if;

@@ -7,11 +7,16 @@ create or replace function pgflowd.task_complete(
   run_id uuid, step_slug text, task_index int, output jsonb, actor text,
   token bigint default null)
 returns text language plpgsql set search_path = '' as $$
+declare
+  verdict text;
 begin
-  return pgflowd.complete(
+  verdict := pgflowd.complete(
     task_complete.run_id, task_complete.step_slug, task_complete.task_index,
     coalesce(task_complete.token, pgflowd._hold_task(
       task_complete.run_id, task_complete.step_slug, task_complete.task_index,
       task_complete.actor)),
     task_complete.output);
+  perform pgflowd._record_report('task_complete', verdict, task_complete.actor, task_complete.run_id,
+                                 task_complete.step_slug, task_complete.task_index);
+  return verdict;
 end $$;

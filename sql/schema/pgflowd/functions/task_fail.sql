@@ -6,12 +6,17 @@ create or replace function pgflowd.task_fail(
   run_id uuid, step_slug text, task_index int, reason text, final boolean, actor text,
   token bigint default null)
 returns text language plpgsql set search_path = '' as $$
+declare
+  verdict text;
 begin
-  return pgflowd.fail(
+  verdict := pgflowd.fail(
     task_fail.run_id, task_fail.step_slug, task_fail.task_index,
     coalesce(task_fail.token, pgflowd._hold_task(
       task_fail.run_id, task_fail.step_slug, task_fail.task_index, task_fail.actor)),
     concat('failed by ', coalesce(nullif(task_fail.actor, ''), session_user),
            ': ' || nullif(task_fail.reason, '')),
     retry => not coalesce(task_fail.final, false));
+  perform pgflowd._record_report('task_fail', verdict, task_fail.actor, task_fail.run_id,
+                                 task_fail.step_slug, task_fail.task_index, task_fail.reason);
+  return verdict;
 end $$;

@@ -11,6 +11,7 @@ declare
   reason constant text := 'released by '
     || coalesce(nullif(task_release.actor, ''), session_user);
   held bigint;
+  verdict text;
 begin
   if task_release.needs is not null
      and pgflowd._joined_needs(to_jsonb(task_release.needs)) is null then
@@ -20,12 +21,18 @@ begin
   held := coalesce(task_release.token, pgflowd._hold_task(
     task_release.run_id, task_release.step_slug, task_release.task_index, task_release.actor));
   if task_release.needs is null then
-    return pgflowd.release(
+    verdict := pgflowd.release(
       task_release.run_id, task_release.step_slug, task_release.task_index, held,
       coalesce(task_release.delay, interval '0'), reason);
+  else
+    verdict := pgflowd._report_alone(row(
+      1, task_release.run_id, task_release.step_slug, task_release.task_index, held, 'suspended',
+      reason, null, null, null, null, null, null, null, null, jsonb_build_object(
+        'kind', 'need', 'needs', task_release.needs, 'why', reason), null)::pgflowd.element, null);
   end if;
-  return pgflowd._report_alone(row(
-    1, task_release.run_id, task_release.step_slug, task_release.task_index, held, 'suspended',
-    reason, null, null, null, null, null, null, null, null, jsonb_build_object(
-      'kind', 'need', 'needs', task_release.needs, 'why', reason), null)::pgflowd.element, null);
+  perform pgflowd._record_report(
+    'task_release', verdict, task_release.actor, task_release.run_id, task_release.step_slug,
+    task_release.task_index, data => jsonb_strip_nulls(jsonb_build_object(
+      'delay_s', nullif(extract(epoch from task_release.delay), 0), 'needs', task_release.needs)));
+  return verdict;
 end $$;

@@ -10,6 +10,7 @@ declare
   task_name constant text := pgflowd._task_name(
     task_wake.run_id, task_wake.step_slug, task_wake.task_index);
   status text;
+  waited record;
 begin
   perform from pgflow.runs as run where run.run_id = task_wake.run_id for no key update;
   select task.status into status from pgflow.step_tasks as task
@@ -18,9 +19,9 @@ begin
   if not found then
     raise exception 'there is no %', task_name using errcode = 'PF002';
   end if;
-  perform from pgflowd.waits as wait
-    where wait.run_id = task_wake.run_id and wait.step_slug = task_wake.step_slug
-      and wait.task_index = task_wake.task_index;
+  select wait.kind, wait.name, wait.due_at into waited from pgflowd.waits as wait
+   where wait.run_id = task_wake.run_id and wait.step_slug = task_wake.step_slug
+     and wait.task_index = task_wake.task_index;
   if not found then
     raise exception '% does not wait: it is %', task_name, status using errcode = 'PF008',
       hint = 'only a task that waits can be woken';
@@ -28,5 +29,10 @@ begin
   perform pgflowd._end_waits(
     array[task_wake.run_id], array[task_wake.step_slug], array[task_wake.task_index],
     jsonb_strip_nulls(jsonb_build_object('by', task_wake.actor, 'reason', task_wake.reason)));
+  perform pgflowd._record_action(
+    'task_wake', task_wake.actor, run_id => task_wake.run_id, step_slug => task_wake.step_slug,
+    task_index => task_wake.task_index, reason => task_wake.reason,
+    data => jsonb_strip_nulls(jsonb_build_object(
+      'kind', waited.kind, 'name', waited.name, 'due_at', waited.due_at)));
   return 'queued';
 end $$;
