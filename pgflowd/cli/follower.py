@@ -23,11 +23,16 @@ from psycopg import sql
 
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
 from pgflowd.core.backoff import doubled_s
-from pgflowd.core.documents.runs import FailedAttempt, RunWithStates, TimelineEntry
+from pgflowd.core.documents.runs import (
+    FailedAttempt,
+    RunWithStates,
+    TaskProgress,
+    TimelineEntry,
+)
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import output_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.db import operations, runs
+from pgflowd.db import attempts, operations, runs
 from pgflowd.db.connection import translated
 from pgflowd.db.operations import run_sync
 from pgflowd.db.query import Query, execute, execute_together
@@ -154,22 +159,29 @@ class Follower:
 
     def _new(self, run_id: UUID, run: RunWithStates) -> list[TimelineEntry]:
         known = self._known[run_id]
-        entries = timeline_of(run, *self._failures_and_waits(run_id))
+        entries = timeline_of(run, *self._details(run_id))
         new = [entry for entry in entries if entry.key not in known]
         known.update(entry.key for entry in new)
         return new
 
-    def _failures_and_waits(self, run_id: UUID) -> tuple[list[FailedAttempt], list[OpenTask]]:
-        """Attempts that failed and tasks that wait; none if this role may only read runs."""
+    def _details(
+        self, run_id: UUID
+    ) -> tuple[list[FailedAttempt], list[OpenTask], list[TaskProgress]]:
+        """Attempts that failed, tasks that wait, and what others tell of their progress; nothing if
+        this role may only read runs."""
         if not self._may_read_attempts:
-            return [], []
+            return [], [], []
         try:
-            queries: list[Query[Any]] = [runs.failed_attempts(run_id), waits_of(run_id, MAX_WAITS)]
-            failures, waits = execute_together(self.connection, queries)
-            return failures, waits
+            queries: list[Query[Any]] = [
+                attempts.failed_attempts(run_id),
+                waits_of(run_id, MAX_WAITS),
+                attempts.run_progress(run_id),
+            ]
+            failures, waits, progress = execute_together(self.connection, queries)
+            return failures, waits, progress
         except AccessDenied:
             self._may_read_attempts = False
-            return [], []
+            return [], [], []
 
     def _pause(self, until: float) -> Generator[TimelineEntry, None, list[UUID]]:
         """Yield lines of output until a run has changed; return the runs to read."""

@@ -106,6 +106,11 @@ class Context(Protocol):
     def drop(self, name: str) -> None:
         """Forget what was kept under this name."""
 
+    def progress(
+        self, done: float, total: float | None = None, text: str = "", **detail: Any
+    ) -> None:
+        """Tell how far the task is, such as `ctx.progress(12, 30, "pages")`, for those who look."""
+
     def sleep(
         self,
         duration: Time | None = None,

@@ -18,8 +18,6 @@ from typing import Any
 from uuid import UUID
 
 from pgflowd.core.documents.runs import (
-    Attempt,
-    FailedAttempt,
     ListedRun,
     Run,
     RunWithStates,
@@ -27,7 +25,8 @@ from pgflowd.core.documents.runs import (
     StepTasks,
 )
 from pgflowd.core.json import decode
-from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
+from pgflowd.core.progress import Progress
+from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.wishes import CheckedWishes, Moment
 from pgflowd.db.query import Query, Rows, only
 
@@ -196,17 +195,12 @@ def list_runs(
 
 def run_steps(run_id: UUID) -> Query[list[StepTasks]]:
     """Return the steps of a run in topological order."""
-    return Query(_RUN_STEPS, (run_id,), lambda rows: list(starmap(StepTasks, rows)))
 
+    def read(*row: Any) -> StepTasks:
+        *values, told = row
+        return replace(StepTasks(*values), progress=Progress.read(decode(told)))
 
-def failed_attempts(run_id: UUID, after: datetime | None = None) -> Query[list[FailedAttempt]]:
-    """Return the attempts of a run that ended without an output, oldest first."""
-    return Query(_FAILED_ATTEMPTS, (run_id, after), _read_failed_attempts)
-
-
-def attempts(run_id: UUID) -> Query[list[Attempt]]:
-    """Return all attempts of a run that are kept, oldest first."""
-    return Query(_ATTEMPTS, (run_id,), _read_attempts)
+    return Query(_RUN_STEPS, (run_id,), lambda rows: list(starmap(read, rows)))
 
 
 _OUTPUT_CHANNELS = """
@@ -278,23 +272,13 @@ select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT}, %s, coalesce(%s, session_use
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 _LIST_RUNS = """
 select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
-       start_at, labels
+       start_at, labels, share
   from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb)
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
-       max_attempts, timeout_s, running_since, next_at, waiting
+       max_attempts, timeout_s, running_since, next_at, waiting, share, progress
   from pgflowd.run_steps(%s)
-"""
-_FAILED_ATTEMPTS = """
-select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
-       traceback, started_at, ended_at, next_at
-  from pgflowd.run_troubles(%s, %s)
-"""
-_ATTEMPTS = """
-select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
-       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id
-  from pgflowd.attempt_history where run_id = %s order by token
 """
 
 
@@ -369,16 +353,6 @@ def _read_status(rows: Rows) -> Document:
 def _read_listed_runs(rows: Rows) -> list[ListedRun]:
     def read(*row: Any) -> ListedRun:
         run = ListedRun(*row)
-        return replace(run, status=RunStatus(run.status), labels=decode(row[-1]))
+        return replace(run, status=RunStatus(run.status), labels=decode(row[-2]))
 
     return list(starmap(read, rows))
-
-
-def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:
-    attempts = starmap(FailedAttempt, rows)
-    return [replace(attempt, outcome=Outcome(attempt.outcome)) for attempt in attempts]
-
-
-def _read_attempts(rows: Rows) -> list[Attempt]:
-    attempts = starmap(Attempt, rows)
-    return [replace(each, outcome=each.outcome and Outcome(each.outcome)) for each in attempts]

@@ -11,7 +11,7 @@ worker's engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -73,6 +73,26 @@ def report(reports: Sequence[TaskReport]) -> Query[list[ReportAnswer]]:
     elements = json.dumps([_element(one) for one in reports], separators=(",", ":"))
     outputs = Texts(one.output for one in reports)
     return Query(_REPORT, (elements, outputs), _answers)
+
+
+def write_progress(worker_id: UUID, values: Mapping[int, bytes]) -> Query[tuple[int, ...]]:
+    """Store what handlers have told of their progress, by the tokens of their attempts; return the
+    tokens of what is stored."""
+    params = (worker_id, list(values), Texts(values.values()))
+    return Query(_PROGRESS, params, lambda rows: tuple(row[0] for row in rows))
+
+
+def keep_last(worker_id: UUID, reports: Sequence[TaskReport]) -> Query[None]:
+    """Keep the last progress and the output of attempts that have just been reported."""
+    printed = [one.printed for one in reports]
+    params = (
+        worker_id,
+        [one.task.token for one in reports],
+        Texts(one.progress for one in reports),
+        Texts(None if text is None else text.encode() for text in printed),
+        [text and text.count("\n") for text in printed],
+    )
+    return Query(_KEEP_LAST, params, lambda rows: None)
 
 
 def not_started(detail: str) -> TaskNotStarted:
@@ -192,6 +212,8 @@ select run_id::text, step_slug, task_index, token, attempt, max_attempts, timeou
 _REPORT = """
 select verdict, sqlstate, message, run_status from pgflowd.report(%s::jsonb, %b::text[])
 """
+_PROGRESS = "select token from pgflowd.progress(%s, %s::bigint[], %b::text[]::jsonb[])"
+_KEEP_LAST = "select pgflowd.keep_last(%s, %s::bigint[], %b::text[], %b::text[], %s::int[])"
 _RUN_CHANGES = """
 select run_id::text, step_slug, status, took_s, error from pgflowd.news(%s::uuid[])
 """

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
+from pgflowd.core.progress import progress_of
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
 from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import SentSignal
@@ -58,6 +59,14 @@ class PlainContext(StartingContext):
 
     def flow_input(self) -> Any:
         return deep_copy(self.run_input)
+
+    def progress(
+        self, done: float, total: float | None = None, text: str = "", **detail: Any
+    ) -> None:
+        self._keep_progress(as_stored(progress_of(done, total, text, detail), what="progress"))
+
+    @abstractmethod
+    def _keep_progress(self, told: dict[str, Any]) -> None: ...
 
     def step_output(self, slug: str) -> Any:
         if self.steps:
@@ -113,8 +122,12 @@ class FakeContext(PlainContext):
     signals: Mapping[str, Any] = field(default_factory=dict)  # as `run_flow` takes them
     children: Mapping[str, Any] = field(default_factory=dict)  # likewise
     waited_s: float = 0.0  # in virtual time
+    progress_told: list[dict[str, Any]] = field(default_factory=list)  # by `progress`
 
     _version = 1
+
+    def _keep_progress(self, told: dict[str, Any]) -> None:
+        self.progress_told.append(told)
 
     def _read_checkpoints(self) -> list[Checkpoint]:
         return [Checkpoint(name, 1, as_stored(value)) for name, value in self.saved.items()]

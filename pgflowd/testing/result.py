@@ -45,6 +45,7 @@ class TaskRun:
     error: str | None  # of the last failed attempt
     traceback: str | None  # of the same
     saved: Mapping[str, Any]  # what its handler has kept by `memo` and `save`
+    progress: Mapping[str, Any] | None = None  # what it has told last
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class StepRun:
     def saved(self) -> Mapping[str, Any]:
         """What the handler of a step has kept; each task of a map has its own."""
         return self.tasks[0].saved if len(self.tasks) == 1 else {}
+
+    @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """What the handler of a step has told last by `progress`; likewise."""
+        return self.tasks[0].progress if len(self.tasks) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -165,4 +171,5 @@ def _task(task: TaskRow, traceback: str | None) -> TaskRun:
             for each in task.saved.values()
             if not each.name.startswith(RESERVED_PREFIXES)
         },
+        progress=task.progress,
     )

@@ -37,6 +37,9 @@ class TestedContext(PlainContext):
     def _task(self) -> TaskRow:
         return self.run.states[self.step_slug].tasks[self.task_index]
 
+    def _keep_progress(self, told: dict[str, Any]) -> None:
+        self._task.progress = told
+
     def _read_checkpoints(self) -> list[Checkpoint]:
         return list(self._task.saved.values())
 

@@ -19,8 +19,9 @@ from pgflowd.client import Client
 from pgflowd.core.documents.runs import Run
 from pgflowd.core.statuses import Marks, RunStatus
 from pgflowd.core.text import duration
+from pgflowd.db.attempts import attempts
 from pgflowd.db.query import execute
-from pgflowd.db.runs import attempts, run_steps
+from pgflowd.db.runs import run_steps
 
 RUN_TIMEOUT_S = 60.0  # the runs need about 5 s
 POLL_S = 0.1  # often enough for a bar that moves

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
+from pgflowd.cli.terminal.attempt_view import on_one_line, print_attempts, print_progress
 from pgflowd.cli.terminal.family_view import MAX_FAMILY, print_family
 from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
@@ -60,18 +61,18 @@ def read_details(
 ) -> RunDetails:
     """Read all that is shown of a run. NotFound."""
     from pgflowd.core.documents.runs import RunDetails
-    from pgflowd.db import child_runs, operations, runs, signals, waits
+    from pgflowd.db import attempts, child_runs, operations, runs, signals, waits
     from pgflowd.db.operations import run_sync
     from pgflowd.db.query import Query, database_time, execute_together
 
     run = run_sync(connection, operations.get_with_states(run_id))
     queries: list[Query[Any]] = [
         runs.run_steps(run_id),
-        runs.failed_attempts(run_id),
+        attempts.failed_attempts(run_id),
         database_time(),
         waits.waits_of(run_id, _MAX_LISTED),
         signals.list_signals(run_id, only_open=True, most=_MAX_LISTED),
-        *([runs.attempts(run_id)] if with_attempts else []),
+        *([attempts.attempts(run_id)] if with_attempts else []),
         *([waits.list_checkpoints(run_id)] if with_checkpoints else []),
         *([child_runs.family(run_id, MAX_FAMILY)] if with_family else []),
     ]
@@ -108,26 +109,29 @@ def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
         app.print(line)
         if run.error:
             app.print(
-                app.out.folded(f"  {app.out.shown(one_line(app.hide(_unbroken(run.error))))}")
+                app.out.folded(f"  {app.out.shown(one_line(app.hide(on_one_line(run.error))))}")
             )
 
 
-def _unbroken(error: str | None) -> str:
-    """An error of several lines as one, for lists."""
-    return " ".join((error or "").split("\n"))
-
-
 def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
-    error = app.hide(_unbroken(run.error))
+    error = app.hide(on_one_line(run.error))
     return [
         str(run.run_id) if app.verbose else short_id(run.run_id),
         run.flow_slug,
         app.out.cell(run.status.mark, f" {run.status}"),
         _begin(run, now),
         duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",
-        f"{run.steps_done}/{run.steps}",
+        _steps_done(run),
         app.out.shown(error if app.verbose else cut(error, _ERROR_LENGTH)),
     ]
+
+
+def _steps_done(run: ListedRun) -> str:
+    """How many steps are done; of an open run also the share, where it tells more."""
+    steps = f"{run.steps_done}/{run.steps}"
+    if run.has_ended or not run.share or run.share <= run.steps_done / run.steps:
+        return steps
+    return f"{steps} {run.share:.0%}"
 
 
 def _begin(run: ListedRun | Run, now: datetime) -> str:
@@ -165,9 +169,10 @@ def print_run(app: App, details: RunDetails) -> None:
         print_labelled(app, "last error", f"{error}   at {place}" if is_new else error)
         for line in traceback_lines(app, traceback, indent=3):
             app.print(line)
+    print_progress(app, details)
     _print_waits(app, details)
     if details.attempts is not None:
-        _print_attempts(app, details)
+        print_attempts(app, details)
     if details.checkpoints is not None:
         print_checkpoints(app, details.checkpoints, details.now)
     if details.family is not None:
@@ -264,26 +269,6 @@ def _head(app: App, details: RunDetails) -> list[str]:
     if not screen.fits(lines[1]):
         lines[1:2] = [run.flow_slug, screen.marked(run.status.mark, state.partition(",")[0])]
     return lines
-
-
-def _print_attempts(app: App, details: RunDetails) -> None:
-    rows: list[list[str | TableCell]] = []
-    for each in details.attempts or []:
-        outcome = each.outcome or Outcome.STARTED
-        took_s = between(each.started_at, each.ended_at or details.now) or 0.0
-        rows.append([
-            each.step, str(each.task), str(each.attempt),
-            app.out.cell(outcome.mark, f" {outcome.replace('_', ' ')}"),
-            ago(each.started_at, details.now), duration(took_s),
-            app.out.shown(cut(app.hide(_unbroken(each.error)), _ERROR_LENGTH)),
-        ])  # fmt: skip
-    app.print_table(
-        ("STEP", "TASK", "ATTEMPT", "OUTCOME", "STARTED", "TOOK", "ERROR"),
-        rows,
-        right={"TASK", "ATTEMPT", "TOOK"},
-        losing=("STARTED", "ERROR", "TASK", "TOOK"),
-        cutting=True,
-    )
 
 
 def _room(app: App, label: str) -> int:

@@ -24,6 +24,7 @@ from pgflowd.core.statuses import Mark
 NEXT = Mark("→", "->")
 DASH = Mark("\N{EN DASH}", "-")  # no value
 CUT = Mark("…", "...")  # more was cut off
+BAR = (Mark("█", "#"), Mark("░", "."))  # what is done of something, and what is left
 
 _MIN_CUT_WIDTH = 16  # columns; a text that is cut to fewer is of no use
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.screen import CUT, columns, text_width
+from pgflowd.cli.terminal.screen import BAR, CUT, columns, text_width
 from pgflowd.cli.terminal.traceback_view import (
     call_lines,
     error_lines,
@@ -22,7 +22,14 @@ from pgflowd.cli.terminal.traceback_view import (
     safe_lines,
 )
 from pgflowd.cli.terminal.wait_view import ends_by, wait_lines, wait_text
-from pgflowd.core.documents.runs import FailedAttempt, Run, RunWithStates, StepState, TimelineEntry
+from pgflowd.core.documents.runs import (
+    FailedAttempt,
+    Run,
+    RunWithStates,
+    StepState,
+    TaskProgress,
+    TimelineEntry,
+)
 from pgflowd.core.documents.waits import OpenTask
 from pgflowd.core.output_stream import OUTPUT
 from pgflowd.core.redact import one_line
@@ -34,18 +41,21 @@ T = TypeVar("T")
 
 _STARTED = f"step:{StepStatus.STARTED}"
 WAITING = f"task:{TaskStatus.WAITING}"
+PROGRESS = "task:progress"
 _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
 _KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
 _LEVELS = {"warning": "yellow", "error": "red"}
 _MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
 _MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
 _OUTPUT_LENGTH = 100  # where there is no terminal
+_PROGRESS_EVERY_S, _PROGRESS_EVERY_SHARE = 10.0, 0.1  # a line for a task, or as much more done
 
 
 def timeline_of(
     run: RunWithStates,
     failures: Iterable[FailedAttempt] = (),
     waits: Iterable[OpenTask] = (),
+    progress: Iterable[TaskProgress] = (),
 ) -> list[TimelineEntry]:
     """All entries of a run so far, its start first and its end last."""
     if run.started_at is None:  # it has not begun, or never did
@@ -53,6 +63,7 @@ def timeline_of(
     inner = [entry for state in run.steps.values() for entry in _of_step(run, state)]
     inner += [_of_failure(run, each) for each in failures if _is_shown(each.outcome)]
     inner += [_of_wait(run, each) for each in waits]
+    inner += [_of_progress(run, each) for each in progress]
     inner.sort(key=lambda entry: (entry.at, _rank(entry)))
     start = _entry(run, f"run:{RunStatus.STARTED}", run.started_at)
     return [start, *inner, *_end(run)]
@@ -160,6 +171,21 @@ def _of_wait(run: RunWithStates, task: OpenTask) -> TimelineEntry:
     )
 
 
+def _of_progress(run: RunWithStates, told: TaskProgress) -> TimelineEntry:
+    state = run.steps.get(told.step_slug)
+    return _entry(
+        run,
+        PROGRESS,
+        told.progress.at or run.started_at or datetime.now(UTC),
+        step=told.step_slug,
+        task=told.task_index,
+        tasks=state and state.initial_tasks,
+        attempt=told.attempt,
+        text=told.progress.words,
+        progress=told.progress,
+    )
+
+
 def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
     if run.has_ended:
         ended_at = run.ended_at or run.started_at
@@ -190,6 +216,7 @@ class TimelineWriter:
         self._slug_width = 10
         self._last: TimelineEntry | None = None
         self._shown_calls: set[tuple[Any, ...]] = set()
+        self._progress: dict[tuple[Any, ...], TimelineEntry] = {}  # of each attempt, as shown last
 
     def write(self, entry: TimelineEntry) -> None:
         if self.app.json:
@@ -198,6 +225,10 @@ class TimelineWriter:
             self._print(f"{self._run(entry)}  {entry.flow}  started")
         elif entry.event == OUTPUT:
             self._write_output(entry)
+            return
+        elif entry.event == PROGRESS:
+            if self.app.verbose or self._is_worth_a_line(entry):
+                self._write_progress(entry)
             return
         elif entry.is_end:
             self._write_end(entry)
@@ -243,6 +274,24 @@ class TimelineWriter:
         for line in folded_lines(self.app, text, room):
             self._print(f"{head}{bar} {line}")
             head = " " * len(head)
+
+    def _is_worth_a_line(self, entry: TimelineEntry) -> bool:
+        """Whether a task has not told of its progress for a while, or is much further."""
+        attempt = (entry.run_id, entry.step, entry.task, entry.attempt)
+        last = self._progress.get(attempt)
+        if last is not None and entry.progress and last.progress:
+            share, before = entry.progress.share or 0.0, last.progress.share or 0.0
+            passed_s = (entry.at - last.at).total_seconds()
+            is_further = abs(share - before) >= _PROGRESS_EVERY_SHARE or share == 1.0 > before
+            if passed_s < _PROGRESS_EVERY_S and not is_further:
+                return False
+        self._progress[attempt] = entry
+        return True
+
+    def _write_progress(self, entry: TimelineEntry) -> None:
+        assert entry.progress is not None
+        full, empty = map(self.app.out.sign, BAR)
+        self._print(f"{self._head(entry)}{one_line(entry.progress.shown(full, empty))}")
 
     def _write_end(self, entry: TimelineEntry) -> None:
         status = _status_of(entry)

@@ -17,6 +17,7 @@ from uuid import UUID
 from pgflowd.core.documents import plain, versioned
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
 
@@ -126,6 +127,7 @@ class ListedRun:
     error: str | None
     start_at: datetime | None = None
     labels: Mapping[str, str] | None = None
+    share: float | None = None  # of its steps that is done, as far as it is known
 
     @property
     def has_ended(self) -> bool:
@@ -140,6 +142,7 @@ class ListedRun:
             "ended_at": self.ended_at,
             "steps": self.steps,
             "steps_done": self.steps_done,
+            "share": self.share,
             "error": self.error,
             "start_at": self.start_at,
             "labels": self.labels,
@@ -164,6 +167,8 @@ class StepTasks:
     running_since: datetime | None  # what a person does has no timeout
     next_at: datetime | None  # when the first queued task may be claimed, or a wait is over
     waiting: int = 0
+    share: float | None = None  # how much of its tasks is done
+    progress: Progress | None = None  # what a running task told last
 
     @property
     def only_waits(self) -> bool:
@@ -192,7 +197,19 @@ class StepTasks:
             "max_attempts": self.max_attempts,
             "timeout_s": self.timeout_s,
             "next_at": self.next_at,
+            "share": self.share,
+            "progress": self.progress and self.progress.to_json(),
         })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """What a running task of a run has told of its progress."""
+
+    step_slug: str
+    task_index: int
+    attempt: int
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -211,6 +228,7 @@ class FailedAttempt:
     started_at: datetime
     ended_at: datetime
     next_at: datetime | None
+    output_lines: int | None = None  # how many lines of its output are kept
 
 
 @dataclass(frozen=True)
@@ -232,9 +250,11 @@ class Attempt:
     cpu_s: float | None
     peak_kb: int | None
     worker_id: UUID
+    progress: Progress | None = None  # what its handler told last
+    output_lines: int | None = None  # how many lines of its output are kept
 
     def to_json(self) -> dict[str, Any]:
-        return plain(vars(self))
+        return plain({**vars(self), "progress": self.progress and self.progress.to_json()})
 
 
 @dataclass(frozen=True)
@@ -267,9 +287,9 @@ class RunDetails:
 
 @dataclass(frozen=True)
 class TimelineEntry:
-    """A change of a run, of a step or of a task, or a line that a handler printed."""
+    """A change of a run, of a step or of a task, or what a handler printed or told."""
 
-    event: str  # run:started, step:completed, task:failed, task:output, …
+    event: str  # run:started, step:completed, task:failed, task:output, task:progress, …
     run_id: str
     flow: str
     at: datetime
@@ -288,6 +308,7 @@ class TimelineEntry:
     level: str | None = None
     text: str | None = None  # of such a line, or what a task waits for
     ends_by: str | None = None  # the command that ends the wait
+    progress: Progress | None = None  # what a task has told
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -301,4 +322,5 @@ class TimelineEntry:
         return kind == "run" and RunStatus(status).is_end
 
     def to_json(self) -> dict[str, Any]:
-        return versioned(plain(vars(self)))
+        told = self.progress and self.progress.to_json()
+        return versioned(plain({**vars(self), "progress": told}))

@@ -7,6 +7,7 @@ not changed once they are made; they are not frozen, as to make a frozen one tak
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +58,8 @@ class ReportAndClaim(WorkerAction):
     """Report these and claim so many tasks, in one round trip and one transaction.
 
     `changes_of`: runs whose changes by these reports the log wants. `writers`: of the open
-    transactions only these count.
+    transactions only these count. `kept`: reports of which output or progress is to be kept; the
+    database may have had some of them before.
     """
 
     reports: tuple[TaskReport, ...]
@@ -65,6 +67,7 @@ class ReportAndClaim(WorkerAction):
     changes_of: tuple[str, ...] = ()
     doorbell: DoorbellCall = DoorbellCall.NONE
     writers: tuple[str, ...] | None = None
+    kept: tuple[TaskReport, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,6 +103,13 @@ class Fetch(SideAction):
 
 class PublishOutput(SideAction):
     """Send waiting output of handlers to the followers of their runs."""
+
+
+@dataclass(slots=True)
+class WriteProgress(SideAction):
+    """Write what handlers have told, by the tokens of their attempts."""
+
+    values: Mapping[int, bytes]
 
 
 @dataclass(slots=True)

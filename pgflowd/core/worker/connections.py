@@ -6,8 +6,9 @@ The main one reports and claims in one round trip; reports and claim are a *turn
 connection between the turns. While a task has run, or a turn has taken, for half a
 `heartbeat_interval`, there is a second connection for them, so that a report which waits for a
 lock does not look like the death of the worker (docs/design/supervision.md, rule 57). No side call
-waits for a lock: what handlers save is tried again soon if another session has the task. A lost
-connection is opened again after growing, jittered delays; reports wait meanwhile, in order.
+waits for a lock: what handlers save is tried again soon if another session has the task. What
+they tell of their progress is written at most once a second. A lost connection is opened again
+after growing, jittered delays; reports wait meanwhile, in order.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def deadline(connections: WorkerConnections) -> float:
     is_free = connections.get(connections.for_side_calls).state is ConnectionState.FREE
     renew_at = connections.renew_at if is_free else NEVER
     again_at = connections.refused[0][0] if connections.refused else NEVER
-    return min(main.until, second.until, renew_at, connections.look_at, again_at)
+    write_at = connections.progress.due_at if is_free else NEVER
+    return min(main.until, second.until, renew_at, connections.look_at, again_at, write_at)
 
 
 def keep_times(transition: WorkerTransition) -> None:
@@ -132,7 +134,9 @@ def _take_turn(transition: WorkerTransition) -> bool:
         changes_of = run_log.runs_of_interest(state.options, outbox.sending)
         bell = state.doorbell
         transition.do(
-            actions.ReportAndClaim(outbox.sending, room, changes_of, bell.call, bell.writers)
+            actions.ReportAndClaim(
+                outbox.sending, room, changes_of, bell.call, bell.writers, reporting.kept(outbox)
+            )
         )
     elif claiming.may_ask_next_due(state):
         schedule.question = NextDueQuestion.NO
@@ -157,7 +161,9 @@ def _due_side_call(state: WorkerState, now: float) -> SideCall | None:
     may_publish = connections.has_output and not connections.is_under_way(SideCall.OUTPUT)
     if may_fetch and not (may_publish and connections.is_output_next):
         return SideCall.FETCH
-    return SideCall.OUTPUT if may_publish else None
+    if may_publish:
+        return SideCall.OUTPUT
+    return SideCall.PROGRESS if now >= connections.progress.due_at else None
 
 
 def _is_wanted(state: WorkerState, request: FetchRequest) -> bool:
@@ -182,6 +188,10 @@ def _make_side_call(transition: WorkerTransition, name: ConnectionName, call: Si
         connections.is_output_next = True
         connections.second_used_at = now
         transition.do(actions.Fetch(name, connections.fetching))
+    elif call is SideCall.PROGRESS:
+        running = {task.token for task in state.leases()}
+        connections.progress = connections.progress.begin(running, now)
+        transition.do(actions.WriteProgress(name, connections.progress.writing))
     else:
         connections.has_output = connections.is_output_next = False
         connections.second_used_at = now
@@ -223,6 +233,8 @@ def connection_lost(transition: WorkerTransition, event: events.ConnectionLost) 
     if connections.get(event.connection).side_call is SideCall.FETCH and connections.fetching:
         connections.requests = (connections.fetching, *connections.requests)
         connections.fetching = None
+    if connections.get(event.connection).side_call is SideCall.PROGRESS:
+        connections.progress = connections.progress.written(())
     if event.failure is DatabaseFailure.GONE:
         _leave_for_successor(transition, "its row or its flow is gone from the database")
     elif event.failure is DatabaseFailure.SCHEMA:
@@ -321,6 +333,17 @@ def fetched(transition: WorkerTransition, event: events.Fetched) -> None:
         again_at = transition.now + LOCKED_PAUSE_S
         connections.refused = (*connections.refused, (again_at, connections.fetching))
     connections.fetching = None
+
+
+def progress_told(transition: WorkerTransition, event: events.ProgressTold) -> None:
+    connections = transition.state.connections
+    connections.progress = connections.progress.told(event.token, event.value)
+
+
+def progress_written(transition: WorkerTransition, event: events.ProgressWritten) -> None:
+    connections = transition.state.connections
+    connections.put(event.connection, FREE)
+    connections.progress = connections.progress.written(event.stored)
 
 
 def output_published(transition: WorkerTransition, event: events.OutputPublished) -> None:

@@ -113,6 +113,8 @@ HANDLERS: dict[type, Callable[[WorkerTransition, Any], None]] = {
     events.StandingRead: connections.standing_read,
     events.HandlerAsked: connections.handler_asked,
     events.Fetched: connections.fetched,
+    events.ProgressTold: connections.progress_told,
+    events.ProgressWritten: connections.progress_written,
     events.OutputWaiting: connections.output_waiting,
     events.OutputPublished: connections.output_published,
     events.SignedOff: stopping.signed_off,

@@ -209,12 +209,27 @@ class Fetched(SideCallDone):
 
 
 @dataclass(slots=True)
+class ProgressTold(WorkerEvent):
+    """A handler has told of its progress, as JSON."""
+
+    token: int
+    value: bytes
+
+
+@dataclass(slots=True)
 class OutputWaiting(WorkerEvent):
     """Handlers have written output that is to be published."""
 
 
 class OutputPublished(SideCallDone):
     pass
+
+
+@dataclass(slots=True)
+class ProgressWritten(SideCallDone):
+    """The database has the values of these tokens, and of no others."""
+
+    stored: tuple[int, ...]
 
 
 class SignedOff(SideCallDone):

@@ -17,7 +17,14 @@ from pgflowd.core.statuses import RunStatus
 from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
 from pgflowd.core.worker.events import ReportAnswer, Verdict
 from pgflowd.core.worker.part import NEVER
-from pgflowd.core.worker.state import FREE, ConnectionState, WakeReason, WorkerMode, WorkerState
+from pgflowd.core.worker.state import (
+    FREE,
+    ConnectionState,
+    Outbox,
+    WakeReason,
+    WorkerMode,
+    WorkerState,
+)
 from pgflowd.core.worker.task import TaskReport
 from pgflowd.core.worker.transition import WorkerTransition
 from pgflowd.core.worker.turns import HEALTHY, MAX_BYTES, MAX_REPORTS, Suspect
@@ -43,7 +50,7 @@ def is_due(state: WorkerState, now: float) -> bool:
     """At once if a runner is idle or nothing runs; else a little later, with other reports."""
     outbox = state.outbox
     if not outbox.reports:
-        return False
+        return bool(outbox.recorded)
     if not state.unassigned or state.mode is not WorkerMode.WORKING:
         return True
     return len(outbox.reports) >= MAX_REPORTS or now >= outbox.waiting_since + BATCHING_S
@@ -76,10 +83,18 @@ def _batch(reports: list[TaskReport], most: int) -> int:
         return len(reports)
     size = 0
     for count, report in enumerate(reports):
-        size += len(report.output or b"")
+        size += len(report.output or b"") + len(report.printed or "")
         if count == most or (count and size > MAX_BYTES):
             return count
     return len(reports)
+
+
+def kept(outbox: Outbox) -> tuple[TaskReport, ...]:
+    """Those of which output or progress is to be kept."""
+    if not outbox.recorded:
+        return tuple([report for report in outbox.sending if report.has_more])
+    recorded, outbox.recorded = outbox.recorded, ()
+    return (*recorded, *[report for report in outbox.sending if report.has_more])
 
 
 def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndClaimDone) -> None:
@@ -163,6 +178,9 @@ def recorded_by_runner(
     run_log.changes(transition, recorded.changes)
     state.worked_at = transition.now
     state.outbox.has_recorded = True
+    transition.take_progress(report)
+    if report.has_more:
+        state.outbox.recorded = (*state.outbox.recorded, report)
     claiming.claim_now(state.schedule)
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 from pgflowd.core.worker.doorbell import UNARMED, Doorbell
 from pgflowd.core.worker.part import NEVER, Part, Word
+from pgflowd.core.worker.progress import NO_PROGRESS, ProgressValues
 from pgflowd.core.worker.runner_state import RunnerPool
 from pgflowd.core.worker.task import Task, TaskReport
 from pgflowd.core.worker.turns import HEALTHY, Turns
@@ -108,6 +109,7 @@ class Outbox(Part):
     claiming: int = 0  # how many tasks the call under way claims
     follows_reports: bool = False  # it takes reports along, or follows those of runners
     has_recorded: bool = False  # a runner has completed its task by itself since the last claim
+    recorded: tuple[TaskReport, ...] = ()  # such ones of which something is to be kept
     paused_until: float = 0.0  # the server refuses reports; 0: it does not
     is_refused: bool = False  # by a fault of the installation: claim nothing, reports would heap up
 
@@ -166,6 +168,7 @@ class SideCall(Enum):
     RENEWAL = "renewal"
     FETCH = "fetch"
     OUTPUT = "output"
+    PROGRESS = "progress"
     SIGN_OFF = "sign-off"
 
 
@@ -227,6 +230,7 @@ class WorkerConnections(Part):
     refused: tuple[tuple[float, FetchRequest], ...] = ()  # the task was locked: when to ask again
     is_output_next: bool = False  # it has waited for a request of a handler
     has_output: bool = False  # output of handlers is to be published
+    progress: ProgressValues = NO_PROGRESS  # what handlers have told
     foreign_messages: int = 0  # archived, and not logged yet
     foreign_logged_at: float = -NEVER
 

@@ -49,3 +49,10 @@ class TaskReport:
     is_final: bool = False  # replaces a report that the server refused; not replaced again
     may_be_recorded: bool = False  # its runner may have completed the task by itself
     took_s: float | None = None  # from the sending of the task, where a log record shows it
+    progress: bytes | None = None  # the last value, as JSON, unless the database has it
+    printed: str | None = None  # what is kept of its output
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something is to be kept besides its outcome."""
+        return self.progress is not None or self.printed is not None

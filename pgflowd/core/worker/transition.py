@@ -46,10 +46,18 @@ class WorkerTransition:
 
     def report(self, report: TaskReport) -> None:
         """Keep a report until the database has it."""
+        self.take_progress(report)
         outbox = self.state.outbox
         if not outbox.reports:
             outbox.waiting_since = self.now
         outbox.reports.append(report)
+
+    def take_progress(self, report: TaskReport) -> None:
+        """Let the last value that its handler has told go with a report."""
+        connections, token = self.state.connections, report.task.token
+        if value := connections.progress.get(token):
+            report.progress = value
+            connections.progress = connections.progress.without(token)
 
     def release(self, task: Task, reason: str, delay_s: float = 0.0) -> None:
         """Give a task back, its attempt unspent."""

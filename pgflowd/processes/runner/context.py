@@ -24,7 +24,8 @@ from pgflowd.core.backoff import doubled_s
 from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import refuse_unknown_step
 from pgflowd.core.definition.spec import StepSpec
-from pgflowd.core.json import dumps, loads
+from pgflowd.core.json import dumps, encode, loads
+from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
@@ -110,6 +111,7 @@ class RunnerContext(StartingContext):
         self._of_memos: MemoWork | None = None
         self._lease_s = 0.0  # a memo that is saved there renews the lease for so long
         self.is_home = False  # whether it leads to the worker's database
+        self._untold = b""  # a progress that was not sent, since others were just before
 
     # few handlers use these, so they are made on demand
 
@@ -199,6 +201,24 @@ class RunnerContext(StartingContext):
     def tell_commit(self) -> None:
         """Tell the worker that the completion of the task is being committed here."""
         self._socket.send({"say": "committing", "token": self.token})
+
+    def progress(
+        self, done: float, total: float | None = None, text: str = "", **detail: Any
+    ) -> None:
+        self._refuse_copy()
+        self._untold = encode(progress_of(done, total, text, detail)).encode()
+        if self._pace.may_send(time.monotonic()):
+            self.tell_progress()
+
+    def tell_progress(self) -> None:
+        """Send the last value, if it was not sent."""
+        if self._untold and not self.is_over:
+            value, self._untold = self._untold, b""
+            self._socket.tell({"say": "progress", "token": self.token}, value)
+
+    @cached_property
+    def _pace(self) -> Pace:
+        return Pace()
 
     # checkpoints and waits
 

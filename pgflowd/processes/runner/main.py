@@ -138,6 +138,7 @@ class RunnerProcess:
                 leave(error)
             ctx.roll_back()
             body, head = b"", head_of_error(error, ctx)
+        ctx.tell_progress()
         flush_streams()
         head["cpu_s"] = round(time.process_time() - before_s, 6)
         head["peak_kb"] = peak_kb()

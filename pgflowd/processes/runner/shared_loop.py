@@ -186,6 +186,7 @@ class SharedLoop:
                 leave(error)
             ctx.roll_back()
             body, head = b"", head_of_error(error, ctx)
+        self._tell_progress(ctx)
         ctx.is_over = True
         unseen = ctx.output.finish()
         head |= {"say": "done", "token": ctx.token, "unseen": unseen, "peak_kb": peak_kb()}
@@ -205,6 +206,12 @@ class SharedLoop:
         with contextlib.closing(conn):
             head = await complete_async(conn, completion)
         return dict(head), body_of(head, body)
+
+    def _tell_progress(self, ctx: RunnerContext) -> None:
+        try:
+            ctx.tell_progress()
+        except WorkerGone:
+            self._leave_loop()
 
     def _end(self, head: Head, body: bytes) -> None:
         if not self._ended:

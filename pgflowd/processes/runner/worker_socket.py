@@ -74,8 +74,12 @@ class WorkerSocket:
 
     def note(self, head: dict[str, Any]) -> None:
         """Send a log record while a handler runs."""
+        self.tell({"say": "note", **head})
+
+    def tell(self, head: dict[str, Any], body: bytes = b"") -> None:
+        """Send something that is not answered, while a handler runs."""
         with _signals_held():
-            self.send({"say": "note", **head})
+            self.send(head, body)
 
     @contextlib.contextmanager
     def passing_on(self, pass_on: Callable[[Frame], None]) -> Iterator[None]:

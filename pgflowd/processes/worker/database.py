@@ -99,6 +99,9 @@ class DatabaseConnections:
     def publish(self, action: actions.PublishOutput, output: OutputStream) -> None:
         self._start(action.connection, self._publish(action.connection, output))
 
+    def write_progress(self, action: actions.WriteProgress) -> None:
+        self._start(action.connection, self._write_progress(action))
+
     def sign_off(self, action: actions.SignOff) -> None:
         self._start(action.connection, self._sign_off(action))
 
@@ -172,6 +175,8 @@ class DatabaseConnections:
         calls: list[Query[Any]] = []
         if action.reports:
             calls.append(tasks.report(action.reports))
+        if action.kept:
+            calls.append(tasks.keep_last(self._worker_id, action.kept))
         if action.changes_of:
             calls.append(tasks.run_changes(action.changes_of))
         if bell := self._doorbell(action):
@@ -184,6 +189,8 @@ class DatabaseConnections:
             self.claimed_at = time.monotonic()
         of_bell: Any = results.pop() if bell else None
         changes = results.pop() if action.changes_of else ()
+        if action.kept:
+            results.pop()
         answers = results.pop() if action.reports else ()
         return events.ReportAndClaimDone(
             tuple(answers),
@@ -313,6 +320,18 @@ class DatabaseConnections:
                 raise
             output.on_refused()
         return events.OutputPublished(connection)
+
+    async def _write_progress(self, action: actions.WriteProgress) -> events.ProgressWritten:
+        """Write what handlers have told. A refusal by the server must not cost the connection."""
+        conn = self._connections[action.connection]
+        stored: tuple[int, ...] = ()
+        try:
+            query = tasks.write_progress(self._worker_id, action.values)
+            stored = await execute_async(conn, query)
+        except Exception:
+            if conn.closed:
+                raise
+        return events.ProgressWritten(action.connection, stored)
 
     async def _sign_off(self, action: actions.SignOff) -> events.SignedOff:
         conn = self._connections[action.connection]

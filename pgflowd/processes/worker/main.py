@@ -253,6 +253,7 @@ class _Worker:
             actions.RenewLeases: lambda action: database.renew_leases(action, self._output),
             actions.Fetch: self._fetch,
             actions.PublishOutput: lambda action: database.publish(action, self._output),
+            actions.WriteProgress: database.write_progress,
             actions.AnnounceSleep: self._announce_sleep,
             actions.SignOff: database.sign_off,
             **dict.fromkeys(_SENT, lambda action: self._send(_SENT[type(action)]())),

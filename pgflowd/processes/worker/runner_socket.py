@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pgflowd.core.failure import clean
+from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import MAX_TRACEBACK_CHARS
@@ -274,6 +275,8 @@ class RunnerSocket:
             self._emit(events.RunnerReady(self.id))
         elif kind == "ask" and self._may_ask(token):
             self._asked(frame)
+        elif kind == "progress" and (self._is_shared or token in self.tasks):
+            self._told(token, frame.body)
         elif kind == "committing" and token in self.tasks:
             self._emit(events.Committing(self.id, head["token"]))
         elif kind == "finished" and token in self.tasks and _is_size(head.get("size")):
@@ -296,6 +299,12 @@ class RunnerSocket:
             return
         self._request = request.token
         self._emit(events.HandlerAsked(request))
+
+    def _told(self, token: int | None, value: bytes) -> None:
+        if not is_sound(value):
+            self._report_bad_frame("E903", f"an unknown progress: {value[:200]!r}")
+        elif token is not None and token in self.tasks:  # one that shares it may have ended
+            self._emit(events.ProgressTold(token, value))
 
     def _done(self, head: dict[str, Any], body: bytes) -> None:
         fault = fault_of(head, body)

@@ -86,6 +86,7 @@ class TaskRow:
     hand_ons: int = 0
     caps: frozenset[str] = frozenset()  # of the worker that has it, which has what it needs
     saved: dict[str, Checkpoint] = field(default_factory=dict)
+    progress: dict[str, Any] | None = None  # what its handler has told last
 
     @property
     def is_open(self) -> bool:

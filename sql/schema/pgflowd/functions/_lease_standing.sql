@@ -10,7 +10,7 @@
 -- its row is open was not ended by its report: if it failed in a cancelled run, by the cancel.
 -- The caller holds the locks of run and task, and read the attempt after it had them. The callers'
 -- queries inline it, so `is_cancelled`, which is a look-up, is computed only where it matters.
--- Called by: heartbeat, _lock_leased, retry, _with_standings, view attempt_history.   Locks: nothing.
+-- Called by: heartbeat, _lock_leased, progress, retry, _with_standings, view attempt_history.   Locks: nothing.
 create or replace function pgflowd._lease_standing(
   task pgflow.step_tasks, attempt pgflowd.attempts, run_status text, step_status text,
   is_cancelled boolean)

@@ -9,13 +9,14 @@ create or replace function pgflowd._list_runs(
   of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
-               start_at timestamptz, labels jsonb)
+               start_at timestamptz, labels jsonb, share float8)
 language plpgsql stable set search_path = '' as $$
 begin
   return query execute $query$
     select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
            progress.steps, progress.done,
-           coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels
+           coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels,
+           (progress.done + progress.begun + coalesce(told.shares, 0)) / nullif(progress.steps, 0)
       from ((select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
                    case when run.status = 'failed' then run.error_message end as error_message,
                    run.started_at as at
@@ -80,11 +81,18 @@ begin
      cross join lateral (
        select count(*)::int as steps,
               count(*) filter (where state.status in ('completed', 'skipped'))::int as done,
-              min(state.error_message) filter (where state.status = 'failed') as error_message
+              min(state.error_message) filter (where state.status = 'failed') as error_message,
+              coalesce(sum(1 - state.remaining_tasks::float8 / nullif(state.initial_tasks, 0))
+                         filter (where state.status = 'started'), 0) as begun
          from pgflow.step_states as state where state.run_id = found.run_id) as progress
       left join lateral (
        select one.start_at, one.labels from pgflowd.runs as one
         where one.run_id = found.run_id offset 0) as wished on true
+     cross join lateral (
+       select sum(pgflowd._share(one.progress) / state.initial_tasks) as shares
+         from pgflowd.run_progress(case when found.status = 'started' then found.run_id end) as one
+         join pgflow.step_states as state
+           on state.run_id = found.run_id and state.step_slug = one.step_slug) as told
      order by found.at desc, found.run_id desc
     $query$
     using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs,

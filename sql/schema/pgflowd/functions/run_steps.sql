@@ -1,13 +1,15 @@
 -- run_steps(run_id): returns each step of a run for operators: its place in the flow, its tasks by
 -- status, and of the started tasks the attempt, its limits and since when, but for what a person does,
 -- since no timeout ends that. A queued task that waits counts as waiting only. `next_at` is when the
--- first of its queued tasks may be claimed, or the first wait is over at the latest. It reads no output:
+-- first of its queued tasks may be claimed, or the first wait is over at the latest. `share` is how much
+-- of its tasks is done, where that is known, and `progress` what the running ones told last. It reads no output:
 -- a row that is passed on as a whole would bring its own along.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.run_steps(run_id uuid)
 returns table (step_slug text, step_type text, deps text[], tasks int, queued int, running int,
                completed int, failed int, attempts int, max_attempts int, timeout_s int,
-               running_since timestamptz, next_at timestamptz, waiting int)
+               running_since timestamptz, next_at timestamptz, waiting int, share float8,
+               progress jsonb)
 language sql stable set search_path = '' as $$
   select step.step_slug, step.step_type,
          array(select dep.dep_slug from pgflow.deps as dep
@@ -30,7 +32,13 @@ language sql stable set search_path = '' as $$
                          array_agg(task.message_id) filter (where task.status = 'queued'))
                        as message),
                waiting.due_at),
-         waiting.tasks
+         waiting.tasks,
+         case when state.status in ('completed', 'skipped') then 1
+              when state.initial_tasks > 0
+                then (count(*) filter (where task.status = 'completed') + coalesce(told.shares, 0))
+                     / state.initial_tasks
+              else 0 end,
+         told.last
     from pgflow.runs as run
     join pgflow.flows as flow on flow.flow_slug = run.flow_slug
     join pgflow.steps as step on step.flow_slug = run.flow_slug
@@ -47,9 +55,16 @@ language sql stable set search_path = '' as $$
    cross join lateral (
      select count(*)::int as tasks, min(wait.due_at) as due_at from pgflowd.waits as wait
       where wait.run_id = run.run_id and wait.step_slug = step.step_slug) as waiting
+    left join pgflow.step_states as state
+      on state.run_id = run.run_id and state.step_slug = step.step_slug
+    left join (
+      select one.step_slug, sum(pgflowd._share(one.progress)) as shares,
+             (array_agg(one.progress order by one.progress ->> 'at' desc))[1] as last
+        from pgflowd.run_progress(run_steps.run_id) as one group by one.step_slug) as told
+      on told.step_slug = step.step_slug
    where run.run_id = run_steps.run_id
    group by step.flow_slug, step.step_slug, step.step_type, step.step_index, waiting.tasks,
             waiting.due_at, step.opt_max_attempts, step.opt_timeout, flow.opt_max_attempts,
-            flow.opt_timeout
+            flow.opt_timeout, state.status, state.initial_tasks, told.shares, told.last
    order by step.step_index;
 $$;

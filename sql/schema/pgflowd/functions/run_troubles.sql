@@ -5,7 +5,8 @@
 create or replace function pgflowd.run_troubles(run_id uuid, after timestamptz default null)
 returns table (step_slug text, task_index int, token bigint, attempt int, max_attempts int,
                outcome text, error_type text, error_message text, traceback text,
-               started_at timestamptz, ended_at timestamptz, next_at timestamptz)
+               started_at timestamptz, ended_at timestamptz, next_at timestamptz,
+               printed_lines int)
 language sql stable set search_path = '' as $$
   select attempt.step_slug, attempt.task_index, attempt.token, attempt.attempt,
          coalesce(step.opt_max_attempts, flow.opt_max_attempts), attempt.outcome,
@@ -14,7 +15,8 @@ language sql stable set search_path = '' as $$
          case when task.status = 'queued' then (
            select message.visible_at
              from pgflowd._visible_at(task.queue_name, array[task.message_id]) as message)
-         end
+         end,
+         attempt.printed_lines
     from (select one.* from pgflowd.attempts as one
            where one.run_id = run_troubles.run_id
              and one.outcome in ('failed', 'timed_out', 'crashed', 'stalled', 'released', 'late')

@@ -4,6 +4,9 @@
 -- second open row out; this rule does. No index mentions a column that a report changes, so that
 -- each report is one HOT update; fillfactor leaves room for it, even where a whole page is at
 -- work at once. The token never changes, and heartbeats find attempts by its index.
+-- `progress` is what the handler told last, `printed` what is kept of its output: lines of seconds since
+-- the attempt began, a source (stdout, stderr, or the level of a log record), and a text. Both decide
+-- nothing. No list, sweep or status reads `printed`, of which `printed_lines` is the number of lines.
 create table if not exists pgflowd.attempts (
   run_id uuid not null,
   step_slug text not null,
@@ -26,6 +29,9 @@ create table if not exists pgflowd.attempts (
   peak_kb bigint,
   output jsonb,
   limit_key text,
+  progress jsonb,
+  printed text,
+  printed_lines int,
   constraint attempts_pkey primary key (run_id, step_slug, task_index, token),
   constraint attempts_task_fkey foreign key (run_id, step_slug, task_index)
     references pgflow.step_tasks (run_id, step_slug, task_index) on delete cascade,

@@ -10,7 +10,8 @@ create or replace view pgflowd.attempt_history as
               when judged.standing = 'lost' then 'lost' end as outcome,
          coalesce(judged.standing = 'live', false) as live,
          attempt.error_type, attempt.error_message, attempt.traceback, attempt.exit_code,
-         attempt.exit_signal, attempt.cpu_s, attempt.peak_kb, attempt.output
+         attempt.exit_signal, attempt.cpu_s, attempt.peak_kb, attempt.output, attempt.progress,
+         attempt.printed, attempt.printed_lines
     from pgflowd.attempts as attempt
     left join lateral (
       select pgflowd._lease_standing(task, attempt.*, run.status, state.status, exists (

@@ -1,0 +1,69 @@
+"""
+The queries that read the attempts of a run: how they ended, and what running ones have told.
+
+They need the rights of a viewer. None reads what handlers have printed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from itertools import starmap
+from typing import Any
+from uuid import UUID
+
+from pgflowd.core.documents.runs import Attempt, FailedAttempt, TaskProgress
+from pgflowd.core.json import decode
+from pgflowd.core.progress import Progress
+from pgflowd.core.statuses import Outcome
+from pgflowd.db.query import Query, Rows
+
+
+def run_progress(run_id: UUID) -> Query[list[TaskProgress]]:
+    """Return what running tasks of a run have told of their progress."""
+
+    def read(rows: Rows) -> list[TaskProgress]:
+        found = [(*row[:-1], Progress.read(decode(row[-1]))) for row in rows]
+        return [TaskProgress(*row) for row in found if row[-1]]
+
+    return Query(_RUN_PROGRESS, (run_id,), read)
+
+
+def failed_attempts(run_id: UUID, after: datetime | None = None) -> Query[list[FailedAttempt]]:
+    """Return the attempts of a run that ended without an output, oldest first."""
+    return Query(_FAILED_ATTEMPTS, (run_id, after), _read_failed_attempts)
+
+
+def attempts(run_id: UUID) -> Query[list[Attempt]]:
+    """Return all attempts of a run that are kept, oldest first."""
+    return Query(_ATTEMPTS, (run_id,), _read_attempts)
+
+
+_RUN_PROGRESS = """
+select step_slug, task_index, attempt, progress from pgflowd.run_progress(%s)
+"""
+_FAILED_ATTEMPTS = """
+select step_slug, task_index, token, attempt, max_attempts, outcome, error_type, error_message,
+       traceback, started_at, ended_at, next_at, printed_lines
+  from pgflowd.run_troubles(%s, %s)
+"""
+_ATTEMPTS = """
+select step_slug, task_index, token, attempt, outcome, started_at, ended_at, error_type,
+       error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress,
+       printed_lines
+  from pgflowd.attempt_history where run_id = %s order by token
+"""
+
+
+def _read_failed_attempts(rows: Rows) -> list[FailedAttempt]:
+    attempts = starmap(FailedAttempt, rows)
+    return [replace(attempt, outcome=Outcome(attempt.outcome)) for attempt in attempts]
+
+
+def _read_attempts(rows: Rows) -> list[Attempt]:
+    def read(*row: Any) -> Attempt:
+        one = Attempt(*row)
+        outcome, progress = one.outcome and Outcome(one.outcome), Progress.read(decode(row[-2]))
+        return replace(one, outcome=outcome, progress=progress)
+
+    return list(starmap(read, rows))
