@@ -8,6 +8,7 @@ returns void language plpgsql set search_path = '', pg_temp as $$
 declare
   completed uuid[];
   watched uuid[];
+  too_large uuid[];
 begin
   with settled as (
     update pgflow.runs as run
@@ -47,15 +48,19 @@ begin
                            else pgflow._join_outputs(one.run_id, leaves.slugs) end as output
                offset 0) as joined) as ended
      where run.run_id = ended.run_id and (ended.steps > 0 or ended.last)
-    returning run.run_id, ended.last, run.is_watched
+    returning run.run_id, ended.last, run.is_watched, ended.is_too_large
   )
   select array_agg(settled.run_id) filter (where settled.last),
-         array_agg(settled.run_id) filter (where settled.last and settled.is_watched)
-    into completed, watched from settled;
+         array_agg(settled.run_id) filter (where settled.last and settled.is_watched),
+         array_agg(settled.run_id) filter (where settled.is_too_large)
+    into completed, watched, too_large from settled;
   if completed is not null then
     perform pgflow._send_run_events(completed);
   end if;
   if watched is not null then
     perform pgflow._mark_ended(watched);
+  end if;
+  if too_large is not null then
+    perform pgflow._mark_failed(one) from unnest(too_large) as one;
   end if;
 end $$;

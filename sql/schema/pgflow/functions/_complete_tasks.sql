@@ -2,7 +2,7 @@
 -- tasks, of any runs and flows, in a fixed number of statements. Returns each task's status by
 -- position. Raises 54000 for what cannot be recorded: an array of too many elements before a map, or a
 -- map whose outputs are more than a jsonb can hold.
--- Called by: complete_task, pgflowd._pass_to_core.
+-- Called by: complete_task, _settle_tasks, pgflowd._pass_to_core.
 -- Locks: states and tasks, then messages; the caller has locked the runs, ascending.
 create or replace function pgflow._complete_tasks(
   run_ids uuid[], step_slugs text[], task_indexes int[], outputs jsonb[])

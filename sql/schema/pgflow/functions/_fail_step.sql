@@ -29,4 +29,5 @@ begin
   if is_watched then
     perform pgflow._mark_ended(array[the_run]);
   end if;
+  perform pgflow._mark_failed(the_run);
 end $$;

@@ -1,7 +1,7 @@
 -- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
 -- all their rows and messages, old archive rows, and workers whose last heartbeat is older (see
--- _prune_workers). Runs that have not ended stay, however old, and so does the family of a run
--- that stays: its parent, its children. The form with an interval alone is
+-- _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so does the family of a
+-- run that stays: its parent, its children, its undo. The form with an interval alone is
 -- the recipe of upstream's users; the other, for some flows or all (null), returns what it deleted.
 -- It has no default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
@@ -16,6 +16,7 @@ declare
     select run.run_id from pgflow.runs as run
      where run.started_at < cutoff and coalesce(run.completed_at, run.failed_at) < cutoff
        and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs))
+       and not pgflowd._is_being_undone(run.run_id)
      order by run.run_id for update skip locked);
   never_begun uuid[] := array(
     select run.run_id from pgflowd.runs as run
@@ -24,7 +25,8 @@ declare
   queue record;
   whole uuid[];
 begin
-  if exists (select from pgflowd.runs as run where run.parent_run_id is not null) then
+  if exists (select from pgflowd.runs as run where run.parent_run_id is not null)
+     or exists (select from pgflowd.runs as run where run.undo_of is not null) then
     whole := pgflowd._whole_families(old_runs || never_begun);
     old_runs := array(select one from unnest(old_runs) as one
                       intersect select one from unnest(whole) as one);

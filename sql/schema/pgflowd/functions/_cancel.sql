@@ -61,5 +61,6 @@ begin
     'status', 'failed', 'error_message', error_message,
     'failed_at', greatest(now(), run.started_at)));
   perform pgflowd._mark_parent(_cancel.run_id);
+  perform pgflowd._mark_failed(_cancel.run_id, true);
   return 'cancelled';
 end $$;

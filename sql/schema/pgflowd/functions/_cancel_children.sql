@@ -1,4 +1,4 @@
--- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, or have expired: a
+-- _cancel_children(run_ids): cancels children of those of these runs that were cancelled, have expired, or are undone: a
 -- hundred at most, since each costs a millisecond. Returns those of these runs of which children are still
 -- open, or are locked just now: look again soon.
 -- Called by: _process_runs.
@@ -13,14 +13,16 @@ declare
 begin
   for child in
     select one.run_id, one.state, parent.run_id as parent_run_id,
-           format('parent run %s %s', parent.run_id, case when parent.expired_at is null
-             then 'was cancelled' else 'has expired' end) as reason,
+           format('parent run %s %s', parent.run_id,
+                  case when parent.expired_at is not null then 'has expired'
+                       when parent.cancelled_at is not null then 'was cancelled'
+                       else 'is undone' end) as reason,
            row_number() over () as nr
       from unnest(_cancel_children.run_ids) as given (run_id)
      cross join lateral (
-       select known.run_id, known.expired_at from pgflowd.runs as known
+       select known.run_id, known.expired_at, known.cancelled_at from pgflowd.runs as known
         where known.run_id = given.run_id and known.state = 'started'
-          and known.cancelled_at is not null offset 0) as parent
+          and (known.cancelled_at is not null or known.undo_state is not null) offset 0) as parent
      cross join lateral (
        select known.run_id, known.state from pgflowd.runs as known
         where known.parent_run_id = parent.run_id

@@ -15,7 +15,7 @@ begin
   with found as materialized (
     select element.*, judged.verdict,
            case history when 'off' then judged.verdict not in ('completed', 'failed')
-                        when 'failures' then judged.verdict <> 'completed'
+                        when 'failures' then judged.verdict <> 'completed' or element.outcome <> 'completed'
                         else true end as is_kept
       from unnest(_close_attempts.elements) as element
      cross join lateral (

@@ -1,12 +1,17 @@
 -- _forget_runs(run_ids): deletes the signals of runs that are being deleted, what pgflowd.runs has of them,
 -- and for whom they wait, which no foreign key does: all may be there before the run is. Then the first in
 -- line for a singleton key that one of them had, or waited for, is due, and who waits for one of them is told
--- that it has not completed.
+-- that it has not completed. The undo of a run has failed if the run that undoes it is deleted.
 -- Called by: pgflow.delete_flow_and_data, pgflow.prune_data_older_than.   Locks: these rows.
 create or replace function pgflowd._forget_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin
   delete from pgflowd.signals as signal where signal.run_id = any (_forget_runs.run_ids);
+  update pgflowd.runs as undone set undo_state = 'undo_failed', due_at = now()
+    from pgflowd.runs as gone
+   where gone.run_id = any (_forget_runs.run_ids) and undone.run_id = gone.undo_of
+     and undone.undo_state = 'undoing'
+     and pgflowd._undo_run_id(undone.run_id, undone.undo_generation) = gone.run_id;
   with gone as (
     delete from pgflowd.runs as run where run.run_id = any (_forget_runs.run_ids)
     returning run.singleton_key

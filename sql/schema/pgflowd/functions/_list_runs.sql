@@ -1,4 +1,4 @@
--- _list_runs(of_flow, statuses, since, max_runs, with_labels): see list_runs. Its query is planned for
+-- _list_runs(of_flow, statuses, since, max_runs, with_labels, with_undos): see list_runs. Its query is planned for
 -- the very arguments, so that those which are null cost nothing, and each other one can have its index.
 -- No index knows a status, so it looks at the newest 100,000 runs of that flow and age, and as many
 -- that have not begun, or never did; for `waiting` alone at those of the newest 10,000 waits of each flow, since such runs are old. It reads no input and
@@ -6,17 +6,19 @@
 -- columns that some cores do not have, as in news.
 -- Called by: list_runs.   Locks: nothing.
 create or replace function pgflowd._list_runs(
-  of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb)
+  of_flow text, statuses text[], since interval, max_runs int, with_labels jsonb,
+  with_undos boolean)
 returns table (run_id uuid, flow_slug text, status text, started_at timestamptz,
                ended_at timestamptz, steps int, steps_done int, error_message text,
-               start_at timestamptz, labels jsonb, share float8)
+               start_at timestamptz, labels jsonb, share float8, undo_of uuid)
 language plpgsql stable set search_path = '' as $$
 begin
   return query execute $query$
     select found.run_id, found.flow_slug, found.status, found.started_at, found.ended_at,
            progress.steps, progress.done,
            coalesce(found.error_message, progress.error_message), wished.start_at, wished.labels,
-           (progress.done + progress.begun + coalesce(told.shares, 0)) / nullif(progress.steps, 0)
+           (progress.done + progress.begun + coalesce(told.shares, 0)) / nullif(progress.steps, 0),
+           wished.undo_of
       from ((select run.run_id, run.flow_slug, judged.status, run.started_at, run.ended_at,
                    case when run.status = 'failed' then run.error_message end as error_message,
                    run.started_at as at
@@ -33,8 +35,8 @@ begin
                      where labelled.labels @> $5 order by labelled.created_at desc limit 100000)))
                 order by one.started_at desc limit 100000) as run
               left join lateral (
-               select one.cancelled_at, one.expired_at from pgflowd.runs as one
-                where one.run_id = run.run_id and run.status = 'failed' offset 0) as ours on true
+               select one.cancelled_at, one.expired_at, one.undo_state, one.undo_of
+                 from pgflowd.runs as one where one.run_id = run.run_id offset 0) as ours on true
              cross join lateral (
                select count(*) as tasks, bool_or(wait.kind = 'quarantined') as has_quarantined
                  from pgflowd.waits as wait
@@ -47,15 +49,18 @@ begin
                select pgflowd._run_status(
                         run.status, ours.cancelled_at is not null, open.tasks, waiting.tasks,
                         false, ours.expired_at is not null, is_paused => run.is_paused,
-                        is_quarantined => waiting.has_quarantined) as status) as judged
-             where $2 is null
+                        is_quarantined => waiting.has_quarantined,
+                        undo_state => ours.undo_state) as status) as judged
+             where ($6 or ours.undo_of is null) and ($2 is null
                 or judged.status = any ($2)
                    and run.status = any (array(  -- of others nothing is looked up
-                         select case when given.status in ('waiting', 'paused', 'quarantined')
-                                       then 'started'
-                                     when given.status in ('cancelled', 'expired') then 'failed'
-                                     else given.status end
-                           from unnest($2) as given (status)))
+                         select unnest(case
+                                  when given.status in ('waiting', 'paused', 'quarantined')
+                                    then '{started}'
+                                  when given.status in ('cancelled', 'expired') then '{failed}'
+                                  when given.status like 'und%' then '{completed,failed}'
+                                  else array[given.status] end)
+                           from unnest($2) as given (status))))
              order by run.started_at desc
              limit $4)
             union all
@@ -86,7 +91,7 @@ begin
                          filter (where state.status = 'started'), 0) as begun
          from pgflow.step_states as state where state.run_id = found.run_id) as progress
       left join lateral (
-       select one.start_at, one.labels from pgflowd.runs as one
+       select one.start_at, one.labels, one.undo_of from pgflowd.runs as one
         where one.run_id = found.run_id offset 0) as wished on true
      cross join lateral (
        select sum(pgflowd._share(one.progress) / state.initial_tasks) as shares
@@ -96,5 +101,5 @@ begin
      order by found.at desc, found.run_id desc
     $query$
     using _list_runs.of_flow, _list_runs.statuses, _list_runs.since, _list_runs.max_runs,
-          _list_runs.with_labels;
+          _list_runs.with_labels, _list_runs.with_undos or _list_runs.of_flow is not null;
 end $$;

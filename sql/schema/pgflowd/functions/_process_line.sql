@@ -2,6 +2,7 @@
 -- the planned runs whose time has come, and that wait for no others, in the order of their starts. False: look again soon, since
 -- something is locked, or handlers of the run that had the key are still at work. A person who has a task
 -- of it holds up nobody.
+-- A run that is being undone has not ended yet: it is due when it has.
 -- A run rests in line, not due, only behind one whose row is locked here: who deletes that one comes
 -- afterwards, and makes the next one due (_forget_runs).
 -- Called by: _process_runs.
@@ -24,7 +25,7 @@ begin
   end if;
 
   select run.status into status from pgflow.runs as run where run.run_id = holder;
-  if status = 'started' then
+  if status = 'started' or pgflowd._is_being_undone(holder) then
     return true;
   elsif status = 'failed' and exists (
           select from pgflowd.attempts as attempt

@@ -15,7 +15,7 @@ begin
     select 'I21', run.flow_slug, run.run_id, null::text, null::int,
            format('it has ended and keeps the singleton key %L', run.singleton_key)
       from (select one.* from pgflowd.runs as one where one.holds_key limit 100000) as run
-     where run.due_at is null
+     where run.due_at is null and not pgflowd._is_being_undone(run.run_id)
        and not exists (select from pgflow.runs as core
                         where core.run_id = run.run_id and core.status = 'started')
      limit max_rows;
@@ -43,6 +43,7 @@ begin
         on wait.run_id = one.run_id and wait.step_slug = one.step_slug
        and wait.task_index = one.task_index and wait.kind = 'runs'
      where (run.run_id is not null or wait.run_id is not null)
+       and not pgflowd._is_being_undone(one.awaited)
        and not exists (select from pgflowd.runs as ours
                         where ours.run_id = one.awaited
                           and (ours.state = 'planned' or ours.due_at is not null))

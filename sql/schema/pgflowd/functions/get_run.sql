@@ -29,6 +29,8 @@ begin
     'parent_run_id', known.parent_run_id, 'cancelled_at', known.cancelled_at,
     'cancelled_by', known.cancelled_by, 'cancel_reason', known.cancel_reason,
     'paused_at', known.paused_at, 'paused_by', known.paused_by,
-    'pause_reason', known.pause_reason));
+    'pause_reason', known.pause_reason, 'undo_of', known.undo_of, 'undo_run_id', known.undo_run_id,
+    'undo_wanted_at', known.undo_wanted_at, 'undo_by', known.undo_by,
+    'undo_reason', known.undo_reason));
 end $$;
 revoke execute on function pgflowd.get_run(uuid) from public;

@@ -32,7 +32,7 @@ begin
     exit when bytes > read_runs.max_bytes and run_id is not null;
     run_id := known.run_id;
     status := known.status;
-    output := known.output;
+    output := case when known.status = 'completed' then known.output end;
     error := case when known.status <> 'completed'
                   then coalesce(known.error_message, known.cancel_reason) end;
     return next;

@@ -5,7 +5,7 @@
 -- and only then the task begins anew, or when its lease has lapsed; what a person has begins anew at once. Then the core's pipeline goes
 -- on. A run that expired is one that was cancelled; once retried it expires at a time that is still
 -- ahead only. One that was paused when it failed is resumed. PF002 for an unknown run; PF004 for one that has not failed, that never began, or that
--- was cancelled, unless `even_if_cancelled`; PF006 for one that had a singleton key which another one
+-- was cancelled, unless `even_if_cancelled`; PF005 for one that is, or was, undone, and for the run that undoes it; PF006 for one that had a singleton key which another one
 -- has now. What it was before stands in the action: its status, when it ended, and the error.
 -- `missing` stands for a column that some cores do not have, as in news.
 -- Called by: clients, commands, operators.
@@ -41,6 +41,14 @@ begin
   if run.status <> 'failed' then
     raise exception 'run % has not failed: it is %', retry.run_id, run.status
       using errcode = 'PF004';
+  elsif exists (select from pgflowd.runs as known
+                 where known.run_id = retry.run_id and known.undo_state is not null) then
+    raise exception 'run % cannot be tried again: it is, or was, undone', retry.run_id
+      using errcode = 'PF005', hint = 'start another one';
+  elsif exists (select from pgflowd.runs as known
+                 where known.run_id = retry.run_id and known.undo_of is not null) then
+    raise exception 'run % cannot be tried again: it undoes another one', retry.run_id
+      using errcode = 'PF005', hint = '`pgflowd runs undo RUN --again` undoes what is left of that one';
   elsif pgflowd._is_cancelled(retry.run_id) and not retry.even_if_cancelled then
     raise exception 'run % was cancelled', retry.run_id
       using errcode = 'PF004', hint = 'set even_if_cancelled to retry it all the same';

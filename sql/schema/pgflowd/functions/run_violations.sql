@@ -1,4 +1,4 @@
--- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15 and I20 of these runs; `violations` says
+-- run_violations(run_ids, max_rows): returns I2 to I5, I8 to I10, I15, I19, I20 and I22 of these runs; `violations` says
 -- what the numbers mean.
 -- Older cores keep no output of steps, so there is no I4. Workers of other runtimes have no leases,
 -- and history may be off, so I9 and I10 say "at most". Each run is looked up by its key, whatever
@@ -138,6 +138,7 @@ begin
        and case when ours.paused_at is null then wait.kind = 'paused' or wait.rest is not null
                 else wait.due_at > now() end
      limit max_rows;
+  return query select violation.* from pgflowd._undo_violations(run_ids, max_rows) as violation;
   return query
     select 'I20', run.flow_slug, given.run_id, given.step_slug, given.task_index,
            format('the task was given %s signals %L, and %s of its checkpoints have one',

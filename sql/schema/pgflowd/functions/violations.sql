@@ -14,9 +14,11 @@
 --   I16 nothing is due for more than a minute while there is a sweeper
 --   I17 no limit has more leases than places
 --   I18 a run that waits for another waits for one that is open, and whose end will be told
+--   I19 of an undone run each task is undone that its undos are for, and no attempt went on when that began
 --   I20 a signal that was given to a task is kept in one of its checkpoints, and no two in the same
 --   I21 who has a singleton key has not ended, and who is in line for one waits for another run, or both
 --       are due
+--   I22 a run that is to be undone is due, or another run is under way that undoes it, and is deployed
 -- Called by: operators.   Locks: nothing.
 create or replace function pgflowd.violations(since interval default '1 day', max_rows int default 20)
 returns table (invariant text, flow_slug text, run_id uuid, step_slug text, task_index int,

@@ -73,3 +73,4 @@ create index if not exists runs_replacing
   on pgflowd.runs (singleton_key, created_at, run_id) where state = 'planned' and replaces;
 create index if not exists runs_parent
   on pgflowd.runs (parent_run_id, parent_step, parent_index) where parent_run_id is not null;
+create index if not exists runs_undo_of on pgflowd.runs (undo_of) where undo_of is not null;

@@ -1,5 +1,5 @@
 -- _send_event(run_id, event, payload): sends an event of the contract the way our core does.
--- Called by: _cancel, _cancel_steps.   Locks: nothing.
+-- Called by: _cancel, _cancel_steps, _send_undo_event.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$
 begin

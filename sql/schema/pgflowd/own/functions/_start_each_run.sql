@@ -1,5 +1,5 @@
 -- _start_each_run(flow_slug, inputs, run_ids): starts these runs of a flow, in their order.
--- Called by: _begin_first, _process_runs.   Locks: what start_flows locks.
+-- Called by: _begin_first, _process_runs, _start_undo.   Locks: what start_flows locks.
 create or replace function pgflowd._start_each_run(flow_slug text, inputs jsonb[], run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin

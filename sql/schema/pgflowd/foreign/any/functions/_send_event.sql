@@ -1,7 +1,7 @@
 -- _send_event(run_id, event, payload): sends an event of the contract, on a foreign core: through
 -- realtime where that is and may be trusted, else as a notification on the run's channel, which has
 -- no more than what happened to which run and step, if somebody follows it.
--- Called by: _cancel, _cancel_steps.   Locks: nothing.
+-- Called by: _cancel, _cancel_steps, _send_undo_event.   Locks: nothing.
 create or replace function pgflowd._send_event(run_id uuid, event text, payload jsonb)
 returns void language plpgsql set search_path = '' as $$
 declare

@@ -1,6 +1,6 @@
 -- _start_each_run(flow_slug, inputs, run_ids): starts these runs of a flow, in their order.
 -- The settings are PostgreSQL's own: process_due has others, which no function of a core may see.
--- Called by: _begin_first, _process_runs.   Locks: what start_flow locks.
+-- Called by: _begin_first, _process_runs, _start_undo.   Locks: what start_flow locks.
 create or replace function pgflowd._start_each_run(flow_slug text, inputs jsonb[], run_ids uuid[])
 returns void language plpgsql set search_path = ''
   set plan_cache_mode = auto set enable_seqscan = on set enable_hashjoin = on

@@ -1,0 +1,43 @@
+-- undo(run_id, reason, actor, again): undoes what the tasks of a run did, once it has ended, by the undos of its
+-- steps, in reverse order; returns `wanted`, or `repeated` if that was wanted before. The sweep starts another run
+-- for it, as soon as no handler of this one is at work. With `again` an undo that has failed is tried once
+-- more: what it has undone stays as it is. PF002 for an unknown run, PF003 for one that has not ended, or never
+-- began, PF005 if there is nothing to try again, PF022 if no step of the flow has an undo.
+-- Security definer, so that a role which may touch no table can undo what it started.
+-- Called by: clients, commands, operators.   Locks: the run, its row in pgflowd.runs.
+create or replace function pgflowd.undo(
+  run_id uuid, reason text default null, actor text default null, again boolean default false)
+returns text language plpgsql security definer set search_path = '', pg_temp as $$
+declare
+  run record;
+  known record;
+  undo_state text;
+begin
+  select one.flow_slug, one.status into run from pgflow.runs as one
+   where one.run_id = undo.run_id for no key update;
+  if run.status is distinct from 'completed' and run.status is distinct from 'failed' then
+    select one.status, one.started_at into known from pgflowd.run_status as one
+     where one.run_id = undo.run_id;
+    if not found then
+      raise exception 'there is no run %', undo.run_id using errcode = 'PF002';
+    end if;
+    raise exception 'run % cannot be undone: it is %', undo.run_id, known.status
+      using errcode = 'PF003',
+            hint = case when run.status is not null then 'cancel it, and undo what it has done by that'
+                        else 'it has done nothing' end;
+  end if;
+  perform pgflowd._require_undo(undo.run_id, run.flow_slug);
+  select one.undo_state into undo_state from pgflowd.runs as one where one.run_id = undo.run_id;
+  if undo.again and (undo_state is null or undo_state = 'undone') then
+    raise exception 'no undo of run % has failed: it is %', undo.run_id, coalesce(undo_state, run.status)
+      using errcode = 'PF005', hint = 'leave `again` out';
+  elsif undo_state is not null and not (undo.again and undo_state = 'undo_failed') then
+    return 'repeated';
+  end if;
+  perform pgflowd._want_undo(undo.run_id, run.flow_slug, coalesce(undo.actor, 'an unknown user'),
+                             undo.reason);
+  perform pgflowd._record_action('undo', undo.actor, run_id => undo.run_id, reason => undo.reason,
+                                 data => case when undo.again then '{"again": true}'::jsonb end);
+  return 'wanted';
+end $$;
+revoke execute on function pgflowd.undo(uuid, text, text, boolean) from public;
