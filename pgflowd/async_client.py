@@ -105,10 +105,32 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         *,
         reason: str | None = None,
         actor: str | None = None,
+        undo: bool = False,
         conn: AsyncConnection | None = None,
     ) -> Run:
-        """End a run and its running tasks; a second call changes nothing. Raises RunEnded."""
-        return await self._perform(operations.cancel(run_id_of(run_id), reason, actor), conn)
+        """
+        End a run and its running tasks; a second call changes nothing. Raises RunEnded.
+
+        `undo`: then undo what it has done, whatever its flow says. Raises WrongState.
+        """
+        return await self._perform(operations.cancel(run_id_of(run_id), reason, actor, undo), conn)
+
+    async def undo(
+        self,
+        run_id: RunId,
+        *,
+        reason: str | None = None,
+        again: bool = False,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> Run:
+        """
+        Undo what a run has done, once it has ended. Raises RunEnded, UndoStarted, WrongState.
+
+        `again`: undo what an undo that failed has left.
+        """
+        operation = operations.undo(run_id_of(run_id), reason, actor, again)
+        return await self._perform(operation, conn)
 
     async def pause(
         self,

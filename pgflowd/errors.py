@@ -17,6 +17,7 @@ All errors of pgflowd. Each has a code and says what is wrong, what was expected
     │   ├── WrongState   E411    the run's state forbids it
     │   │   ├── RunEnded         PF003: a run that has ended cannot be cancelled
     │   │   ├── NotRetryable     PF004: a run that did not fail, or was cancelled
+    │   │   ├── UndoStarted E420 PF005: the run is being, or was, undone
     │   │   ├── KeyTaken E421    PF006: another run has the singleton key
     │   │   └── NotOpen  E423    PF008: the task does not wait, or somebody else has it
     │   ├── UnknownFlow  E415    no such flow in the database
@@ -119,6 +120,7 @@ TITLES: dict[str, str] = {
     "E414": "the daemon does not answer",
     "E415": "no such flow",
     "E416": "the input of a map is not an array",
+    "E420": "the run is being, or was, undone",
     "E421": "another run has the singleton key",
     "E422": "a run to wait for is unknown",
     "E423": "the task does not wait, or cannot be taken",
@@ -265,6 +267,10 @@ class RunEnded(WrongState):
 
 class NotRetryable(WrongState):
     pass
+
+
+class UndoStarted(WrongState):
+    default_code = "E420"
 
 
 class KeyTaken(WrongState):

@@ -49,6 +49,7 @@ _BY_CODE = {
     "E414": ExitCode.NOT_RUNNING,
     "E415": ExitCode.NOT_FOUND,
     "E416": ExitCode.USAGE,
+    "E420": ExitCode.REFUSED,
     "E421": ExitCode.REFUSED,
     "E422": ExitCode.NOT_FOUND,
     "E423": ExitCode.REFUSED,

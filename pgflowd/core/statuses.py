@@ -68,7 +68,7 @@ class Status(StrEnum):
 class RunStatus(Status):
     """
     To other runtimes a waiting or paused run has started, a cancelled or expired one has failed,
-    and none is scheduled or blocked.
+    none is scheduled or blocked, and one that is undone is as it was.
     """
 
     SCHEDULED = "scheduled", Marks.WAITING, False  # it begins later
@@ -81,6 +81,9 @@ class RunStatus(Status):
     FAILED = "failed", Marks.FAILED
     CANCELLED = "cancelled", Marks.CANCELLED
     EXPIRED = "expired", Marks.CANCELLED  # its time was over
+    UNDOING = "undoing", Marks.ACTIVE, False  # another run undoes it, or is to
+    UNDONE = "undone", Marks.DONE
+    UNDO_FAILED = "undo_failed", Marks.FAILED  # something of it could not be undone
 
 
 class StepStatus(Status):

@@ -33,8 +33,10 @@ from pgflowd.errors import (
     RunError,
     RunExists,
     TooLarge,
+    UndoStarted,
     UnknownFlow,
     Unreachable,
+    WrongState,
 )
 
 OURS: dict[str, tuple[type[PgflowdError], str]] = {
@@ -42,12 +44,14 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF002": (NotFound, "E409"),
     "PF003": (RunEnded, "E411"),
     "PF004": (NotRetryable, "E411"),
+    "PF005": (UndoStarted, "E420"),
     "PF006": (KeyTaken, "E421"),
     "PF007": (BadDependency, "E422"),
     "PF008": (NotOpen, "E423"),
     "PF009": (RunError, "E432"),
     "PF020": (PgflowdError, "E105"),
     "PF021": (TooLarge, "E424"),
+    "PF022": (WrongState, "E411"),
     "PF030": (DatabaseError, "E307"),
     "PF031": (DatabaseError, "E304"),
     "PF032": (DatabaseError, "E302"),

@@ -24,7 +24,7 @@ from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
-from pgflowd.db import flows, runs, signals
+from pgflowd.db import flows, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
@@ -41,11 +41,15 @@ MIN_NAP_S, MAX_NAP_S = 0.05, 1.0
 # between two attempts to connect again
 MIN_RECONNECT_S, MAX_RECONNECT_S = 0.1, 5.0
 
+# while it has one of these, nobody notifies of what happens in it
+_QUIET = (RunStatus.SCHEDULED, RunStatus.BLOCKED, RunStatus.UNDOING)
 _REPEATED = "repeated"  # the answer to what had been done before
+_UNDOS = {RunStatus.UNDOING, RunStatus.UNDONE, RunStatus.UNDO_FAILED}
 # statuses in the core, and what such a run may be called here
 _KNOWN_BETTER = {
     RunStatus.STARTED: {RunStatus.WAITING, RunStatus.PAUSED, RunStatus.QUARANTINED},
-    RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED},
+    RunStatus.FAILED: {RunStatus.CANCELLED, RunStatus.EXPIRED, *_UNDOS},
+    RunStatus.COMPLETED: _UNDOS,
 }
 
 
@@ -95,8 +99,15 @@ def get_with_states(run_id: UUID) -> Operation[RunWithStates]:
     return (yield from _with_status(run, run_id, may_read_status, planned))
 
 
-def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Operation[Run]:
-    yield runs.cancel(run_id, reason, actor)
+def cancel(
+    run_id: UUID, reason: str | None, actor: str | None, undo: bool = False
+) -> Operation[Run]:
+    yield runs.cancel(run_id, reason, actor, undo)
+    return (yield from get(run_id))
+
+
+def undo(run_id: UUID, reason: str | None, actor: str | None, again: bool) -> Operation[Run]:
+    yield undos.undo(run_id, reason, actor, again)
     return (yield from get(run_id))
 
 
@@ -178,23 +189,31 @@ def wait(
         now = yield Now()
         if now >= follow_at:
             follow_at = now + (yield runs.follow([run_id]))
-        run: Run | None = yield runs.get_row(run_id, can)
-        if run is None and can.get_run:
-            run = yield runs.get_planned(run_id)
+        run = yield from _read_cheaply(run_id, can)
         now = yield Now()
         rest_s = float("inf") if limit_s is None else began + limit_s - now
         if run is None or run.has_ended or rest_s <= 0:
-            yield Unlisten()
             break
-        if run.status in (RunStatus.SCHEDULED, RunStatus.BLOCKED):  # nobody notifies that it begins
+        if run.status in _QUIET:
             yield Nap(min(MAX_NAP_S, rest_s))
             continue
         yield Nap(min(nap_s, rest_s, max(follow_at - now, 0.0)))
         nap_s = min(nap_s * 1.5, MAX_NAP_S)
+    yield Unlisten()
+    if run is not None and run.has_ended:
+        return run
     known = yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id))
-    if not known.has_ended:
-        raise _timeout(run_id, timeout_s, known.status)
-    return known
+    raise _timeout(run_id, timeout_s, known.status)
+
+
+def _read_cheaply(run_id: UUID, can: Abilities) -> Operation[Run | None]:
+    """Read a run; its status as people know it only if it has ended: it may be undone just now."""
+    run: Run | None = yield runs.get_row(run_id, can)
+    if run is None and can.get_run:
+        run = yield runs.get_planned(run_id)
+    if run is None or not run.has_ended:
+        return run
+    return (yield from _with_status(run, run_id, can.read_status, runs.get_planned(run_id)))
 
 
 def _timeout(
@@ -209,6 +228,8 @@ def _timeout(
         does = "has not begun"
     if status is RunStatus.BLOCKED:
         does, remedy = "has not begun", f"`pgflowd runs show {run_id}` says for what"
+    if status is RunStatus.UNDOING:
+        does, remedy = "is being undone", f"`pgflowd runs show {run_id}` says how far it is"
     text = f"run {run_id} has not ended after {timeout_s:g} s; it {does}"
     error = WaitTimeout(text, next=remedy)
     error.run_id = run_id

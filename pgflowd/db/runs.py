@@ -115,7 +115,9 @@ def get_status(run_id: UUID) -> Query[dict[str, Any]]:
     return Query(_GET_STATUS, (run_id,), _read_status)
 
 
-def cancel(run_id: UUID, reason: str | None, actor: str | None) -> Query[str]:
+def cancel(run_id: UUID, reason: str | None, actor: str | None, undo: bool = False) -> Query[str]:
+    if undo:  # an older schema knows only three arguments
+        return Query(_CANCEL_AND_UNDO, (run_id, reason, actor), only)
     return Query(_CANCEL, (run_id, reason, actor), only)
 
 
@@ -171,7 +173,10 @@ def publish_output(payloads: Sequence[tuple[str, str]]) -> Query[None]:
 
 def is_end_event(payload: str) -> bool:
     """Whether a notification is probably about the end of its run, judging by its text."""
-    return '"run:completed"' in payload or '"run:failed"' in payload
+    return any(event in payload for event in _ENDS)
+
+
+_ENDS = [f'"run:{status}"' for status in RunStatus if status.is_end]
 
 
 def find_runs(digits: str, most: int = 2) -> Query[list[tuple[UUID, str]]]:
@@ -186,10 +191,12 @@ def list_runs(
     since_s: float | None = None,
     most: int = 20,
     labels: str | None = None,
+    *,
+    with_undos: bool = False,
 ) -> Query[list[ListedRun]]:
-    """Return the newest runs; `labels` is JSON."""
+    """Return the newest runs, perhaps also those that undo others; `labels` is JSON."""
     since = None if since_s is None else timedelta(seconds=since_s)
-    params = (flow_slug, list(statuses) or None, since, most, labels)
+    params = (flow_slug, list(statuses) or None, since, most, labels, with_undos)
     return Query(_LIST_RUNS, params, _read_listed_runs)
 
 
@@ -260,10 +267,11 @@ _GET_WITH_STATES = f"select pgflow.get_run_with_states(%s), {_MAY_READ_STATUS}"
 _GET_STATUS = """
 select status, cancelled_at, cancelled_by, cancel_reason, paused_at, paused_by, pause_reason,
        start_at, expires_at, expired_at, singleton_key, created_by, blocked_by, parent_run_id,
-       labels
+       undo_of, undo_run_id, undo_wanted_at, undo_by, undo_reason, labels
   from pgflowd.run_status where run_id = %s
 """
 _CANCEL = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user))"
+_CANCEL_AND_UNDO = "select pgflowd.cancel(%s, %s, coalesce(%s, session_user), true)"
 _PAUSE = "select pgflowd.pause(%s, %s, coalesce(%s, session_user))"
 _RESUME = "select pgflowd.resume(%s, %s, coalesce(%s, session_user))"
 _RESCHEDULE = f"""
@@ -272,8 +280,8 @@ select pgflowd.reschedule(%s, {_MOMENT}, {_MOMENT}, %s, coalesce(%s, session_use
 _RETRY = "select pgflowd.retry(%s, coalesce(%s, session_user), %s, %s)"
 _LIST_RUNS = """
 select run_id, flow_slug, status, started_at, ended_at, steps, steps_done, error_message,
-       start_at, labels, share
-  from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb)
+       start_at, labels, share, undo_of
+  from pgflowd.list_runs(%s, %s, %s, %s, %s::jsonb, %s)
 """
 _RUN_STEPS = """
 select step_slug, step_type, deps, tasks, queued, running, completed, failed, attempts,
@@ -290,13 +298,13 @@ def run_of(row: Document) -> Run:
 def _run_fields(row: Document) -> Document:
     named = _fields(_RUN_FIELDS, row)
     blocked_by = row.get("blocked_by")
-    parent = named["parent_run_id"] and UUID(named["parent_run_id"])
+    others = ("parent_run_id", "undo_of", "undo_run_id")
     return {
         **named,
         "run_id": UUID(row["run_id"]),
         "status": RunStatus(row["status"]),
         "blocked_by": None if blocked_by is None else list(map(UUID, blocked_by)),
-        "parent_run_id": parent,
+        **{name: named[name] and UUID(named[name]) for name in others},
     }
 
 
@@ -342,7 +350,8 @@ def _states_or_none(rows: Rows) -> RunWithStates | None:
 def _read_status(rows: Rows) -> Document:
     names = ("status", "cancelled_at", "cancelled_by", "cancel_reason", "paused_at", "paused_by",
              "pause_reason", "start_at", "expires_at", "expired_at", "singleton", "created_by",
-             "blocked_by", "parent_run_id")  # fmt: skip
+             "blocked_by", "parent_run_id", "undo_of", "undo_run_id", "undo_wanted_at", "undo_by",
+             "undo_reason")  # fmt: skip
     if not rows:
         return {}
     *values, labels = rows[0]
@@ -353,6 +362,6 @@ def _read_status(rows: Rows) -> Document:
 def _read_listed_runs(rows: Rows) -> list[ListedRun]:
     def read(*row: Any) -> ListedRun:
         run = ListedRun(*row)
-        return replace(run, status=RunStatus(run.status), labels=decode(row[-2]))
+        return replace(run, status=RunStatus(run.status), labels=decode(row[-3]))
 
     return list(starmap(read, rows))

@@ -371,10 +371,12 @@ def test_a_failed_run_is_retried_where_it_failed(client, conn):
 
 def test_a_core_of_upstream_alone_is_enough_to_start_and_follow(client, conn):
     conn.execute("drop schema pgflowd cascade")
-    conn.execute(  # upstream's looks for no followers, and knows no waits
+    conn.execute(  # upstream's looks for no followers, and knows neither waits nor undos
         "create or replace function pgflow._followed(run_ids uuid[]) returns uuid[]"
         " language sql as 'select run_ids';"
         "create or replace function pgflow._forget_waits(run_id uuid) returns void"
+        " language sql as '';"
+        "create or replace function pgflow._mark_failed(run_id uuid) returns void"
         " language sql as '';"
         "create or replace function pgflow._is_paused(flow_slug text) returns boolean"
         " language sql as 'select false'"

@@ -28,8 +28,10 @@ from pgflowd.errors import (
     RunError,
     RunExists,
     TooLarge,
+    UndoStarted,
     UnknownFlow,
     Unreachable,
+    WrongState,
 )
 
 RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do this'; end $$"
@@ -42,10 +44,12 @@ RAISE = "do $$ begin raise exception 'said' using errcode = '{}', hint = 'do thi
         ("PF002", NotFound, "E409"),
         ("PF003", RunEnded, "E411"),
         ("PF004", NotRetryable, "E411"),
+        ("PF005", UndoStarted, "E420"),
         ("PF006", KeyTaken, "E421"),
         ("PF007", BadDependency, "E422"),
         ("PF008", NotOpen, "E423"),
         ("PF021", TooLarge, "E424"),
+        ("PF022", WrongState, "E411"),
         ("PF009", RunError, "E432"),
         ("PF020", PgflowdError, "E105"),
         ("PF030", DatabaseError, "E307"),

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from pgflowd.core.documents import plain, versioned
 from pgflowd.core.documents.families import FamilyMember
+from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
@@ -72,6 +73,11 @@ class Run:
     created_by: str | None = None  # who asked for it
     blocked_by: Sequence[UUID] | None = None  # the runs that must end before it begins
     parent_run_id: UUID | None = None  # whose task has started it
+    undo_of: UUID | None = None  # the run that this one undoes
+    undo_run_id: UUID | None = None  # the run that undoes this one, or is to
+    undo_wanted_at: datetime | None = None
+    undo_by: str | None = None  # who asked for the undo; None: the run failed, or was cancelled
+    undo_reason: str | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -103,6 +109,10 @@ class Run:
             "created_by": self.created_by,
             "blocked_by": self.blocked_by,
             "parent_run_id": self.parent_run_id,
+            "undo_of": self.undo_of,
+            "undo_run_id": self.undo_run_id,
+            "undo_by": self.undo_by,
+            "undo_reason": self.undo_reason,
         })  # fmt: skip
 
 
@@ -128,6 +138,7 @@ class ListedRun:
     start_at: datetime | None = None
     labels: Mapping[str, str] | None = None
     share: float | None = None  # of its steps that is done, as far as it is known
+    undo_of: UUID | None = None  # the run that this one undoes
 
     @property
     def has_ended(self) -> bool:
@@ -146,6 +157,7 @@ class ListedRun:
             "error": self.error,
             "start_at": self.start_at,
             "labels": self.labels,
+            "undo_of": self.undo_of,
         })  # fmt: skip
 
 
@@ -175,8 +187,8 @@ class StepTasks:
         """Whether each of its open tasks waits."""
         return self.waiting > 0 and not (self.queued or self.running)
 
-    def to_json(self, state: StepState | None) -> dict[str, Any]:
-        """The step with its state in the run."""
+    def to_json(self, state: StepState | None, undo: StepUndo | None = None) -> dict[str, Any]:
+        """The step with its state in the run, and how far it is undone."""
         return plain({
             "step": self.step_slug,
             "type": self.step_type,
@@ -197,6 +209,7 @@ class StepTasks:
             "max_attempts": self.max_attempts,
             "timeout_s": self.timeout_s,
             "next_at": self.next_at,
+            "undo": undo and undo.to_json(),
             "share": self.share,
             "progress": self.progress and self.progress.to_json(),
         })  # fmt: skip
@@ -270,9 +283,14 @@ class RunDetails:
     unused: Sequence[ListedSignal] = ()  # signals that nobody got
     checkpoints: Sequence[SavedCheckpoint] | None = None  # None: not requested, like the next
     family: Sequence[FamilyMember] | None = None
+    undos: Mapping[str, StepUndo] = field(default_factory=dict)  # of steps, by their slugs
+    undo: Run | None = None  # the run that undoes it, once it has begun
 
     def to_json(self) -> dict[str, Any]:
-        steps = [step.to_json(self.run.steps.get(step.step_slug)) for step in self.steps]
+        steps = [
+            step.to_json(self.run.steps.get(step.step_slug), self.undos.get(step.step_slug))
+            for step in self.steps
+        ]
         document = versioned({**self.run.to_json(), "steps": steps})
         document["waits"] = [task.to_json() for task in self.waits]
         document["unused_signals"] = [signal.to_json() for signal in self.unused]

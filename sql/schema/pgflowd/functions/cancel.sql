@@ -9,7 +9,9 @@ create or replace function pgflowd.cancel(
   run_id uuid, reason text, actor text, undo boolean default false)
 returns text language plpgsql security definer set search_path = '', pg_temp as $$
 declare
-  flow constant text := (select run.flow_slug from pgflow.runs as run where run.run_id = cancel.run_id);
+  flow constant text := (select run.flow_slug from pgflow.runs as run where run.run_id = cancel.run_id
+                         union select run.flow_slug from pgflowd.runs as run
+                                where run.run_id = cancel.run_id);
   answer text;
 begin
   if cancel.undo and flow is not null then
@@ -20,7 +22,7 @@ begin
     perform pgflowd._record_action('cancel', cancel.actor, run_id => cancel.run_id,
       reason => cancel.reason, data => case when cancel.undo then '{"undo": true}'::jsonb end);
   end if;
-  if cancel.undo and flow is not null
+  if cancel.undo and exists (select from pgflow.runs as run where run.run_id = cancel.run_id)
      and not exists (select from pgflowd.runs as run
                       where run.run_id = cancel.run_id and run.undo_state is not null) then
     perform pgflowd._want_undo(cancel.run_id, flow, null, null);

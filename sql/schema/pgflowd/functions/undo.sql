@@ -23,7 +23,7 @@ begin
     end if;
     raise exception 'run % cannot be undone: it is %', undo.run_id, known.status
       using errcode = 'PF003',
-            hint = case when run.status is not null then 'cancel it, and undo what it has done by that'
+            hint = case when run.status is not null then '`pgflowd runs cancel RUN --undo` ends it, and undoes it then'
                         else 'it has done nothing' end;
   end if;
   perform pgflowd._require_undo(undo.run_id, run.flow_slug);

@@ -1,0 +1,29 @@
+"""Queries about the undo of runs."""
+
+from __future__ import annotations
+
+from itertools import starmap
+from uuid import UUID
+
+from pgflowd.core.documents.undos import StepUndo
+from pgflowd.db.query import Query, Rows, only
+
+
+def undo(run_id: UUID, reason: str | None, actor: str | None, again: bool) -> Query[str]:
+    """Have a run undone; the answer is `wanted`, or `repeated`."""
+    return Query(_UNDO, (run_id, reason, actor, again), only)
+
+
+def run_undos(run_id: UUID) -> Query[dict[str, StepUndo]]:
+    """Return how far each step is undone of which something is, or was, to be undone."""
+
+    def read(rows: Rows) -> dict[str, StepUndo]:
+        return {each.step_slug: each for each in starmap(StepUndo, rows)}
+
+    return Query(_RUN_UNDOS, (run_id,), read)
+
+
+_UNDO = "select pgflowd.undo(%s, %s, coalesce(%s, session_user), %s)"
+_RUN_UNDOS = """
+select step_slug, tasks, undone, failed, open, error from pgflowd.run_undos(%s)
+"""
