@@ -47,7 +47,11 @@ ETC = Path("/etc/pgflowd")
 MAX_BYTES = 1024 * 1024  # of the config file; an endless file ends here
 _IN_PYPROJECT = ("tool", "pgflowd")
 _KEY = re.compile(r"""\((?:(?:'[^']*'|"[^"]*")(?:, |,?(?=\))))+\)""")  # as a tuple of Python
-_SECRET_KEYS = {("database", "url"), ("database", "listen_url")}
+_SECRET_KEYS = {  # and what each holds
+    ("database", "url"): "a password",
+    ("database", "listen_url"): "a password",
+    ("http", "token"): "a token",
+}
 
 
 class ConfigSources(TypedDict, total=False):
@@ -249,7 +253,9 @@ def _exposed(given: list[GivenValue], mode: int, shown: str) -> list[Problem]:
         elif ref.scheme or not secrets_in(each.raw):
             continue
         if readable:
-            text = f"[database] {each.path[1]} holds a password that others can read in {holder}"
+            section, key = each.path
+            what = _SECRET_KEYS[section, key]
+            text = f"[{section}] {key} holds {what} that others can read in {holder}"
             remedy = f"chmod o-r {holder}, or use env:, file: or cred:"
             problems.append(Problem("W110", text, each.origin.place, remedy))
     return problems

@@ -61,6 +61,11 @@ def unreadable(settings: Settings, environ: Mapping[str, str] | None = None) -> 
         if mistake:
             text = f"[database] {name} cannot be read: {mistake}"
             problems.append(Problem("E105", text, place, URL_NEXT))
+    try:
+        find(settings.http.token, environ)
+    except MissingReference as cause:
+        text = f"[http] token is {one_line(settings.http.token.shown, 200)}, and {cause}"
+        problems.append(Problem("E107", text, settings.origin_of("http", "token").place))
     return problems
 
 

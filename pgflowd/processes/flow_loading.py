@@ -36,7 +36,7 @@ _hidden: set[str] = set()  # variables that were removed from this process's env
 
 def secret_variables(settings: Settings) -> tuple[str, ...]:
     """Return the variables in which the config has its secrets: "env:NAME"."""
-    refs = (settings.database.url, settings.database.listen_url)
+    refs = (settings.database.url, settings.database.listen_url, settings.http.token)
     return tuple(ref.target for ref in refs if ref.scheme == "env")
 
 

@@ -318,6 +318,18 @@ def test_a_password_in_a_file_that_others_can_read_is_warned_about(place: Place,
     assert "pw" not in str(warning)
 
 
+def test_a_token_is_a_secret_as_well(place: Place) -> None:
+    token = place.write("s3cret", "token")
+    token.chmod(0o644)
+    place.write('[http]\ntoken = "file:token"')
+    assert [each.code for each in place.load().warnings] == ["W110"]
+    assert "[http] token holds a token" in place.load().warnings[0].text
+
+    token.unlink()
+
+    assert {problem.code for problem in place.problems(serving=True)} == {"E107", "E111"}
+
+
 @covers("row 102")
 def test_a_secret_file_that_others_can_read_is_warned_about(place: Place) -> None:
     secret = place.write("postgresql://h/d", "secret")

@@ -25,7 +25,7 @@ from pgflowd.core.settings.rules import missing_flows, socket_too_long, unserved
 from pgflowd.core.settings.sections import SECTIONS, Origin, Settings
 from pgflowd.core.settings.show import rows
 from pgflowd.core.settings.toml_lines import lines_of
-from pgflowd.core.settings.values import Ref
+from pgflowd.core.settings.values import Address, Ref
 from pgflowd.errors import Problem
 
 ELSEWHERE = {"env:NAME": "from-env", "file:/etc/x/name.txt": "from_file", "env:BAD": "not a name!"}
@@ -272,9 +272,37 @@ MISTAKES = [
     ("[worker]\ntasks_per_runner = 2\nmax_concurrency = 3000", "E106", "takes 1500 runners"),
     ("[worker]\ntasks_per_runner = 1001", "E105", "1000"),
     ("[database]\nstatement_timeout = '50s'", "E106", "hang_timeout"),
+    ("[http]\nlisten = '7461'", "E105", "an IP address and a port"),
+    ("[http]\nlisten = 'unix:'", "E105", "an IP address and a port"),
+    ("[http]\nlisten = 'db1:7461'", "E105", "an IP address and a port"),
+    ("[http]\nlisten = '127.0.0.1:65536'", "E105", "an IP address and a port"),
+    ("[http]\nlisten = '::1:7461'", "E105", "an IP address and a port"),
+    ("[http]\ntoken = 's3cret'", "E105", "it must be elsewhere"),
+    ("[http]\nlisten = '0.0.0.0:7461'", "E106", "needs a token"),
+    ("[http]\nlisten = '[::]:7461'", "E106", "needs a token"),
     ("[pgflowd]\nname = 'env:NOPE'", "E107", "'env:NOPE', and it is nowhere"),
     ("[flows.a]\n[flows.A]", "E207", "differ in case only"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("127.0.0.1:7461", Address("127.0.0.1", 7461)),
+        ("localhost:1", Address("127.0.0.1", 1)),
+        ("[::1]:65535", Address("::1", 65535)),
+        ("unix:run/http.sock", Address(path="/etc/x/run/http.sock")),
+        ("", None),
+    ],
+)
+def test_an_address_of_this_machine_needs_no_token(listen: str, address: Address | None) -> None:
+    assert good(f'[http]\nlisten = "{listen}"').http.address == address
+
+
+def test_an_address_that_others_reach_is_right_with_a_token() -> None:
+    http = good('[http]\nlisten = "0.0.0.0:7461"\ntoken = "file:t"').http
+
+    assert (http.address, http.token) == (Address("0.0.0.0", 7461), Ref("file:/etc/x/t"))
 
 
 @covers("row 101")

@@ -28,6 +28,7 @@ from pgflowd.core.settings.values import (
     NotReadable,
     NoUnit,
     Ref,
+    parse_address,
     parse_duration,
     parse_size,
 )
@@ -203,6 +204,8 @@ def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
     if key.kind is KeyKind.PATH:
         return _joined(given.base, value)
     as_shown = "its value" if ref.scheme else shown(value)
+    if key.kind is KeyKind.ADDRESS:
+        return _address(value, given.base, as_shown)
     if key.kind is KeyKind.NAME and not NAME.match(value):
         allowed = "1 to 32 letters, digits, '_' or '-'"
         raise InvalidValue("E105", f"is {as_shown}; it must have {allowed}")
@@ -210,6 +213,15 @@ def _text(key: Key, given: GivenValue, look_up: LookUp) -> Any:
         allowed = ", ".join(f'"{each}"' for each in key.choices)
         raise InvalidValue("E105", f"is {as_shown}; it must be one of {allowed}")
     return value
+
+
+def _address(value: str, base: str, as_shown: str) -> str:
+    try:
+        path = parse_address(value).path
+    except ValueError:
+        expected = 'an IP address and a port, such as "127.0.0.1:7461", or "unix:PATH"'
+        raise InvalidValue("E105", f"is {as_shown}; it must be {expected}") from None
+    return f"unix:{_joined(base, path)}" if path else value
 
 
 def _list(key: Key, given: GivenValue) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ class KeyKind(Enum):
 
     NAME = "name"
     PATH = "path"
+    ADDRESS = "address"
     SECRET = "secret"
     CHOICE = "choice"
     WHOLE = "whole number"
@@ -41,7 +42,7 @@ class KeyKind(Enum):
     @property
     def is_text(self) -> bool:
         """Whether the value may be a reference: env:, file: or cred:."""
-        return self in {KeyKind.NAME, KeyKind.PATH, KeyKind.SECRET, KeyKind.CHOICE}
+        return self in {KeyKind.NAME, KeyKind.PATH, KeyKind.ADDRESS, KeyKind.SECRET, KeyKind.CHOICE}
 
     @property
     def is_list(self) -> bool:
@@ -68,6 +69,10 @@ def name(default: str, doc: str) -> Any:
 
 def path(default: str, doc: str) -> Any:
     return _field(Key(KeyKind.PATH, default, doc, may_be_empty=True), default)
+
+
+def address(default: str, doc: str) -> Any:
+    return _field(Key(KeyKind.ADDRESS, default, doc, may_be_empty=True), default)
 
 
 def secret(default: str, doc: str) -> Any:

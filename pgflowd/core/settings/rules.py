@@ -2,7 +2,8 @@
 Checks keys against each other, and against the served flows and the path of the socket.
 
 `contradictions` compares keys with each other (E106), for [worker] and for each flow that
-overrides one of them, and with what a daemon needs at least (E105). A daemon that is about to serve
+overrides one of them, and with what a daemon needs at least (E105). A token must be elsewhere
+(E105), and an address that other machines reach needs one (E106). A daemon that is about to serve
 also checks `missing_flows` (E111), `unserved` (E108) and `socket_too_long` (E112). Pure.
 """
 
@@ -57,6 +58,8 @@ def contradictions(settings: Settings, invalid: Collection[KeyPath] = ()) -> lis
     problems = [_problem(settings, each) for each in found if each and not each.has_any(invalid)]
     if ("database", "max_connections") not in invalid:
         problems.append(_too_few_connections(settings))
+    if not {("http", "listen"), ("http", "token")} & set(invalid):
+        problems.append(_token(settings))
     return [problem for problem in problems if problem]
 
 
@@ -71,6 +74,19 @@ def _too_few_connections(settings: Settings) -> Problem | None:
     )
     place = settings.origin_of("database", "max_connections").place
     return Problem("E105", text, place, "set more, or 0 for half of what the server has left")
+
+
+def _token(settings: Settings) -> Problem | None:
+    """Return E105 for a token that is written in the config, E106 if there should be one."""
+    http = settings.http
+    remedy = 'write token = "file:/etc/pgflowd/http_token", or env:, or cred:'
+    if http.token and not http.token.scheme:
+        text = "[http] token is written out; it must be elsewhere"
+        return Problem("E105", text, settings.origin_of("http", "token").place, remedy)
+    if http.token or http.address is None or http.address.is_local:
+        return None
+    text = f"[http] listen = {http.listen} can be reached from other machines, and needs a token"
+    return Problem("E106", text, settings.origin_of("http", "listen").place, remedy)
 
 
 def missing_flows(settings: Settings, place: str) -> list[Problem]:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pgflowd.core.settings.keys import (
+    address,
     choice,
     duration,
     flows,
@@ -27,7 +28,7 @@ from pgflowd.core.settings.keys import (
     whole,
     words,
 )
-from pgflowd.core.settings.values import Ref
+from pgflowd.core.settings.values import Address, Ref, parse_address
 from pgflowd.errors import Problem
 
 _MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of milliseconds
@@ -193,6 +194,26 @@ class LoggingSettings:
     )
 
 
+@dataclass(frozen=True)
+class HttpSettings:
+    """Health and metrics over HTTP."""
+
+    listen: str = address(
+        "", 'where /livez, /readyz and /metrics are: "127.0.0.1:7461" or "unix:PATH"; empty: off'
+    )
+    token: Ref = secret(  # noqa: RUF009
+        "", 'env:, file: or cred:; whoever reads metrics and reasons sends it as "Bearer TOKEN"'
+    )
+    histograms: str = choice(
+        "step", "of task times: one for each step, one for each flow, or none", "flow", "off"
+    )
+
+    @property
+    def address(self) -> Address | None:
+        """Where to listen; None: nowhere."""
+        return parse_address(self.listen) if self.listen else None
+
+
 SECTIONS: Mapping[str, type] = MappingProxyType(
     {
         "pgflowd": DaemonSettings,
@@ -201,6 +222,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "supervisor": SupervisorSettings,
         "recovery": RecoverySettings,
         "logging": LoggingSettings,
+        "http": HttpSettings,
     }
 )
 
@@ -236,6 +258,7 @@ class Settings:
     supervisor: SupervisorSettings = SupervisorSettings()
     recovery: RecoverySettings = RecoverySettings()
     logging: LoggingSettings = LoggingSettings()
+    http: HttpSettings = HttpSettings()
     flows: Mapping[str, Overrides] = field(default_factory=dict)  # by slug in lower case
     file: str | None = None  # the config file that was read
     origins: Mapping[tuple[str, ...], Origin] = field(default_factory=dict)

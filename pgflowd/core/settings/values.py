@@ -1,9 +1,11 @@
 """
-The values of settings that have a form of their own: references, durations and sizes.
+The values of settings that have a form of their own: references, addresses, durations and sizes.
 
 A reference is `env:NAME` (an environment variable), `file:PATH` (the content of a file) or
 `cred:NAME` (a systemd credential); any other text is the value itself. A `Ref` shows the place of
 the value and never the value, even in a traceback. `host.config_refs` reads it when it is needed.
+
+An address is `HOST:PORT`, where the host is an IP address or localhost, or `unix:PATH`.
 
 Durations and sizes are written like "250ms", "1h30m" and "16MiB". A number without a unit is
 refused, because 30 could mean seconds or milliseconds. Durations become float seconds, sizes become
@@ -12,6 +14,7 @@ whole bytes. Pure.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -68,6 +71,36 @@ class Ref:
         return f"Ref({self.shown!r})"
 
     __str__ = __repr__
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens: a host and a port, or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return not self.host or ipaddress.ip_address(self.host).is_loopback
+
+
+def parse_address(text: str) -> Address:
+    """Read an address; ValueError for anything else, a name of a host included."""
+    if text.startswith("unix:") and text != "unix:":
+        return Address(path=text.removeprefix("unix:"))
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = str(ipaddress.IPv6Address(host[1:-1]))
+    elif host == "localhost":
+        host = "127.0.0.1"
+    else:
+        host = str(ipaddress.IPv4Address(host))
+    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 2**16:
+        raise ValueError(f"{port} is not a port")
+    return Address(host, int(port))
 
 
 class NoUnit(ValueError):
