@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pgflowd.core.metrics.exposition import exposition
 from pgflowd.testing.until import until
 
 SOURCE = """
@@ -38,7 +39,9 @@ def work(run):
 LISTED = """
     tasks task_seconds task_wait_seconds runs running_tasks max_concurrency queued_tasks
     oldest_queued_seconds wakes listener_reconnects restarts parked_workers asleep_workers
-    stalled_tasks database_errors reloads build
+    stalled_tasks database_errors reloads build state ready database_up database_rtt_seconds
+    clock_skew_seconds oldest_running_seconds stuck_runners process_cpu_seconds
+    process_resident_bytes
 """
 SUFFIXES = {
     "counter": {"_total"},
@@ -195,7 +198,8 @@ def test_every_metric_that_is_promised_is_declared(setup, database):
 
 def completed(daemon: Any) -> float:
     """The number of completed tasks of all flows."""
-    tasks = named(parsed(daemon.ask("metrics")["metrics"])["pgflowd_tasks_total"])
+    text = exposition(daemon.ask("metrics"), {})
+    tasks = named(parsed(text)["pgflowd_tasks_total"])
     return sum(count for (*_, outcome), count in tasks.items() if outcome == "completed")
 
 

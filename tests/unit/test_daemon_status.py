@@ -15,7 +15,7 @@ from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, sta
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
-from pgflowd.core.metrics.openmetrics import exposition
+from pgflowd.core.metrics.exposition import exposition
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.timeouts import on_waiting
@@ -305,9 +305,10 @@ def test_metrics_are_openmetrics_text():
         },
         "listener": {"reconnects": 2},
     }
-    more = {"restarts": {("worker a", "killed by SIGKILL"): 1}, "reloads": {"done": 1}}
+    own = {"restarts": {"worker a": {"killed by SIGKILL": 1}}, "reloads": {"done": 1}}
 
-    text = exposition(document(tree, facts(worker__a=ChildFacts(1, 1.0, "x", 10))), counters, more)
+    status = document(tree, facts(worker__a=ChildFacts(1, 1.0, "x", 10)))
+    text = exposition({"status": status, "counters": counters, "own": own}, {})
 
     for line in (
         'pgflowd_tasks_total{flow="a",step="pay",outcome="completed"} 3',
@@ -332,7 +333,9 @@ def test_metrics_are_openmetrics_text():
 def test_labels_are_escaped():
     status = document(running("a"), replace(facts(), name='x"\n\\'))
 
-    assert 'name="x\\"\\n\\\\"' in exposition(status, {}, {})
+    text = exposition({"status": status, "counters": {}, "own": {}}, {})
+
+    assert 'name="x\\"\\n\\\\"' in text
 
 
 def test_ready_children_are_listed_in_start_order():

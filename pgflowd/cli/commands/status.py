@@ -48,7 +48,7 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
     if watch == 0:
         raise click.BadParameter("it must be longer than 0s", param_hint="--watch")
     if metrics and not check:
-        click.echo(ask(app, "metrics")["metrics"], nl=False)
+        click.echo(_metrics(app), nl=False)
         return
     if watch and not check:
         _watch(app, watch)
@@ -73,6 +73,15 @@ def tree(app: App) -> None:
     """
     document = ask(app, "status")
     app.print_result("\n".join(tree_lines(document, app.out)), **document)
+
+
+def _metrics(app: App) -> str:
+    """The text of the metrics, with all histograms."""
+    from pgflowd.core.metrics.exposition import exposition
+    from pgflowd.host.process_use import ProcessUse
+
+    numbers = ask(app, "metrics")
+    return exposition(numbers, ProcessUse().of(numbers["status"]))
 
 
 def _watch(app: App, pause_s: float) -> NoReturn:

@@ -30,7 +30,9 @@ from pgflowd.core.supervision.tree import ChildEntry, Tree
 
 NOT_RUNNING = "not_running"
 WAITING = "waiting"  # for a place in the budget of connections
-_NUMBERS = ("queued", "oldest_queued_s", "completed_1m", "failed_1m", "p50_s", "p95_s")
+_NUMBERS = (
+    "queued", "oldest_queued_s", "oldest_running_s", "completed_1m", "failed_1m", "p50_s", "p95_s",
+)  # fmt: skip
 _ERROR = "E"  # codes of errors begin so; those of warnings leave a daemon healthy
 
 
@@ -82,6 +84,7 @@ class FlowStatus:
     queued: Any
     waiting: Any  # tasks; a number of the sweeper's heartbeat
     oldest_queued_s: Any
+    oldest_running_s: Any
     completed_1m: Any
     failed_1m: Any
     p50_s: Any
@@ -139,7 +142,11 @@ def state_of(tree: Tree, *, is_sound: bool = True) -> DaemonState:
     served = [child for child in tree.workers if child.state is not ChildState.DISABLED]
     if served and all(child.state is ChildState.PARKED for child in served):
         return DaemonState.FAILED
-    others = [child for child in tree.children if child.state is not ChildState.DISABLED]
+    others = [
+        child
+        for child in tree.children
+        if child.state is not ChildState.DISABLED and not child.spec.is_observer
+    ]
     all_up = tree.phase is DaemonPhase.RUNNING and all(is_well(child) for child in others)
     return DaemonState.HEALTHY if all_up and is_sound else DaemonState.DEGRADED
 
@@ -216,17 +223,19 @@ def status_without_daemon(
 def problems_of_children(tree: Tree, facts: DaemonFacts) -> list[dict[str, Any]]:
     """What is wrong now, each with the next step; not what a reload has refused."""
     found: list[dict[str, Any]] = []
-    for child in tree.workers:
+    for child in (*tree.workers, *tree.observers):
+        flow = child.spec.name or None
+        whose = "" if flow else f"{child.id}: "
         if child.state is ChildState.PARKED and child.error is not None:
             code, text = child.error.code, child.error.text
-            found.append(_problem(code, child.spec.name, text, "pgflowd reload"))
+            found.append(_problem(code, flow, f"{whose}{text}", "pgflowd reload"))
         elif child.exits and child.restarts and child.state is not ChildState.DISABLED:
             often = "once" if child.restarts == 1 else f"{child.restarts} times, last"
-            text = f"restarted {often}: {child.exits[-1]}"
-            found.append(_problem(None, child.spec.name, text, "pgflowd tree"))
+            text = f"{whose}restarted {often}: {child.exits[-1]}"
+            found.append(_problem(None, flow, text, "pgflowd tree"))
         if stuck := facts.of(child).numbers.get("stuck", 0):
             found.append(_problem(None, child.spec.name, _stuck(stuck), None))
-        if child.state is ChildState.UP:
+        if child.state is ChildState.UP and child.spec.is_worker:
             found += _of_worker(child, facts)
     for child in tree.children:
         for each in _listed(facts.of(child).numbers.get("problems")):

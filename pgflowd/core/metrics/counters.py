@@ -10,6 +10,7 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     running, runners, queued, oldest_queued_s         at this moment; queued is from the database
     oldest_queued_run                                 the run of the task that waits longest
     queue_age_s                                       since these were read from the database
+    oldest_running_s                                  how long the oldest task has run
     claimed_s                                         since a claim has brought a task, or null
     zygote                                            its pid
     completed_1m, failed_1m, p50_s, p95_s             over the last minute

@@ -1,8 +1,8 @@
 """
 Defines every metric of the daemon once: name, type, labels, help, and the source of its numbers.
 
-`core.metrics.counters` counts by these definitions, and `core.metrics.openmetrics` renders them.
-Labels have few values: flows, steps, children and some fixed words. Pure.
+`core.metrics.counters` counts by these definitions, and `core.metrics.exposition` renders them.
+Labels have few values: flows, steps, processes and some fixed words. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class MetricSource(Enum):
     WORKER = "the numbers of each worker; the first label is its flow"
     FLOW = "the fields of each flow in the status document; the only label is the flow"
     CHILDREN = "the numbers of all children, added up"
-    SUPERVISOR = "the supervisor's own counts and facts"
+    SUPERVISOR = "the supervisor's own counts, and facts of the daemon"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,38 @@ STALLED_TASKS = _metric(
 )
 DATABASE_ERRORS = _metric("database_errors", _COUNTER, _CHILDREN, "kind", "Errors of the database.")
 RELOADS = _metric("reloads", _COUNTER, _SUPERVISOR, "result", "Reloads, by result.")
+STATE = _metric("state", _GAUGE, _SUPERVISOR, "state", "The state of the daemon: 1, others 0.")
+READY = _metric("ready", _GAUGE, _SUPERVISOR, "", "Whether it is ready, as /readyz says.")
+DATABASE_UP = _metric(
+    "database_up", _GAUGE, _SUPERVISOR, "", "Whether the database answers, as far as is known."
+)
+DATABASE_RTT_SECONDS = _metric(
+    "database_rtt_seconds", _GAUGE, _SUPERVISOR, "", "Round trip to the database."
+)
+CLOCK_SKEW_SECONDS = _metric(
+    "clock_skew_seconds", _GAUGE, _SUPERVISOR, "", "The clock of the database less ours."
+)
+OLDEST_RUNNING_SECONDS = _metric(
+    "oldest_running_seconds",
+    _GAUGE,
+    _FLOW,
+    "flow",
+    "How long the oldest running task has run.",
+    "oldest_running_s",
+)
+STUCK_RUNNERS = _metric(
+    "stuck_runners", _GAUGE, _FLOW, "flow", "Runners that cannot be killed.", "stuck"
+)
+PROCESS_CPU_SECONDS = _metric(
+    "process_cpu_seconds", _COUNTER, _SUPERVISOR, "process", "Processor time."
+)
+PROCESS_RESIDENT_BYTES = _metric(
+    "process_resident_bytes",
+    _GAUGE,
+    _SUPERVISOR,
+    "process",
+    "Memory; what processes share counts for each.",
+)
 BUILD = _metric("build", MetricType.INFO, _SUPERVISOR, "version name", "What runs here.")
 
 # all of the above, in the order in which they are printed

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -80,7 +81,8 @@ class Announcer:
             fields = {"child": action.id, "flow": self._flow_of(action.id), **action.fields()}
             self._log.write(action.level, action.event, **fields)
         if isinstance(action, act.LogRestart):
-            self._supervisor.status.restarts[action.id, action.exit.label] += 1
+            counts = self._supervisor.status.restarts.setdefault(action.id, Counter())
+            counts[action.exit.label] += 1
         elif isinstance(action, act.ReportReload):
             self._on_reloaded(action)
         elif isinstance(action, act.Announce):

@@ -109,7 +109,7 @@ class ControlServer:
         if request.command == "status":
             answer = supervisor.status.document()
         elif request.command == "metrics":
-            answer = {"metrics": supervisor.status.metrics()}
+            answer = supervisor.status.metrics()
         elif request.command == "wake":
             answer = supervisor.sleeping.on_command(request.arguments.get("flow"))
         self._control.answer(request.client, answer)

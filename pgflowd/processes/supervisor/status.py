@@ -21,7 +21,6 @@ from pgflowd.core.documents.daemon import (
     status_of,
 )
 from pgflowd.core.metrics.counters import added, counters_of
-from pgflowd.core.metrics.openmetrics import exposition
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
 from pgflowd.core.supervision.lifecycle import ChildState
@@ -43,7 +42,7 @@ class StatusReporter:
         self._started, self._began = time.time(), time.monotonic()
         self.warnings: list[Problem] = []  # of the last reload, until the next
         self.answer: list[Problem] = []  # the same and all errors, for the answer
-        self.restarts: Counter[tuple[str, str]] = Counter()  # by child and kind of reason
+        self.restarts: dict[str, Counter[str]] = {}  # by child, and kind of reason
         self.reloads: Counter[str] = Counter()
         self._supervisor = supervisor
         self._counters: dict[str, dict[str, Any]] = {}
@@ -62,14 +61,15 @@ class StatusReporter:
         tree = self._supervisor.tree
         return state_of(tree, is_sound=is_sound(problems_of_children(tree, self._facts())))
 
-    def metrics(self) -> str:
+    def metrics(self) -> dict[str, Any]:
+        """What `core.metrics.exposition` renders; not here, since the loop must not wait for it."""
         counters = {id: dict(kept) for id, kept in self._counters.items()}
         children = self._supervisor.children
         for process in [*children.alive.values(), *children.ended]:
             counted = added(counters.get(process.id, {}), counters_of(process.numbers))
             counters[process.id] = counted
-        more = {"restarts": self.restarts, "reloads": self.reloads}
-        return exposition(self.document(), counters, more)
+        own = {"restarts": self.restarts, "reloads": self.reloads}
+        return {"status": self.document(), "counters": counters, "own": own}
 
     def keep_numbers(self, process: ChildProcess) -> None:
         """Keep the counts of an ended process, and what is told of a sleeping one."""

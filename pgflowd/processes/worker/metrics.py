@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from pgflowd.core.metrics import definitions
@@ -20,7 +22,7 @@ from pgflowd.core.statuses import Outcome
 from pgflowd.core.text import cut
 from pgflowd.core.worker.actions import Count, Observe
 from pgflowd.core.worker.events import Standing
-from pgflowd.core.worker.runner_state import RunnerPhase, TaskPhase
+from pgflowd.core.worker.runner_state import AssignedTask, RunnerPhase, TaskPhase
 from pgflowd.core.worker.state import ConnectionState, WorkerState
 from pgflowd.errors import Problem
 
@@ -80,6 +82,7 @@ class WorkerMetrics:
             "oldest_queued_s": waiting.oldest_queued_s,
             "oldest_queued_run": waiting.oldest_run,
             "queue_age_s": _queue_age_s(state, now),
+            "oldest_running_s": _oldest_running_s(state, now),
             "claimed_s": None if claimed_at is None else round(now - claimed_at, 3),
             "zygote": zygote,
             "import_s": self.import_s,
@@ -125,14 +128,17 @@ def _queue_age_s(state: WorkerState, now: float) -> float | None:
     return None if seen_at < 0 else round(now - seen_at, 3)
 
 
+def _running(state: WorkerState) -> Iterator[AssignedTask]:
+    for runner in state.runners.by_id.values():
+        yield from (each for each in runner.tasks.values() if each.phase is not TaskPhase.WAITING)
+
+
+def _oldest_running_s(state: WorkerState, now: float) -> float:
+    return round(max((now - each.sent_at for each in _running(state)), default=0.0), 3)
+
+
 def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:
     """Some of the running tasks."""
-    running = [
-        each
-        for runner in state.runners.by_id.values()
-        for each in runner.tasks.values()
-        if each.phase is not TaskPhase.WAITING
-    ]
     return [
         {
             "task": f"{each.task.step}#{each.task.task_index}",
@@ -140,7 +146,7 @@ def _busy(state: WorkerState, now: float) -> list[dict[str, Any]]:
             "attempt": each.task.attempt,
             "took_s": round(now - each.sent_at, 3),
         }
-        for each in running[:MAX_BUSY]
+        for each in islice(_running(state), MAX_BUSY)
     ]
 
 

@@ -1,0 +1,160 @@
+"""
+Renders the metrics of the daemon as text, for `/metrics` and `pgflowd status --metrics`.
+
+There are two formats. In the classic one the family of a counter ends in `_total`, that of an info
+in `_info`, and an info is a gauge. The numbers of a child include the counts of its earlier
+processes. A number of an unexpected type counts as 0, so that one child cannot make the text
+unreadable. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+from pgflowd.core.documents.health import is_ready
+from pgflowd.core.metrics.counters import added, is_number
+from pgflowd.core.metrics.definitions import METRICS, Metric, MetricSource, MetricType
+from pgflowd.core.statuses import DaemonState, DatabaseState
+from pgflowd.core.supervision.kinds import WORKER
+from pgflowd.core.supervision.lifecycle import ChildState
+
+_SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
+
+
+class TextFormat(Enum):
+    """The formats, by their types of content."""
+
+    OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class HistogramDetail(Enum):
+    """How many histograms there are: `[http] histograms`."""
+
+    STEP = "step"
+    FLOW = "flow"
+    OFF = "off"
+
+
+def exposition(
+    numbers: Mapping[str, Any],
+    processes: Mapping[str, Mapping[str, float]],
+    form: TextFormat = TextFormat.OPENMETRICS,
+    detail: HistogramDetail = HistogramDetail.STEP,
+) -> str:
+    """Return the whole text. `numbers` are the supervisor's answer: `status`, its document;
+    `counters` by child; `own`, its own. `processes` are what processes use, by metric."""
+    status = numbers["status"]
+    own = {**numbers["own"], **_facts(status), **processes}
+    lines: list[str] = []
+    for metric in METRICS:
+        found = _numbers(metric, status, numbers["counters"], own)
+        if metric.type is MetricType.HISTOGRAM:
+            if detail is HistogramDetail.OFF:
+                continue
+            if detail is HistogramDetail.FLOW:
+                metric, found = _by_flow(metric, found)
+        lines += _head(metric, form)
+        for values, number in _flattened(found, len(metric.labels)):
+            lines += _samples(metric, dict(zip(metric.labels, values, strict=True)), number)
+    return "\n".join([*lines, *(["# EOF"] if form is TextFormat.OPENMETRICS else []), ""])
+
+
+def _facts(status: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics that the status document tells."""
+    database, states = status["database"], [flow["state"] for flow in status["flows"]]
+    facts = {
+        "state": {state.value: int(status["state"] == state) for state in DaemonState},
+        "ready": int(is_ready(status)),
+        "database_up": int(database["state"] == DatabaseState.UP),
+        "database_rtt_seconds": database["rtt_s"],
+        "clock_skew_seconds": database["clock_skew_s"],
+        "parked_workers": states.count(ChildState.PARKED),
+        "asleep_workers": states.count(ChildState.ASLEEP),
+        "build": {(str(status["version"]), str(status["name"])): 1},
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _numbers(
+    metric: Metric,
+    status: Mapping[str, Any],
+    counters: Mapping[str, Mapping[str, Any]],
+    own: Mapping[str, Any],
+) -> Any:
+    """Return the numbers of a metric, nested by its labels; None: it is not known."""
+    nothing: Any = {} if metric.labels else 0
+    if metric.source is MetricSource.WORKER:
+        slugs = [flow["slug"] for flow in status["flows"]]
+        return {slug: counters.get(WORKER.child_id(slug), {}).get(metric.key) for slug in slugs}
+    if metric.source is MetricSource.FLOW:
+        known = {slug: flow.get(metric.key) for slug, flow in own.get("unserved", {}).items()}
+        for flow in status["flows"]:
+            if flow.get(metric.key) is not None:
+                known[flow["slug"]] = flow[metric.key]
+        return {slug: number for slug, number in known.items() if number is not None}
+    if metric.source is MetricSource.CHILDREN:
+        return reduce(
+            added, (each[metric.key] for each in counters.values() if metric.key in each), nothing
+        )
+    return own.get(metric.key, {} if metric.labels else None)
+
+
+def _by_flow(metric: Metric, numbers: Mapping[str, Any]) -> tuple[Metric, dict[str, Any]]:
+    """The same metric with its steps added up."""
+    sums = {
+        flow: reduce(added, steps.values())
+        for flow, steps in numbers.items()
+        if isinstance(steps, Mapping) and steps
+    }
+    return replace(metric, labels=metric.labels[:1]), sums
+
+
+def _head(metric: Metric, form: TextFormat) -> Iterator[str]:
+    family, kind = f"pgflowd_{metric.name}", metric.type
+    if form is TextFormat.CLASSIC:
+        family += _SUFFIXES.get(kind, "")
+        kind = MetricType.GAUGE if kind is MetricType.INFO else kind
+    yield f"# HELP {family} {metric.help}"
+    yield f"# TYPE {family} {kind.value}"
+
+
+def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of the labels and the number of each sample; a key may be a tuple."""
+    if depth <= 0:
+        if numbers is not None:
+            yield (), numbers
+        return
+    for key, inner in numbers.items() if isinstance(numbers, Mapping) else ():
+        head = key if isinstance(key, tuple) else (key,)
+        for rest, number in _flattened(inner, depth - len(head)):
+            yield (*head, *rest), number
+
+
+def _samples(metric: Metric, labels: dict[str, str], number: Any) -> Iterator[str]:
+    name = f"pgflowd_{metric.name}"
+    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    shown = f"{{{pairs}}}" if pairs else ""
+    if metric.type is not MetricType.HISTOGRAM:
+        yield f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_number(number):.12g}"
+        return
+    if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
+        return
+    count, before = 0.0, f"{name}_bucket{{{pairs}{',' if pairs else ''}le="
+    for bound, more in zip((*metric.bounds_s, "+Inf"), number, strict=False):
+        count += _number(more)
+        yield f'{before}"{bound}"}} {count:.12g}'
+    yield f"{name}_count{shown} {count:.12g}"
+    yield f"{name}_sum{shown} {_number(number[-1]):.12g}"
+
+
+def _escaped(text: str) -> str:
+    return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: Any) -> float:
+    return value if is_number(value) else 0
