@@ -133,6 +133,7 @@ TITLES: dict[str, str] = {
     "E430": "the time of a wait or a start cannot be used",
     "E431": "what a handler wrote cannot be committed",
     "E432": "the wishes of a start cannot be met",
+    "E504": "the address for health and metrics cannot be used",
     "E901": "unexpected exception",
     "E902": "illegal change of a state",
     "E903": "unreadable data on a pipe",

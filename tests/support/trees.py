@@ -26,10 +26,17 @@ def worker(slug: str, **changes: Any) -> ChildSpec:
     return ChildSpec(WORKER, **values)
 
 
-def before(**policy: Any) -> Tree:
+def singles(observers: bool = False, **changes: Any) -> list[ChildSpec]:
+    """The children that are not in a group; observers are off, as without [http]."""
+    return [
+        ChildSpec(kind, enabled=observers or not kind.is_observer, **changes)
+        for kind in SINGLE_KINDS
+    ]
+
+
+def before(observers: bool = False, **policy: Any) -> Tree:
     """A tree that waits for its discovery."""
-    roots = [ChildSpec(kind) for kind in SINGLE_KINDS]
-    return new_tree(Policy(**policy), roots)
+    return new_tree(Policy(**policy), singles(observers))
 
 
 def starting(*slugs: str, now: float = 0.0, **policy: Any) -> Tree:

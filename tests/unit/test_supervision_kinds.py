@@ -9,7 +9,12 @@ import pytest
 
 import pgflowd
 from pgflowd.core import messages
-from pgflowd.core.supervision.kinds import DISCOVERY, SINGLE_KINDS, TREE_KINDS
+from pgflowd.core.supervision.kinds import (
+    DISCOVERY,
+    OBSERVER_KINDS,
+    SINGLE_KINDS,
+    TREE_KINDS,
+)
 from pgflowd.processes.supervisor.kinds import MAINS
 
 PACKAGE = Path(pgflowd.__file__).parent
@@ -20,6 +25,7 @@ NOT_KINDS = (
     "cli/local/templates",
 )  # fmt: skip
 MAX_FILES = 4
+KINDS = (*TREE_KINDS, *OBSERVER_KINDS, DISCOVERY)
 
 
 def files_that_name(kind: str) -> list[str]:
@@ -37,18 +43,18 @@ def files_that_name(kind: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in (*TREE_KINDS, DISCOVERY)])
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
 def test_few_files_name_a_kind_of_children(kind):
     assert len(files_that_name(kind)) <= MAX_FILES, files_that_name(kind)
 
 
 def test_each_kind_of_the_tree_has_a_main_function_and_a_name_of_its_own():
-    assert set(MAINS) == set(TREE_KINDS)
-    assert len({kind.name for kind in (*TREE_KINDS, DISCOVERY)}) == len(TREE_KINDS) + 1
+    assert {*MAINS, DISCOVERY} == set(KINDS)
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
 def test_each_message_of_a_child_is_sent_by_a_kind():
-    sent = {message for kind in (*TREE_KINDS, DISCOVERY) for message in kind.sends}
+    sent = {message for kind in KINDS for message in kind.sends}
     orders = {messages.Drain, messages.QuickStop}
     received = {message for kind in TREE_KINDS for message in kind.receives}
 

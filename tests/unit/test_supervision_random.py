@@ -11,7 +11,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.covers import covers
-from support.trees import ASLEEP, CANNOT, CRASH, REPLACE, before, worker
+from support.trees import ASLEEP, CANNOT, CRASH, REPLACE, before, singles, worker
 
 from pgflowd.core.messages import Drain, FallingAsleep
 from pgflowd.core.supervision.actions import (
@@ -22,16 +22,21 @@ from pgflowd.core.supervision.actions import (
     SendToChild,
     StartChild,
 )
-from pgflowd.core.supervision.decide import on_exit, on_message, on_ready, on_stop, on_tick
-from pgflowd.core.supervision.kinds import SINGLE_KINDS
+from pgflowd.core.supervision.decide import (
+    on_begin,
+    on_exit,
+    on_message,
+    on_ready,
+    on_stop,
+    on_tick,
+)
 from pgflowd.core.supervision.lifecycle import Announcement, ChildState, DaemonPhase
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered, on_reload, on_reload_refused
 from pgflowd.core.supervision.sleep import WakeCause, on_falling_asleep, on_next_due, on_wake
 from pgflowd.core.supervision.timeouts import next_due, on_waiting
 from pgflowd.core.supervision.transition import MAX_STARTING
-from pgflowd.core.supervision.tree import ChildSpec
 
-IDS = ["listener", "worker a", "worker b", "worker c", "sweeper"]
+IDS = ["listener", "worker a", "worker b", "worker c", "sweeper", "http"]
 EXITS = [CRASH, CRASH, CRASH, CANNOT, REPLACE]
 child = some.sampled_from(IDS)
 flows = some.lists(
@@ -64,7 +69,7 @@ class World:
     """Imaginary processes, and the rules they must never see broken."""
 
     def __init__(self, policy):
-        self.tree = before(**policy)
+        self.tree = before(observers=True, **policy)
         self.now = 0.0
         self.alive: dict[str, str] = {}  # id: "starting", "up", "asked"
         self.killed: list[str] = []
@@ -74,6 +79,7 @@ class World:
         self.has_reloaded = False
         self.end: int | None = None
         self.announced = 0
+        self.happen(on_begin(self.tree, self.now))
 
     def happen(self, result):
         self.tree, actions = result
@@ -84,10 +90,11 @@ class World:
 
     def do_startchild(self, action: StartChild):
         assert action.id not in self.alive, "two processes of one child"
-        assert not self.stopping, "started during the stop"
+        is_observer = action.id == "http"
+        assert is_observer or not self.stopping, "started during the stop"
         self.woken.discard(action.id)
         position = self.position(action.id)
-        if self.tree.phase is DaemonPhase.RESTARTING and not self.has_reloaded:
+        if self.tree.phase is DaemonPhase.RESTARTING and not (self.has_reloaded or is_observer):
             above = [id for id in self.asked() if self.position(id) > position]
             assert not above, "started while others go down"
         if position > 0 and not self.has_reloaded:
@@ -124,7 +131,7 @@ class World:
         self.end = action.code
 
     def position(self, id):
-        return ["listener", "worker", "sweeper"].index(id.split()[0])
+        return ["http", "listener", "worker", "sweeper"].index(id.split()[0]) - 1
 
     def asked(self):
         return [id for id, what in self.alive.items() if what == "asked"]
@@ -135,7 +142,7 @@ class World:
             if each.state is ChildState.ASLEEP:
                 assert each.id not in self.woken or self.stopping, "a wake was lost"
         starting = [id for id, what in self.alive.items() if what == "starting"]
-        assert len(starting) <= MAX_STARTING + 2
+        assert len(starting) <= MAX_STARTING + 3
         assert self.alive.keys() <= {each.id for each in self.tree.children}, "removed while alive"
         assert self.tree.budget.count(self.now) <= self.tree.policy.max_restarts + 1
         assert self.announced <= 1
@@ -151,6 +158,7 @@ class World:
             self.happen(on_exit(self.tree, id, exit, self.now))
             earlier = {other for other in before if self.position(other) < self.position(id)}
             assert self.stopping or earlier <= set(self.alive), "an earlier child was lost"
+            assert id != "http" or before <= set(self.alive), "an observer took others along"
 
     def fall_asleep(self, id, in_s):
         if self.alive.get(id) == "up" and id.startswith("worker"):
@@ -197,7 +205,7 @@ class World:
             mark = "".join(f for _, f, _ in flows)
             if self.tree.phase is not DaemonPhase.DISCOVERING:
                 self.has_reloaded = True  # what it replaces goes and comes out of order
-                specs += [ChildSpec(kind, fingerprint=mark) for kind in SINGLE_KINDS]
+                specs += singles(observers=len(flows) != 1, fingerprint=mark)
             broken = [BrokenEntry("shop", "E210", "")] if len(flows) % 2 else []
             self.happen(on_discovered(self.tree, specs, broken, self.now))
 

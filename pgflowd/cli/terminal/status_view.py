@@ -14,7 +14,7 @@ from typing import Any
 from pgflowd.cli.terminal.screen import DASH, NEXT, Screen, TableCell, columns, text_width
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import DaemonState, DatabaseState, Marks, child_mark
-from pgflowd.core.supervision.kinds import SINGLE_KINDS, TREE_KINDS
+from pgflowd.core.supervision.kinds import OBSERVER_KINDS, SINGLE_KINDS, TREE_KINDS, ChildKind
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.text import counted, duration
 
@@ -38,7 +38,7 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     ]
     lines = _packed("", parts, screen)
     lines += database_lines(status["database"], screen)
-    for kind in SINGLE_KINDS:
+    for kind in _present(SINGLE_KINDS, status):
         first, *more = kind.summary(status[kind.name])
         mark = screen.marked(child_mark(status[kind.name]["state"]))
         lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
@@ -55,6 +55,12 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
         lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
     parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
     return lines + problem_lines(status["problems"], screen, parked)
+
+
+def _present(kinds: Sequence[ChildKind], status: Mapping[str, Any]) -> list[ChildKind]:
+    """Those of the kinds that the config wants; a daemon may be older than this command."""
+    off = (None, ChildState.DISABLED.value)
+    return [kind for kind in kinds if status.get(kind.name, {}).get("state") not in off]
 
 
 def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:
@@ -100,8 +106,9 @@ def tree_lines(status: dict[str, Any], screen: Screen) -> list[str]:
     width = max([8, *(text_width(one_line(flow["slug"], 80)) + 3 for flow in flows)])
     lines = _packed("", [f"supervisor {status['pid']}", root["strategy"], f"{budget} {period}"],
                     screen)  # fmt: skip
-    for kind in TREE_KINDS:
-        branch, below = (last, " ") if kind is TREE_KINDS[-1] else (more, past)
+    kinds = [*TREE_KINDS, *_present(OBSERVER_KINDS, status)]
+    for kind in kinds:
+        branch, below = (last, " ") if kind is kinds[-1] else (more, past)
         if kind.is_group:
             group = f"{screen.marked(child_mark(_group_state(flows)))} {_padded('workers', width)}"
             parts = [group, "one_for_one", *filter(None, [counts])]

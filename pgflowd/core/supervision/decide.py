@@ -29,6 +29,13 @@ KEPT_EXITS = 6  # one more than the restarts that a worker has by default
 Result = tuple[Tree, list[Action]]
 
 
+def on_begin(tree: Tree, now: float) -> Result:
+    """The daemon begins: its observers start before discovery and all other children."""
+    transition = TreeTransition(tree, now)
+    transition.advance()
+    return transition.result()
+
+
 def on_ready(tree: Tree, id: str, now: float) -> Result:
     """A child is up."""
     transition = TreeTransition(tree, now)
@@ -68,7 +75,10 @@ def on_exit(tree: Tree, id: str, exit: ChildExit, now: float) -> Result:
     else:
         if not exit.is_orderly:
             child = transition.change(child, exits=(*child.exits, exit.reason)[-KEPT_EXITS:])
-        (_on_worker_exit if child.spec.is_worker else _on_single_exit)(transition, child, exit)
+        if child.spec.is_observer:
+            _on_observer_exit(transition, child, exit)
+        else:
+            (_on_worker_exit if child.spec.is_worker else _on_single_exit)(transition, child, exit)
     transition.advance()
     return transition.result()
 
@@ -118,6 +128,8 @@ def _on_due(transition: TreeTransition, child: ChildEntry) -> None:
 
 def _stops_anyway(tree: Tree, child: ChildEntry) -> bool:
     """Whether the child ended while its position is being stopped anyway."""
+    if child.spec.is_observer:
+        return False
     if tree.phase is DaemonPhase.STOPPING:
         return True
     return tree.phase is DaemonPhase.RESTARTING and child.spec.position >= tree.position
@@ -164,6 +176,24 @@ def _on_worker_exit(transition: TreeTransition, child: ChildEntry, exit: ChildEx
     if not allowed or child.is_last_try:
         _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
         return
+    _restart_alone(transition, child, exit, budget)
+
+
+def _on_observer_exit(transition: TreeTransition, child: ChildEntry, exit: ChildExit) -> None:
+    """An observer ended without being asked: nobody else notices (rules 51 and 52 of
+    docs/design/supervision.md)."""
+    if exit.kind is ExitKind.CANNOT_START:
+        _park(transition, child, exit, retry_s=child.spec.parked_retry_s)
+        return
+    budget, _ = child.budget.spend(transition.now)
+    child = _with_reset_delays(transition, transition.change(child, budget=budget))
+    _restart_alone(transition, child, exit, budget)
+
+
+def _restart_alone(
+    transition: TreeTransition, child: ChildEntry, exit: ChildExit, budget: Budget
+) -> None:
+    """Restart a child after its delay, and no other one."""
     child, delay_s = _count_restart(transition, child, exit, budget, child.spec)
     child = transition.change(child, is_start_over=True, due_at=transition.now + delay_s)
     if delay_s == 0:

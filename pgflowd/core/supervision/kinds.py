@@ -49,6 +49,8 @@ class ChildKind:
     depends_on: Callable[[Settings], object] = lambda settings: None  # a change replaces the child
     status: tuple[StatusField, ...] = ()
     summary: Callable[[Mapping[str, Any]], list[str]] = lambda status: []  # of its status, as text
+    is_observer: bool = False  # beside the tree (docs/design/supervision.md, rule 50)
+    is_wanted: Callable[[Settings], bool] = lambda settings: True  # else there is no process
 
     def child_id(self, name: str = "") -> str:
         """Return the id of a child, such as "worker send_email"; no flow can have such a slug."""
@@ -80,6 +82,12 @@ def _sweeper_summary(status: Mapping[str, Any]) -> list[str]:
         day = f"{status['recovered_24h']} recovered, {status['given_up_24h']} given up"
         summary.append(f"24 h: {day}")
     return summary
+
+
+def _http_summary(status: Mapping[str, Any]) -> list[str]:
+    last = status.get("last_request_s")
+    text = "no request yet" if last is None else f"last request {duration(last)} ago"
+    return [*filter(None, [status.get("listen")]), text]
 
 
 _COMMON = (
@@ -149,7 +157,21 @@ SWEEPER = ChildKind(
     ),
     summary=_sweeper_summary,
 )
+HTTP = ChildKind(
+    "http",
+    sends=(msg.Ready, msg.Heartbeat, msg.Failed),
+    depends_on=lambda settings: settings.http,
+    status=(
+        StatusField("listen", "listen"),
+        StatusField("requests", "requests", default=0),
+        StatusField("last_request_s", "last_request_at", FieldSource.AGE),
+    ),
+    summary=_http_summary,
+    is_observer=True,
+    is_wanted=lambda settings: bool(settings.http.listen),
+)
 DISCOVERY = ChildKind("discovery", sends=(msg.Found,), is_group=True)
 
 TREE_KINDS = (LISTENER, WORKER, SWEEPER)  # in start order; discovery is not part of the tree
-SINGLE_KINDS = tuple(kind for kind in TREE_KINDS if not kind.is_group)
+OBSERVER_KINDS = (HTTP,)  # beside the tree
+SINGLE_KINDS = (*(kind for kind in TREE_KINDS if not kind.is_group), *OBSERVER_KINDS)

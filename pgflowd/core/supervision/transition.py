@@ -31,7 +31,15 @@ from pgflowd.core.supervision.lifecycle import (
     ReloadState,
     move,
 )
-from pgflowd.core.supervision.tree import GROUP, LAST, ChildEntry, ChildSpec, Tree, new_child
+from pgflowd.core.supervision.tree import (
+    GROUP,
+    LAST,
+    OBSERVERS,
+    ChildEntry,
+    ChildSpec,
+    Tree,
+    new_child,
+)
 
 # docs/design/supervision.md, rules 29 and 2
 STOP_LIMIT_S = 5.0  # of listener and sweeper; of a worker, beyond its kill_grace
@@ -177,6 +185,9 @@ class TreeTransition:
 
     def advance(self) -> None:
         """Start and stop every child that may start or stop now."""
+        if self.tree.phase is DaemonPhase.DISCOVERING:
+            self._start_idle()
+            return
         if self.tree.phase is DaemonPhase.RESTARTING and not self._stop_highest(self.tree.position):
             if self.tree.due_at is not None and self.now < self.tree.due_at:
                 self._start_idle()
@@ -184,7 +195,7 @@ class TreeTransition:
             self.set(phase=DaemonPhase.STARTING, due_at=None)
             self._cancel_restarts(self.tree.position)
         if self.tree.phase is DaemonPhase.STOPPING:
-            if not self._stop_highest(0):
+            if not self._stop_highest(OBSERVERS):
                 self.set(phase=DaemonPhase.ENDED)
                 self.do(End(self.tree.exit_code))
             return

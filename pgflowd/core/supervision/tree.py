@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 from pgflowd.core.messages import FallingAsleep
 from pgflowd.core.supervision.exits import ChildExit
-from pgflowd.core.supervision.kinds import TREE_KINDS, WORKER, ChildKind
+from pgflowd.core.supervision.kinds import OBSERVER_KINDS, TREE_KINDS, WORKER, ChildKind
 from pgflowd.core.supervision.lifecycle import ChildState, DaemonPhase, ReloadState
 
 GROUP = TREE_KINDS.index(WORKER)
 LAST = len(TREE_KINDS) - 1
+OBSERVERS = -1  # their position: they start before all others, and stop after them
 STRATEGIES = ("rest_for_one",)
 
 
@@ -88,7 +89,7 @@ class ChildSpec:
     kill_grace_s: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.kind not in TREE_KINDS:
+        if self.kind not in (*TREE_KINDS, *OBSERVER_KINDS):
             raise ValueError(f"{self.id}: no {self.kind.name} belongs to the tree")
         numbers = {key: value for key, value in vars(self).items() if isinstance(value, float)}
         _refuse_negative(self.id, {**numbers, "max_restarts": self.max_restarts})
@@ -99,11 +100,15 @@ class ChildSpec:
 
     @property
     def position(self) -> int:
-        return TREE_KINDS.index(self.kind)
+        return OBSERVERS if self.kind.is_observer else TREE_KINDS.index(self.kind)
 
     @property
     def is_worker(self) -> bool:
         return self.kind is WORKER
+
+    @property
+    def is_observer(self) -> bool:
+        return self.kind.is_observer
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,10 @@ class Tree:
     def workers(self) -> list[ChildEntry]:
         return [child for child in self.children if child.spec.kind is WORKER]
 
+    @property
+    def observers(self) -> list[ChildEntry]:
+        return self.at_position(OBSERVERS)
+
     def put(self, changed: ChildEntry) -> Tree:
         """Return the tree with one child changed."""
         children = tuple(changed if child.id == changed.id else child for child in self.children)
@@ -184,12 +193,13 @@ class Tree:
 
     @property
     def free_up_to(self) -> int:
-        """The last position whose children may be started at any time."""
+        """The last position whose children may be started at any time; of observers always."""
         return {
             DaemonPhase.RUNNING: LAST,
             DaemonPhase.STARTING: self.position,
             DaemonPhase.RESTARTING: self.position - 1,
-        }.get(self.phase, -1)
+            DaemonPhase.ENDED: OBSERVERS - 1,
+        }.get(self.phase, OBSERVERS)
 
 
 def new_child(spec: ChildSpec, period_s: float) -> ChildEntry:

@@ -13,13 +13,20 @@ from collections.abc import Callable
 from types import FrameType
 
 from pgflowd.core.settings.sections import Settings
-from pgflowd.core.supervision.kinds import LISTENER, SINGLE_KINDS, SWEEPER, WORKER, ChildKind
+from pgflowd.core.supervision.kinds import (
+    HTTP,
+    LISTENER,
+    SINGLE_KINDS,
+    SWEEPER,
+    WORKER,
+    ChildKind,
+)
 from pgflowd.core.supervision.served_flow import ServedFlow
 from pgflowd.core.supervision.tree import ChildSpec, Policy
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
 from pgflowd.host.signals import stacks
-from pgflowd.processes import listener
+from pgflowd.processes import http, listener
 from pgflowd.processes.sweeper import main as sweeper
 from pgflowd.processes.worker import main as worker
 
@@ -28,6 +35,7 @@ MAINS: dict[ChildKind, Callable[..., int]] = {
     LISTENER: listener.main,
     WORKER: worker.main,
     SWEEPER: sweeper.main,
+    HTTP: http.main,
 }
 
 
@@ -47,12 +55,18 @@ def policy_of(settings: Settings) -> Policy:
 
 
 def single_specs(settings: Settings) -> list[ChildSpec]:
-    """Return the specifications of all children that are not in a group."""
+    """Return the specifications of all children that are not in a group. Delays and the next try
+    are those of [worker], which observers have, too."""
+    worker = settings.worker
     return [
         ChildSpec(
             kind,
             fingerprint=_fingerprint(settings, kind.depends_on(settings)),
-            kill_grace_s=settings.worker.kill_grace_s,
+            enabled=kind.is_wanted(settings),
+            backoff_min_s=worker.backoff_min_s,
+            backoff_max_s=worker.backoff_max_s,
+            parked_retry_s=worker.parked_retry_s,
+            kill_grace_s=worker.kill_grace_s,
         )
         for kind in SINGLE_KINDS
     ]

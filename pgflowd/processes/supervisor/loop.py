@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision import actions as act
-from pgflowd.core.supervision.decide import on_exit, on_stop, on_tick
+from pgflowd.core.supervision.decide import on_begin, on_exit, on_stop, on_tick
 from pgflowd.core.supervision.exits import ChildExit, ExitKind, classify_exit
 from pgflowd.core.supervision.kinds import DISCOVERY
 from pgflowd.core.supervision.lifecycle import ChildState
@@ -83,6 +83,7 @@ class SupervisorLoop:
 
     def run(self) -> int:
         """Run until the daemon ends; return the exit code."""
+        self.do(on_begin(self.tree, self.now()))
         self.reloader.begin()
         while self.code is None:
             for key, _ in self.selector.select(self._wait_s()):
