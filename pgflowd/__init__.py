@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongState,
     )
-    from pgflowd.flow import ChildRun, Context, Fail, Flow, Limit, RetryAfter, Suspended, job
+    from pgflowd.flow import ChildRun, Context, Fail, Flow, Limit, RetryAfter, Suspended, Undo, job
 
 __version__ = "0.1.0"
 
@@ -56,6 +56,7 @@ _HOMES = {
         "Limit",
         "RetryAfter",
         "Suspended",
+        "Undo",
         "job",
     ],
 }
@@ -93,6 +94,7 @@ __all__ = [
     "Suspended",
     "TooLarge",
     "UndoStarted",
+    "Undo",
     "UnknownFlow",
     "Unreachable",
     "WaitTimeout",

@@ -44,18 +44,24 @@ from pgflowd.core.definition.limit import Limit
 from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.shape import Shape, shape_of
-from pgflowd.core.definition.spec import DecoratedHandler, FlowSpec, StepSpec
+from pgflowd.core.definition.spec import DecoratedHandler, DecoratedUndo, FlowSpec, StepSpec
+from pgflowd.core.definition.undo import undo_flow_of
 from pgflowd.core.definition.waiting_steps import approval_handler, wait_handler, wait_problems
 from pgflowd.core.failure import Fail, RetryAfter
+from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.errors import FlowError, Problem
 
-__all__ = ["ChildRun", "Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "job"]
+__all__ = [
+    "ChildRun", "Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "Undo", "job",
+]  # fmt: skip
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function
 Mode = Literal["fail", "skip", "skip-cascade"]
 CrashEnd = Literal["fail", "quarantine"]
+RunEnd = Literal["undo", "keep"]
+Undoable = Literal["completed", "attempted"]
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -65,10 +71,15 @@ class _RetryOptions(TypedDict, total=False):
     base_delay: int | None  # seconds; attempt n waits base_delay * 2^n
 
 
-class FlowOptions(_RetryOptions, total=False):
+class _TryOptions(_RetryOptions, total=False):
+    timeout: int | None  # seconds of one attempt
+
+
+class FlowOptions(_TryOptions, total=False):
     """Defaults for all steps of a flow. For unset ones the database has defaults."""
 
-    timeout: int | None  # seconds of one attempt
+    on_failure: RunEnd | None  # of a flow with undos: "undo" or "keep"
+    on_cancel: RunEnd | None  # likewise: "keep" or "undo"
 
 
 class WaitOptions(_RetryOptions, total=False):
@@ -82,7 +93,7 @@ class WaitOptions(_RetryOptions, total=False):
     version: int | None  # of what the handler saves; older code leaves what newer code has saved
 
 
-class _CommonOptions(FlowOptions, WaitOptions, total=False):
+class _CommonOptions(_TryOptions, WaitOptions, total=False):
     slug: str | None  # instead of the function's name
     needs: Sequence[str] | None  # only workers with all of these among their caps get its tasks
     limit: Limit | None  # how many of its tasks are at work at once, in the whole fleet
@@ -114,6 +125,17 @@ class JobOptions(FlowOptions, total=False):
     on_crash_limit: CrashEnd | None
 
 
+class UndoOptions(_TryOptions, total=False):
+    """Options of one undo handler."""
+
+    on: Undoable  # "attempted": also tasks that did not complete
+    start_delay: int | None
+    version: int | None
+    needs: Sequence[str] | None
+    limit: Limit | None  # without a key
+    crash_limit: int | None  # then the task is quarantined
+
+
 class Flow:
     """A DAG of steps. Define it in a module that the daemon's config names."""
 
@@ -121,7 +143,9 @@ class Flow:
         self.slug = slug if isinstance(slug, str) else f"<{slug!r}>"
         self.options: dict[str, Any] = _set(options)
         self.place = _caller()
+        self.undoes: str | None = None  # the slug of another flow, whose runs it undoes
         self._handlers: list[DecoratedHandler] = []
+        self._undos: list[DecoratedUndo] = []
         self._misuses: list[Problem] = []  # of the decorators
         self._spec: FlowSpec | None = None
 
@@ -178,6 +202,26 @@ class Flow:
         self._misuses += wait_problems(slug, timeout, RAISE, _caller())
         return self._add_wait(handler, {"slug": slug, "after": after, **options})
 
+    def undo(
+        self, step: StepName, /, **options: Unpack[UndoOptions]
+    ) -> Callable[[Handler], Handler]:
+        """
+        Let a function take back what the tasks of a step did, when their run is undone.
+
+        It may take the step's output, by the slug of the step, the run's input as `run`, the
+        element of a map as `item`, and `ctx`.
+        """
+        undo = DecoratedUndo(step, _set(options), _caller())
+        self._undos.append(undo)
+        self._spec = None
+
+        def decorate(function: Handler) -> Handler:
+            undo.handler, undo.place = function, _place_of(function)
+            self._spec = None
+            return function
+
+        return decorate
+
     def check(self) -> list[Problem]:
         """All errors and warnings of the definition, by file and line."""
         problems = [*self._misuses, *flow_problems(self.written)]
@@ -205,6 +249,11 @@ class Flow:
         """The steps by slug, in topological order. Raises FlowError."""
         return {step.slug: step for step in self.spec.steps}
 
+    @property
+    def undo_flow(self) -> Flow | None:
+        """The flow that undoes runs of this one, if a step has an undo. Raises FlowError."""
+        return _UndoFlow(undo_flow_of(self.spec), self.slug) if self._undos else None
+
     def __repr__(self) -> str:
         return f"Flow({self.slug!r}, {len(self._handlers)} steps)"
 
@@ -213,7 +262,8 @@ class Flow:
         """The definition as it is written in the file, without any check."""
         slugs = {id(each.handler): each.slug for each in self._handlers}
         steps = tuple(each.spec(slugs) for each in self._handlers)
-        return FlowSpec(self.slug, self.place, self.options, steps)
+        undos = tuple(each.spec(slugs) for each in self._undos)
+        return FlowSpec(self.slug, self.place, self.options, steps, undos)
 
     def _add_wait(self, handler: Handler, options: dict[str, Any]) -> Handler:
         self._handlers.append(DecoratedHandler(handler, _set(options), False, _caller()))
@@ -243,6 +293,22 @@ class Flow:
             text = f"{self.slug}: a handler must be a function; this is of type {kind}"
             self._misuses.append(Problem("E209", text, _caller()))
         return decorate
+
+
+class _UndoFlow(Flow):
+    """A flow whose steps were derived from those of another one."""
+
+    def __init__(self, spec: FlowSpec, undoes: str) -> None:
+        super().__init__(spec.slug)
+        self.options, self.place, self._spec = dict(spec.options), spec.place, spec
+        self.undoes = undoes
+
+    def check(self) -> list[Problem]:
+        return []
+
+    @property
+    def written(self) -> FlowSpec:
+        return self.spec
 
 
 class Job(Protocol, Generic[P, R_co]):

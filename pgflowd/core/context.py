@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Unpack
 
 from pgflowd.core.child_runs import ChildRun
 from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import RAISE, P, T, Time
 from pgflowd.core.wishes import Wishes
 from pgflowd.errors import RunError
@@ -82,6 +83,10 @@ class Context(Protocol):
     @property
     def scheduled_for(self) -> datetime | None:
         """When the run was to begin, if its start said so."""
+
+    @property
+    def undo(self) -> Undo | None:
+        """What an undo handler undoes; None for others."""
 
     def flow_input(self) -> Any:
         """The run's input, fetched by this call."""

@@ -236,6 +236,12 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
     return Query(query, (run_id, step), _first)
 
 
+def read_original(task: tuple[str, str, int], parts: Sequence[str]) -> Query[bytes | None]:
+    """Read the task that this one undoes, as JSON; None if there is nothing to undo."""
+    query = "select pgflowd.read_original(%s, %s, %s, %s)"
+    return Query(query, (*task, list(parts)), _first)
+
+
 def _standing(rows: Rows) -> Standing:
     if not rows:
         return Standing(RowState.GONE)

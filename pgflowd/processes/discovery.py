@@ -69,6 +69,7 @@ def _flow(flow: Flow, module: str, before: set[str]) -> dict[str, Any]:
     return {
         "slug": flow.slug,
         "module": module,
+        "undoes": flow.undoes,
         "place": flow.place,
         "fingerprint": fingerprint(flow, before) if is_valid else "",
         "shape": flow.shape() if is_valid else None,

@@ -16,7 +16,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -54,7 +55,12 @@ def prepare(python_path: Iterable[str], named: Iterable[str]) -> None:
 
 
 def load(entry: str) -> list[Flow]:
-    """Return the flows that an entry names, imported and not yet checked."""
+    """Return the flows that an entry names, imported and not yet checked; after each its undo flow,
+    if it has one and is valid."""
+    return [each for flow in _written(entry) for each in _with_undo_flow(flow)]
+
+
+def _written(entry: str) -> list[Flow]:
     name, _, attribute = entry.partition(":")
     module = _import(name)
     if attribute:
@@ -64,6 +70,13 @@ def load(entry: str) -> list[Flow]:
         text, remedy = f"there is no flow in {name}", 'write one: flow = Flow("…"), or @job'
         raise _error("E212", text, _file_of(module), remedy)
     return list(flows.values())
+
+
+def _with_undo_flow(flow: Flow) -> Iterator[Flow]:
+    yield flow
+    with suppress(FlowError):  # which its check reports
+        if undo_flow := flow.undo_flow:
+            yield undo_flow
 
 
 def load_flow(entry: str, slug: str) -> Flow:

@@ -24,6 +24,7 @@ from pgflowd.core.child_runs import ChildRun, ChildStart, StartingContext
 from pgflowd.core.context import Context, refuse_unknown_step
 from pgflowd.core.json import as_stored, deep_copy
 from pgflowd.core.progress import progress_of
+from pgflowd.core.undo import Undo
 from pgflowd.core.waiting import Checkpoint, Wait, WaitingContext, WaitKind
 from pgflowd.testing.child_runs import TestedChildren
 from pgflowd.testing.engine import SentSignal
@@ -49,6 +50,7 @@ class PlainContext(StartingContext):
     caps: frozenset[str] = frozenset()
     labels: Mapping[str, str] = field(default_factory=dict)
     scheduled_for: datetime | None = None
+    undo: Undo | None = None  # of an undo handler
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("pgflowd.handler"))
     cancelled: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)

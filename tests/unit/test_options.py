@@ -14,6 +14,8 @@ from pgflowd.core.definition.options import (
     CRASH_ENDS,
     MODES,
     OPTIONS,
+    RUN_ENDS,
+    UNDOABLE,
     Column,
     Owner,
     option_cells,
@@ -28,10 +30,11 @@ SIGNATURES = {
     Owner.STEP: flow.StepOptions,
     Owner.MAP: flow.MapOptions,
     Owner.JOB: flow.JobOptions,
+    Owner.UNDO: flow.UndoOptions,
 }
 # words of a claimed task, too, as in `ctx.max_attempts`, or of plain English; as the name of an
 # option they stand in quotes
-SHARED_WORDS = {"limit", "max_attempts", "needs", "timeout"}
+SHARED_WORDS = {"limit", "on", "settle", "max_attempts", "needs", "timeout"}
 JSON_NAMES = {option.name: option.json_name for option in OPTIONS if option.json_name}
 
 
@@ -43,6 +46,8 @@ def test_the_typed_signatures_have_the_options_of_the_registry(owner: Owner):
 def test_the_typed_modes_are_those_of_the_registry():
     assert get_args(flow.Mode) == MODES
     assert get_args(flow.CrashEnd) == CRASH_ENDS
+    assert get_args(flow.RunEnd) == RUN_ENDS
+    assert get_args(flow.Undoable) == UNDOABLE
 
 
 def test_each_option_has_one_row_and_its_own_json_name():
@@ -80,7 +85,7 @@ def test_a_plan_has_all_options_in_force():
     assert first.options == {
         "max_attempts": 3, "base_delay": 5, "timeout": 20, "start_delay": 9, "if_": None,
         "if_not": None, "when_unmet": "skip", "when_exhausted": "fail", "needs": None,
-        "limit": None, "crash_limit": None, "on_crash_limit": None,
+        "limit": None, "crash_limit": None, "on_crash_limit": None, "on": None, "settle": None,
     }  # fmt: skip
     assert (second.options["timeout"], second.options["if_"]) == (30, {"a": 1})
 
@@ -95,7 +100,7 @@ def test_the_cells_of_a_step_leave_out_options_without_effect():
     plain, choosy = (option_cells(step.options) for step in plan_of(made.shape()).steps.values())
 
     assert list(plain) == list(Column)
-    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", "", "", ""]
+    assert list(plain.values()) == ["3", "5s", "60s", "", "fail", "", "", "", "", ""]
     assert choosy[Column.IF] == 'if {"a": 1} if not {"b": 2} else fail'
     assert (choosy[Column.START], choosy[Column.DELAY]) == ("7s", "0s")
 

@@ -19,7 +19,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-fields = st.sampled_from(["token", "what", "step", "name", "version", "runs"])
+fields = st.sampled_from(["token", "what", "step", "name", "version", "runs", "parts"])
 
 
 def test_questions_that_runners_ask_are_sound():
@@ -41,6 +41,16 @@ def test_questions_that_runners_ask_are_sound():
     assert request_of(1, {**START, "what": "runs", "runs": 1000 * [RUN]}, b"") == FetchRequest(
         1, 7, HandlerRequest.RUNS, runs=1000 * (RUN,)
     )
+
+
+def test_an_undo_handler_asks_for_parts_of_the_task_that_it_undoes():
+    ask = {"token": 7, "what": "original"}
+    for parts in ([], ["output"], ["item", "output", "run"]):
+        request = FetchRequest(1, 7, HandlerRequest.ORIGINAL, parts=tuple(parts))
+        assert request_of(1, {**ask, "parts": parts}, b"") == request
+    for parts in (None, "run", ["secrets"], [["run"]], 4 * ["run"], {"run": 1}):
+        assert request_of(1, {**ask, "parts": parts}, b"") is None
+    assert request_of(1, {**ask, "parts": ["run"]}, b"{}") is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RUN, StepSpec
 from pgflowd.core.json import SQL_NULL
+from pgflowd.core.undo import Original, part_of
 from pgflowd.errors import RunError
 
 
@@ -51,6 +52,30 @@ def arguments_for(
         elif not parameter.has_default:
             raise RunError(
                 f"step {step.slug}: dep '{parameter.name}' was skipped and has no default",
+                code="E405",
+                next=f"give it one, such as {parameter.name}=None",
+            )
+    return arguments
+
+
+def undo_arguments(step: StepSpec, original: Original | None, ctx: object) -> dict[str, Any] | None:
+    """
+    Return the arguments of an undo handler, or None if there is nothing to undo.
+
+    Its task may have been attempted only: then it has no output, and the parameter its default.
+    """
+    if original is None:
+        return None
+    arguments: dict[str, Any] = {}
+    for parameter in step.parameters:
+        part = part_of(parameter.name)
+        if parameter.name == CTX:
+            arguments[CTX] = ctx
+        elif part in original.parts:
+            arguments[parameter.name] = original.parts[part]
+        elif not parameter.has_default:
+            raise RunError(
+                f"step {step.slug}: the task has no {part}, and '{parameter.name}' no default",
                 code="E405",
                 next=f"give it one, such as {parameter.name}=None",
             )

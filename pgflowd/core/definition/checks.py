@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pgflowd.core.definition.options import Owner, option_names, option_problems
 from pgflowd.core.definition.order import cycles
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
+from pgflowd.core.definition.undo import undo_problems
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import Problem
 
@@ -34,6 +35,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
         *_cycle_problems(flow),
         *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
         *_repeated_steps(flow),
+        *undo_problems(flow),
     ]
 
 

@@ -24,6 +24,8 @@ from pgflowd.errors import OutputError, Problem
 MAX_INT = 2**31 - 1  # the largest int of SQL
 MODES = ("fail", "skip", "skip-cascade")
 CRASH_ENDS = ("fail", "quarantine")
+RUN_ENDS = ("undo", "keep")  # what becomes of the effects of a run that failed or was cancelled
+UNDOABLE = ("completed", "attempted")  # which tasks an undo handler undoes
 
 
 class Owner(Enum):
@@ -33,6 +35,7 @@ class Owner(Enum):
     STEP = "step"
     MAP = "map"
     JOB = "job"
+    UNDO = "undo"
 
 
 class OptionKind(Enum):
@@ -43,7 +46,8 @@ class OptionKind(Enum):
     MODE = "mode"  # one of MODES
     NEEDS = "needs"  # words, all of which a worker must have
     LIMIT = "limit"  # how many tasks at once
-    CRASH_END = "crash end"  # one of CRASH_ENDS
+    WORD = "word"  # one of the option's words
+    FLAG = "flag"  # only flows that we make ourselves have it
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
 
 
@@ -59,6 +63,7 @@ class Column(StrEnum):
     NEEDS = "NEEDS"
     LIMIT = "LIMIT"
     CRASHES = "CRASHES"
+    UNDO = "UNDO"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class Option:
     default: Any = None  # in force where neither step nor flow sets the option
     least: int = 0
     most: int = MAX_INT
+    words: tuple[str, ...] = ()
     column: Column | None = None
     label: str = ""  # before the value in its column
     hides_default: bool = False  # in its column
@@ -81,6 +87,11 @@ class Option:
     @property
     def is_number(self) -> bool:
         return self.kind in (OptionKind.COUNT, OptionKind.SECONDS)
+
+    @property
+    def is_of_runs(self) -> bool:
+        """Whether it says what becomes of whole runs, and nothing about a step."""
+        return Owner.FLOW in self.owners and self.kind is OptionKind.WORD
 
     def in_force(self, step: Mapping[str, Any], flow_options: Mapping[str, Any]) -> Any:
         """The value for a step of a shape: its own, else the flow's, else the default."""
@@ -94,12 +105,13 @@ class Option:
             value = flow_options.get(self.json_name)
         if self.kind is OptionKind.NEEDS:
             return tuple(value) if value else None
-        if value is None or self.kind in (OptionKind.LIMIT, OptionKind.CRASH_END):
-            return self.default if value is None else value
-        return int(value)
+        if value is None:
+            return self.default
+        return int(value) if self.is_number else value
 
 
 _ALL, _STEPS = frozenset(Owner), frozenset({Owner.STEP, Owner.MAP})
+_FLOWS, _OF_US = frozenset({Owner.FLOW, Owner.JOB}), frozenset[Owner]()
 _COUNT, _SECONDS, _DEPS = OptionKind.COUNT, OptionKind.SECONDS, OptionKind.DEPS
 _MODE, _PATTERN = OptionKind.MODE, OptionKind.PATTERN
 
@@ -129,9 +141,18 @@ OPTIONS = (
         column=Column.CRASHES, follows=True,
     ),
     Option(
-        "on_crash_limit", OptionKind.CRASH_END, _ALL - {Owner.FLOW}, "onCrashLimit",
-        column=Column.CRASHES, label="then ", follows=True,
+        "on_crash_limit", OptionKind.WORD, _ALL - {Owner.FLOW, Owner.UNDO}, "onCrashLimit",
+        words=CRASH_ENDS, column=Column.CRASHES, label="then ", follows=True,
     ),
+    Option(
+        "on", OptionKind.WORD, frozenset({Owner.UNDO}), "undo",
+        words=UNDOABLE, column=Column.UNDO, follows=True,
+    ),
+    Option("settle", OptionKind.FLAG, _OF_US, "settle", follows=True),
+    Option(
+        "on_failure", OptionKind.WORD, _FLOWS, "onFailure", "undo", words=RUN_ENDS, follows=True
+    ),
+    Option("on_cancel", OptionKind.WORD, _FLOWS, "onCancel", "keep", words=RUN_ENDS, follows=True),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
@@ -141,6 +162,7 @@ OPTIONS = (
 
 GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
 FOLLOWING = tuple(option for option in OPTIONS if option.follows)
+OF_RUNS = tuple(option for option in OPTIONS if option.is_of_runs)
 NUMBERS = tuple(o for o in OPTIONS if o.is_number and o.json_name and not o.follows)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)
@@ -193,9 +215,10 @@ def option_problems(
             yield from _mode_problems(option, value, name, place)
         elif option.kind is OptionKind.PATTERN:
             yield from _pattern_problems(option, value, name, place)
-        elif option.kind is OptionKind.CRASH_END and value not in CRASH_ENDS:
-            text = f"{name}: {option.name} is {value!r}; it must be 'fail' or 'quarantine'"
-            yield Problem("E209", text, place)
+        elif option.kind is OptionKind.WORD and value not in option.words:
+            words = " or ".join(map(repr, option.words))
+            code = "E225" if owner is Owner.UNDO else "E209"
+            yield Problem(code, f"{name}: {option.name} is {value!r}; it must be {words}", place)
         elif option.kind is OptionKind.NEEDS and (fault := needs_fault(value)):
             yield Problem("E209", f"{name}: {option.name} is {repr(value)[:60]}; it {fault}", place)
         elif option.kind is OptionKind.LIMIT and (

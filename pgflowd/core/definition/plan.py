@@ -68,7 +68,11 @@ def plan_of(shape: Mapping[str, Any]) -> FlowPlan:
                 is_map=step.get("stepType") == "map",
                 deps=deps[slug],
                 dependents=tuple(other for other, its in deps.items() if slug in its),
-                options={o.name: o.in_force(step, flow_options) for o in OPTIONS if o.json_name},
+                options={
+                    o.name: o.in_force(step, flow_options)
+                    for o in OPTIONS
+                    if o.json_name and not o.is_of_runs
+                },
             )
             for index, (slug, step) in enumerate(zip(deps, shape["steps"], strict=True))
         }

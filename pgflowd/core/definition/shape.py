@@ -19,6 +19,7 @@ from pgflowd.core.definition.options import (
     GATES,
     MODE_OPTIONS,
     NUMBERS,
+    OF_RUNS,
     PATTERNS,
     Option,
     OptionKind,
@@ -34,13 +35,15 @@ _OPTIONS_NEXT = "change it there, in pgflow.steps or pgflow.flows: it counts fro
 
 def shape_of(flow: FlowSpec) -> Shape:
     """The shape of a flow without problems whose steps are in topological order."""
+    undoable = {undo.step: {"on": undo.options["on"]} for undo in flow.undos}
+    of_runs = {o.json_name: flow.options.get(o.name, o.default) for o in OF_RUNS if undoable}
     return {
-        "steps": [_step_shape(step) for step in flow.steps],
-        "options": _numbers(flow.options),
+        "steps": [_step_shape(step, undoable.get(step.slug, {})) for step in flow.steps],
+        "options": _numbers(flow.options) | of_runs,
     }
 
 
-def _step_shape(step: StepSpec) -> Shape:
+def _step_shape(step: StepSpec, undo: Mapping[str, Any]) -> Shape:
     set_ = step.options
     return {
         "slug": step.slug,
@@ -53,7 +56,7 @@ def _step_shape(step: StepSpec) -> Shape:
             else {"defined": False}
             for option in PATTERNS
         },
-        "options": _numbers(set_) | _following(set_),
+        "options": _numbers(set_) | _following({**set_, **undo}),
     }
 
 
@@ -176,6 +179,12 @@ def option_differences(ours: Shape, database: Shape) -> list[str]:
     return found
 
 
+def has_undo(shape: Shape) -> bool:
+    """Whether a step has an undo, or undoes one."""
+    names = {"undo", "settle"}
+    return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
+
+
 def has_gates(shape: Shape) -> bool:
     """Whether a step has a gate: not every worker may begin its tasks at any time."""
     names = {option.json_name for option in GATES}
@@ -184,40 +193,39 @@ def has_gates(shape: Shape) -> bool:
 
 def following_differences(ours: Shape, database: Shape) -> list[str]:
     """
-    The options of steps that are to be set, since they follow the code and the database has others.
+    The options that are to be set, since they follow the code and the database has others.
 
     How many slots a limit has is set once, and then belongs to the database.
     """
     found = []
-    for slug, mine, other in _options_of(ours, database):
+    for prefix, mine, other in _options_of(ours, database):
         for option in FOLLOWING:
             was, now = other.get(option.json_name), mine.get(option.json_name)
             if _without_slots(was) != _without_slots(now):
-                values = (
-                    f"{_following_text(option, now)} in the code, {_following_text(option, was)}"
-                )
-                found.append(
-                    f"step {slug}: {option.name} is {values} in the database; the latter applies"
-                )
+                code, known = _following_text(option, now), _following_text(option, was)
+                values = f"{code} in the code, {known} in the database"
+                found.append(f"{prefix}{option.name} is {values}; the latter applies")
     return found
 
 
 def slot_differences(ours: Shape, database: Shape) -> list[str]:
     """The limits that have another number of slots in the database, which applies."""
     found = []
-    for slug, mine, other in _options_of(ours, database):
+    for prefix, mine, other in _options_of(ours, database):
         (code, known) = ((each.get("limit") or {}).get("slots") for each in (mine, other))
         if code is not None and known is not None and code != known:
             values = f"{code} slots in the code, {known} in the database"
-            found.append(f"step {slug}: limit has {values}; the latter applies")
+            found.append(f"{prefix}limit has {values}; the latter applies")
     return found
 
 
 def _options_of(ours: Shape, database: Shape) -> Iterator[tuple[str, Shape, Shape]]:
-    """Each step with its options in the code and in the database."""
+    """The options of the flow and of each step, in the code and in the database."""
+    yield "", ours.get("options") or {}, database.get("options") or {}
     theirs = {step["slug"]: step.get("options") or {} for step in database.get("steps") or []}
     for step in ours.get("steps") or []:
-        yield step["slug"], step.get("options") or {}, theirs.get(step["slug"], {})
+        prefix = f"step {step['slug']}: "
+        yield prefix, step.get("options") or {}, theirs.get(step["slug"], {})
 
 
 def _without_slots(value: Any) -> Any:

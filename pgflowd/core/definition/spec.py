@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgflowd.core.definition.options import OptionKind, Owner, options_of
+from pgflowd.core.undo import part_of
 
 RUN, CTX, ITEM, INPUT = "run", "ctx", "item", "input"
 RESERVED = frozenset({RUN, CTX, ITEM, INPUT})
@@ -46,6 +47,7 @@ class StepSpec:
     depends_on: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)  # without the unset ones
+    undoes: str | None = None  # the step whose tasks it undoes, in a flow made for that
 
     def takes(self, name: str) -> bool:
         return any(parameter.name == name for parameter in self.parameters)
@@ -53,6 +55,8 @@ class StepSpec:
     @property
     def data_deps(self) -> tuple[str, ...]:
         """Deps whose output the handler may see."""
+        if self.undoes is not None:
+            return self.over
         named = [p.name for p in self.parameters if p.is_named and p.name not in RESERVED]
         return tuple(dict.fromkeys((*self.over, *named, *self.depends_on)))
 
@@ -64,7 +68,13 @@ class StepSpec:
     @property
     def needs_run_input(self) -> bool:
         """Whether its handler takes the run's input, which only tasks of root steps have."""
-        return bool(self.deps) and (self.takes(RUN) or self.takes(INPUT))
+        takes_run = self.takes(RUN) or self.takes(INPUT)
+        return bool(self.deps) and takes_run and self.undoes is None
+
+    @property
+    def parts(self) -> list[str]:
+        """What an undo handler takes of the task that it undoes."""
+        return sorted({part_of(each.name) for each in self.parameters if each.name != CTX})
 
     @property
     def has_condition(self) -> bool:
@@ -78,6 +88,17 @@ class StepSpec:
 
 
 @dataclass(frozen=True)
+class UndoSpec:
+    """The undo handler of a step."""
+
+    step: str
+    place: str
+    handler: Callable[..., Any] | None  # none if the decorator decorates nothing
+    parameters: tuple[Parameter, ...]
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class FlowSpec:
     """A flow: its steps in the order of writing."""
 
@@ -85,6 +106,7 @@ class FlowSpec:
     place: str
     options: Mapping[str, Any]
     steps: tuple[StepSpec, ...]
+    undos: tuple[UndoSpec, ...] = ()
 
 
 class DecoratedHandler:
@@ -106,7 +128,7 @@ class DecoratedHandler:
 
     def spec(self, slugs: Mapping[int, str]) -> StepSpec:
         """The step, given the slug of each handler by the id of its function."""
-        deps = {
+        deps: dict[str, Any] = {
             option: tuple(_slug_of(step, slugs) for step in steps)
             for option, steps in self.deps.items()
         }
@@ -121,6 +143,20 @@ class DecoratedHandler:
             options=self.options,
             **deps,
         )
+
+
+class DecoratedUndo:
+    """One use of `Flow.undo`, with its options as given; its handler comes when it decorates."""
+
+    def __init__(self, step: Any, options: dict[str, Any], place: str) -> None:
+        self.step, self.place = step, place
+        self.options = {"on": "completed", **options}
+        self.handler: Callable[..., Any] | None = None
+
+    def spec(self, slugs: Mapping[int, str]) -> UndoSpec:
+        parameters = () if self.handler is None else _parameters(self.handler)
+        step = _slug_of(self.step, slugs)
+        return UndoSpec(step, self.place, self.handler, parameters, self.options)
 
 
 def _listed(steps: Any) -> tuple[Any, ...]:

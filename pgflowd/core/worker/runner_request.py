@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from pgflowd.core.child_runs import MAX_RUNS
 from pgflowd.core.definition.options import MAX_INT
 from pgflowd.core.ids import is_run_id
+from pgflowd.core.undo import PARTS
 from pgflowd.core.waiting import MAX_CHECKPOINT_CHARS, RESERVED_PREFIXES, name_fault
 from pgflowd.core.worker.state import FetchRequest, HandlerRequest
 
@@ -34,6 +35,11 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
         is_sound = _is_text(body) if is_start else not body
         found = FetchRequest(runner_id, token, kind, data=body, runs=tuple(runs))
         return found if is_sound else None
+    if kind is HandlerRequest.ORIGINAL:
+        parts = head.get("parts")
+        if body or not _are_parts(parts):
+            return None
+        return FetchRequest(runner_id, token, kind, parts=tuple(parts))
     if kind not in _OF_CHECKPOINTS:
         is_sound = not body and (step == "" or not name_fault(step))
         return FetchRequest(runner_id, token, kind, step) if is_sound else None
@@ -51,6 +57,10 @@ def request_of(runner_id: int, head: Mapping[str, Any], body: bytes) -> FetchReq
 def are_run_ids(value: Any, most: int) -> TypeGuard[list[str]]:
     """Whether it is a list of ids of runs: one at least, and no more than so many."""
     return isinstance(value, list) and 0 < len(value) <= most and all(map(is_run_id, value))
+
+
+def _are_parts(value: Any) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and len(value) <= len(PARTS) and all(p in PARTS for p in value)
 
 
 def is_token(value: Any) -> TypeGuard[int]:

@@ -54,6 +54,7 @@ class HandlerRequest(Word):
     CHILDREN = "children"  # the runs that the task has started
     START = "start"  # a child run
     RUNS = "runs"  # as they are now
+    ORIGINAL = "original"  # the task that an undo handler undoes
 
 
 class ConnectionName(Word):
@@ -210,6 +211,7 @@ class FetchRequest(NamedTuple):
     version: int = 1
     data: bytes = b""  # to save, or the start of a child, as JSON
     runs: tuple[str, ...] = ()  # to read; the id of a child to start
+    parts: tuple[str, ...] = ()  # of the task that is undone
 
 
 @dataclass

@@ -28,6 +28,7 @@ from pgflowd.core.json import dumps, encode, loads
 from pgflowd.core.progress import Pace, progress_of
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import size
+from pgflowd.core.undo import Original, Undo, original_of
 from pgflowd.core.waiting import Checkpoint, Keep, Wait
 from pgflowd.errors import (
     BadDependency,
@@ -100,6 +101,7 @@ class RunnerContext(StartingContext):
         self.max_attempts: int = head["max_attempts"]
         self.token: int = head["token"]
         self.caps = caps  # of the worker
+        self.undo: Undo | None = None
         self.cancelled = StopFlag()
         self.is_over = False  # of a task that shares its runner: it has ended
         self._ends = time.time() + head["timeout"]
@@ -152,7 +154,15 @@ class RunnerContext(StartingContext):
         return datetime.fromisoformat(at).astimezone(UTC) if at else None
 
     def flow_input(self) -> Any:
+        if self.undo is not None:
+            return self._ask("original", parts=["run"])["run"]
         return self._ask("input")
+
+    def read_original(self, parts: Sequence[str]) -> Original | None:
+        """Read the task that this one undoes, as far as its handler takes it."""
+        original = original_of(self._ask("original", parts=parts))
+        self.undo = original and original.undo
+        return original
 
     def step_output(self, slug: str) -> Any:
         refuse_unknown_step(slug, self._steps, self.flow_slug)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, NamedTuple, NoReturn
 
-from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.arguments import arguments_for, undo_arguments
 from pgflowd.core.definition.spec import StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import SQL_NULL, decode
@@ -26,8 +26,10 @@ class TaskGiven(NamedTuple):
     flow_input: Any
 
 
-def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, Any]:
-    """Make the arguments of a handler from the frame of its task."""
+def arguments_of(step: StepSpec, frame: Frame, ctx: RunnerContext) -> dict[str, Any] | None:
+    """Make the arguments of a handler from the frame of its task; None: there is nothing to do."""
+    if step.undoes is not None:
+        return undo_arguments(step, ctx.read_original(step.parts), ctx)
     split = frame.head["split"]
     of_flow = SQL_NULL if split is None else decode(frame.body[split:])
     given = TaskGiven(decode(frame.body[:split]), of_flow)

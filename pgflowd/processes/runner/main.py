@@ -146,7 +146,9 @@ class RunnerProcess:
 
     def _call(self, step: StepSpec, frame: Frame, ctx: RunnerContext) -> bytes:
         arguments = arguments_of(step, frame, ctx)
-        value = self._caller.call(step.handler, arguments, ctx.cancelled)
+        value = None
+        if arguments is not None:
+            value = self._caller.call(step.handler, arguments, ctx.cancelled)
         refuse_swallowed(ctx)
         return encode(value, max_bytes=self._max_output_bytes).encode()
 

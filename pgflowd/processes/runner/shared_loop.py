@@ -174,7 +174,8 @@ class SharedLoop:
         body = b""
         try:
             step = self._steps[frame.head["step"]]
-            value = await step.handler(**arguments_of(step, frame, ctx))
+            arguments = arguments_of(step, frame, ctx)
+            value = None if arguments is None else await step.handler(**arguments)
             refuse_swallowed(ctx)
             body = encode(value, max_bytes=self._max_output_bytes).encode()
             head, body = await self._complete(ctx, body)

@@ -45,6 +45,7 @@ class DiscoveredFlow:
     problems: tuple[Problem, ...] = ()
     opens_connections: bool = False  # its handlers use `ctx.conn()`
     waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
+    undoes: str | None = None  # the flow whose runs it undoes, if it was derived from one
 
     @property
     def has_gates(self) -> bool:
@@ -233,7 +234,8 @@ def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
     served = ServedFlow(str(found["slug"]), str(found["module"]), entry, str(found["fingerprint"]))
     problems = tuple(Problem(**each) for each in found["problems"])
     uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
-    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems, **uses)
+    place, shape, undoes = str(found["place"]), found["shape"], found["undoes"]
+    return DiscoveredFlow(served, place, shape, problems, **uses, undoes=undoes)
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:

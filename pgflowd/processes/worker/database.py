@@ -287,6 +287,8 @@ class DatabaseConnections:
             return workers.step_output(task.run_id, request.step)
         if request.kind is HandlerRequest.WISHES:
             return workers.run_wishes(task.run_id)
+        if request.kind is HandlerRequest.ORIGINAL:
+            return workers.read_original(task.key, request.parts)
         if request.kind is HandlerRequest.CHECKPOINTS:
             one = request.checkpoint
             return checkpoints.load_one(task.key, one) if one else checkpoints.load(task.key)

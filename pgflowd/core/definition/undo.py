@@ -1,0 +1,184 @@
+"""
+Derives the flow that undoes runs of another one, and finds what is wrong with undo handlers.
+
+The undo flow of `orders` is `undo_orders`, an ordinary flow. For a step `charge` it has
+`undo_charge`; for a map `ship` it has `list_ship`, which returns the indexes to undo, and
+`undo_ship`, a map over them. Each waits for the undo steps of its nearest undoable descendants, so
+the order is reversed, and independent branches are undone side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+from pgflowd.core.definition.limit import Limit
+from pgflowd.core.definition.options import OF_RUNS, Owner, option_problems
+from pgflowd.core.definition.order import in_order
+from pgflowd.core.definition.spec import (
+    CTX,
+    ITEM,
+    RUN,
+    FlowSpec,
+    Parameter,
+    StepSpec,
+    UndoSpec,
+)
+from pgflowd.core.suggest import did_you_mean
+from pgflowd.core.undo import LIST_PREFIX, PREFIX
+from pgflowd.errors import Problem
+
+# with their prefixes, the slugs of the undo flow are legal, too
+MAX_FLOW_CHARS = 42
+MAX_STEP_CHARS = 120
+
+# a step of ours must not be why a run is not undone, whatever the flow says
+_LIST_OPTIONS = {"max_attempts": 10, "on_crash_limit": "quarantine"}
+
+
+def undo_flow_of(flow: FlowSpec) -> FlowSpec:
+    """The undo flow of a checked flow with undos, its steps in topological order."""
+    undos = {undo.step: undo for undo in flow.undos}
+    after = nearest_undoable({step.slug: step.deps for step in flow.steps}, undos)
+    made = {
+        each.slug: each
+        for step in flow.steps
+        if (undo := undos.get(step.slug))
+        for each in _steps_of(step, undo, [f"{PREFIX}{slug}" for slug in after[step.slug]])
+    }
+    order = in_order({slug: step.deps for slug, step in made.items()})
+    of_runs = {option.name for option in OF_RUNS}
+    options = {name: value for name, value in flow.options.items() if name not in of_runs}
+    steps = tuple(made[slug] for slug in order)
+    return FlowSpec(f"{PREFIX}{flow.slug}", flow.place, options, steps)
+
+
+def nearest_undoable(
+    deps: dict[str, Sequence[str]], undoable: Container[str]
+) -> dict[str, list[str]]:
+    """
+    For each undoable step its undoable descendants, without those that another of them precedes.
+
+    `deps` is in topological order. Sets of steps are numbers here, one bit for each step, so that
+    a wide flow with hundreds of steps takes no time.
+    """
+    bits = {slug: 1 << index for index, slug in enumerate(deps) if slug in undoable}
+    nearest, below = dict.fromkeys(deps, 0), dict.fromkeys(deps, 0)
+    found = {}
+    for slug in reversed(deps):  # what comes after it has added itself to `nearest`
+        candidates = [other for other in bits if nearest[slug] & bits[other]]
+        for other in candidates:
+            nearest[slug] &= ~below[other]
+            below[slug] |= bits[other] | below[other]
+        if slug in bits:
+            found[slug] = [other for other in candidates if nearest[slug] & bits[other]]
+        for dep in deps[slug]:
+            nearest[dep] |= bits.get(slug, nearest[slug])
+    return found
+
+
+def _steps_of(step: StepSpec, undo: UndoSpec, after: Sequence[str]) -> Iterator[StepSpec]:
+    """The steps that undo this one, after those."""
+    assert undo.handler is not None
+    over: tuple[str, ...] = ()
+    options = {name: value for name, value in undo.options.items() if name != "on"}
+    if step.is_map:
+        over = (f"{LIST_PREFIX}{step.slug}",)
+        yield StepSpec(
+            slug=f"{LIST_PREFIX}{step.slug}",
+            place=undo.place,
+            handler=_list_handler(step.slug),
+            parameters=(Parameter(RUN),),
+            after=tuple(after),
+            options=_LIST_OPTIONS,
+        )
+    yield StepSpec(
+        slug=f"{PREFIX}{step.slug}",
+        place=undo.place,
+        handler=undo.handler,
+        parameters=undo.parameters,
+        is_map=step.is_map,
+        over=over,
+        after=() if step.is_map else tuple(after),
+        options={**options, "settle": True, "on_crash_limit": "quarantine"},
+        undoes=step.slug,
+    )
+
+
+def _list_handler(slug: str) -> Any:
+    def list_indexes(run: dict[str, Any]) -> list[int]:
+        """Return which elements of a map are to be undone."""
+        indexes: list[int] = run["plan"].get(slug, [])
+        return indexes
+
+    return list_indexes
+
+
+def undo_problems(flow: FlowSpec) -> Iterator[Problem]:
+    """What is wrong with the undos of a flow, and with the flow since it has undos."""
+    yield from _problems_of_runs(flow)
+    if not flow.undos:
+        return
+    if len(flow.slug) > MAX_FLOW_CHARS:
+        text = f"flow slug {flow.slug} has {len(flow.slug)} characters"
+        rule = f"at most {MAX_FLOW_CHARS} are allowed for a flow with undos"
+        yield Problem("E208", f"{text}; {rule}", flow.place)
+    for step in flow.steps:
+        if step.slug.lower().startswith((PREFIX, LIST_PREFIX)):
+            text = f"step slug {step.slug} is reserved in a flow with undos"
+            rule = f"no step may begin with '{PREFIX}' or '{LIST_PREFIX}'"
+            yield Problem("E227", f"{text}: {rule}", step.place, "rename the step")
+    steps = {step.slug: step for step in flow.steps}
+    known: dict[str, UndoSpec] = {}
+    for undo in flow.undos:
+        first = known.setdefault(undo.step, undo)
+        if undo.step not in steps:
+            text = f"undo of '{undo.step}', which is not a step of {flow.slug}"
+            yield Problem("E225", text, undo.place, did_you_mean(undo.step, steps))
+        elif first is not undo:
+            text = f"step {undo.step} has two undos, the first at {first.place}"
+            yield Problem("E225", text, undo.place, "remove one")
+        else:
+            yield from _problems_of(undo, steps[undo.step])
+
+
+def _problems_of_runs(flow: FlowSpec) -> Iterator[Problem]:
+    for option in OF_RUNS:
+        if option.name in flow.options and not flow.undos:
+            text = f"flow {flow.slug}: {option.name} has no effect, since no step has an undo"
+            yield Problem("E225", text, flow.place, "add @flow.undo(…), or leave it out")
+
+
+def _problems_of(undo: UndoSpec, step: StepSpec) -> Iterator[Problem]:
+    name = f"undo of {step.slug}"
+    if undo.handler is None:
+        remedy = f"decorate a function: @flow.undo({step.slug})"
+        yield Problem("E225", f"{name} has no handler", undo.place, remedy)
+    if len(step.slug) > MAX_STEP_CHARS:
+        text = f"step slug {step.slug} has {len(step.slug)} characters"
+        rule = f"at most {MAX_STEP_CHARS} are allowed for a step with an undo"
+        yield Problem("E208", f"{text}; {rule}", step.place)
+    options = {**undo.options}
+    if isinstance(limit := options.get("limit"), Limit) and limit.key is not None:
+        del options["limit"]
+        text = f"{name}: its limit has a key, which would be sought in the input of the undo's run"
+        yield Problem("E226", text, undo.place, "leave the key out; steps of one name= share it")
+    yield from option_problems(options, Owner.UNDO, name, undo.place)
+    yield from _parameter_problems(undo, step, name)
+
+
+def _parameter_problems(undo: UndoSpec, step: StepSpec, name: str) -> Iterator[Problem]:
+    allowed = {step.slug, RUN, CTX} | ({ITEM} if step.is_map else set())
+    may_lack_output = undo.options["on"] == "attempted"
+    for parameter in undo.parameters:
+        if not parameter.is_named:
+            text = f"{name}: parameter '{parameter.name}' cannot be passed by name"
+            yield Problem("E206", text, undo.place, "a handler has named parameters only")
+        elif parameter.name not in allowed:
+            text = f"{name}: parameter '{parameter.name}' is not allowed here"
+            rule = f"an undo of {step.slug} takes {', '.join(sorted(allowed))}"
+            remedy = did_you_mean(parameter.name, allowed) or rule
+            yield Problem("E206", text, undo.place, remedy)
+        elif parameter.name == step.slug and may_lack_output and not parameter.has_default:
+            text = f"{name}: a task that was only attempted has no output"
+            yield Problem("E225", text, undo.place, f"write {step.slug}=None")
