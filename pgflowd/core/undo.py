@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 PREFIX, LIST_PREFIX = "undo_", "list_"
+FAILURE_MARK = "$undo_failed"  # the key of an undo task's output whose attempts are used up
 PARTS = ("output", "run", "item")  # of the task that is undone
 
 

@@ -18,6 +18,7 @@ from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.json import deep_copy
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.traceback_text import place_of
+from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.core.waiting import RESERVED_PREFIXES
 from pgflowd.testing.child_runs import StartedChild
 from pgflowd.testing.engine import (
@@ -84,6 +85,7 @@ class FlowRun:
     waits: tuple[EndedWait, ...]  # that have ended, in the order of their ends
     children: tuple[StartedChild, ...]  # in the order of their starts
     _plan: FlowPlan
+    undo: FlowRun | None = None  # the run that undid this one
 
     def picture(self) -> str:
         """The run as boxes and arrows, with the errors and their tracebacks below."""
@@ -94,7 +96,8 @@ class FlowRun:
             if step.error
         ]
         head = f"{self.flow_slug} {self.status}"
-        return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors])
+        undo = [self.undo.picture()] if self.undo else []
+        return "\n".join([head, draw(Graph(tuple(nodes)), width=100), *errors, *undo])
 
     def _node(self, slug: str) -> Node:
         step, plan = self.steps[slug], self._plan.steps[slug]
@@ -147,15 +150,22 @@ def _step(run: EngineRun, state: EngineStep, tracebacks: Mapping[Key, str]) -> S
         _task(task, tracebacks.get((run.run_id, state.slug, task.index))) for task in state.tasks
     )
     failed = [task for task in tasks if task.error]
+    settled = [task for task in failed if _is_settled(task)]
+    error = settled[-1].error if settled else state.error
     return StepRun(
         status=str(state.status),
         attempts=max((task.claims for task in state.tasks), default=0),
         output=json_null(state.output),
-        error=state.error,
-        traceback=failed[-1].traceback if state.error and failed else None,
+        error=error,
+        traceback=failed[-1].traceback if error and failed else None,
         skip_reason=state.skip_reason,
         tasks=tasks,
     )
+
+
+def _is_settled(task: TaskRun) -> bool:
+    """Whether it is an undo that could not be done."""
+    return isinstance(task.output, dict) and FAILURE_MARK in task.output
 
 
 def _task(task: TaskRow, traceback: str | None) -> TaskRun:

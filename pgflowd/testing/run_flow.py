@@ -28,14 +28,16 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pgflowd.core.definition.arguments import arguments_for
+from pgflowd.core.definition.arguments import arguments_for, undo_arguments
+from pgflowd.core.definition.plan import plan_of
 from pgflowd.core.definition.spec import CTX, StepSpec
 from pgflowd.core.failure import failure_of
 from pgflowd.core.json import as_stored, deep_copy
-from pgflowd.core.statuses import TaskStatus
+from pgflowd.core.statuses import RunStatus, TaskStatus
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.core.waiting import RESERVED_PREFIXES, Suspended, Wait, suspension_of, swallowed
 from pgflowd.flow import Flow
@@ -53,6 +55,7 @@ from pgflowd.testing.engine import (
 from pgflowd.testing.result import FlowRun, result_of, runs_of_test
 from pgflowd.testing.signals import sent_signals
 from pgflowd.testing.tested_context import ATTEMPT, TestedContext
+from pgflowd.testing.undo import UndoneRun, status_after
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -107,12 +110,39 @@ def run_flow(
     )
     handlers.labels, handlers.scheduled_for = dict(labels or {}), scheduled_for
     handlers.children = TestedChildren({} if children is None else children)
+    result = _executed(engine, handlers)
+    if run.status is RunStatus.FAILED and flow.shape()["options"].get("onFailure") == "undo":
+        result = _undone(result, handlers)
+    runs_of_test.append(result)
+    _refuse_unanswered(handlers.run)
+    return result
+
+
+def _executed(engine: Engine, handlers: TestedHandlers) -> FlowRun:
+    """Execute the run of these handlers to its end."""
     handlers.now = lambda: engine.now
     execute_tasks(engine, handlers)
     started = tuple(handlers.children.started.values())
-    runs_of_test.append(result := result_of(engine, run, handlers.tracebacks, started))
-    _refuse_unanswered(run)
-    return result
+    return result_of(engine, handlers.run, handlers.tracebacks, started)
+
+
+def _undone(result: FlowRun, handlers: TestedHandlers) -> FlowRun:
+    """Undo a run that has failed; signals that nobody has got are for its undo."""
+    flow, undone = handlers.undo_flow, handlers.undone
+    assert flow is not None
+    engine = Engine(flow.shape(), flow.slug)
+    run = engine.start(
+        as_stored(undone.undo_input(handlers.flow.spec)), f"undo-of-{undone.run.run_id}"
+    )
+    for signal in undone.run.signals:
+        if signal.receiver is None:
+            sent_at = max(0.0, signal.sent_at - result.took_s)
+            engine.signal(run.run_id, replace(signal, sent_at=sent_at))
+    handlers.flow, handlers.run = flow, run
+    handlers.labels, handlers.scheduled_for = {}, None
+    handlers.children = TestedChildren(handlers.children.given)
+    undo = _executed(engine, handlers)
+    return replace(result, status=str(status_after(run)), undo=undo)
 
 
 def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
@@ -135,6 +165,7 @@ def execute_tasks(queue: TaskQueue, handlers: TestedHandlers) -> None:
             else:
                 task = queue.complete(record.key, output)
                 if task is None or task.status is not TaskStatus.COMPLETED:
+                    handlers.undone.late[record.key] = output
                     _undo_attempt(handlers.connection)
         if not records and not queue.advance_to_next():
             return
@@ -162,7 +193,9 @@ class TestedHandlers:
         fail: Mapping[str, Raised | Sequence[Raised]],
         connection: Connection[Any] | None = None,
     ) -> None:
-        self.flow, self.steps, self.run = flow, flow.steps, run
+        self.flow, self.undo_flow, self.run = flow, flow.undo_flow, run
+        self.steps = {**flow.steps, **(self.undo_flow.steps if self.undo_flow else {})}
+        self.undone = UndoneRun(run, plan_of(flow.shape()))
         self.mock, self.fail, self.connection = mock, fail, connection
         self.labels: Mapping[str, str] = {}
         self.scheduled_for: datetime | None = None
@@ -181,10 +214,13 @@ class TestedHandlers:
         """Return the output of one attempt as the database would store it, or raise."""
         step = self.steps[record.step_slug]
         context = self._context(record)
+        given = self._arguments(step, record, context)
+        if given is None:
+            return None
         arguments = {
-            name: value if name == CTX else deep_copy(value)
-            for name, value in arguments_for(step, record, lambda: self.run.input, context).items()
+            name: value if name == CTX else deep_copy(value) for name, value in given.items()
         }
+        self.undone.begun.add(record.key)
         raised = self.fail.get(step.slug)
         if isinstance(raised, Sequence):
             raised = raised[record.attempt - 1] if record.attempt <= len(raised) else None
@@ -195,6 +231,17 @@ class TestedHandlers:
             if context.suspended:
                 raise swallowed(context.suspended)
             return as_stored(output)
+
+    def _arguments(
+        self, step: StepSpec, record: ClaimedRecord, context: TestedContext
+    ) -> dict[str, Any] | None:
+        """The arguments of a handler; None if it has nothing to undo."""
+        if step.undoes is None:
+            return arguments_for(step, record, lambda: self.run.input, context)
+        original = self.undone.original(self.run.input, step.undoes, record.task_index)
+        if original is not None:
+            context.undo, context.run_input = original.undo, self.undone.run.input
+        return undo_arguments(step, original, context)
 
     def _call(self, step: StepSpec, arguments: dict[str, Any]) -> Any:
         handler = self.mock.get(step.slug, step.handler)
@@ -223,7 +270,7 @@ class TestedHandlers:
             labels=self.labels,
             scheduled_for=self.scheduled_for,
             run_input=self.run.input,
-            steps=self.steps,
+            steps=self.flow.steps,
             step_outputs={
                 state.slug: json_null(state.output) for state in self.run.states.values()
             },

@@ -35,6 +35,7 @@ from pgflowd.testing.engine.state import (
     Key,
     SentSignal,
     TaskRow,
+    element_of,
     json_null,
 )
 from pgflowd.testing.engine.waits import waiting
@@ -49,6 +50,7 @@ __all__ = [
     "Key",
     "SentSignal",
     "TaskRow",
+    "element_of",
     "json_null",
     "waiting",
 ]

@@ -16,6 +16,7 @@ from pgflowd.core.definition.plan import FlowPlan, StepPlan
 from pgflowd.core.failure import MAX_DELAY_S
 from pgflowd.core.json import SqlNull
 from pgflowd.core.statuses import RunStatus, StepStatus, TaskStatus
+from pgflowd.core.undo import FAILURE_MARK
 from pgflowd.errors import RunError
 from pgflowd.testing.engine.state import (
     EngineRun,
@@ -96,6 +97,9 @@ class RunProgress:
             if delay_s is None:
                 delay_s = retry_delay_s(options["base_delay"], task.attempts)
             task.message.visible_at = self.now + delay_s
+            return
+        if options["settle"]:
+            self._complete(state, task, {FAILURE_MARK: {"error": message}})
             return
         task.become(TaskStatus.FAILED)
         task.message.is_archived = True

@@ -89,6 +89,10 @@ class TaskRow:
     progress: dict[str, Any] | None = None  # what its handler has told last
 
     @property
+    def key(self) -> Key:
+        return (self.run_id, self.step_slug, self.index)
+
+    @property
     def is_open(self) -> bool:
         return not self.status.is_end
 
@@ -256,19 +260,19 @@ class ClaimedRecord:
         return (self.run_id, self.step_slug, self.task_index)
 
 
+def element_of(run: EngineRun, step: StepPlan, index: int) -> Any:
+    """The element of a map for one of its tasks."""
+    return (run.input if step.is_root_map else run.states[step.deps[0]].output)[index]
+
+
 def record_of(run: EngineRun, step: StepPlan, task: TaskRow) -> ClaimedRecord:
     """The record of a task that has just been started."""
-    if step.is_root_map:
-        input = run.input[task.index]
-    elif step.is_map:
-        input = run.states[step.deps[0]].output[task.index]
-    else:
-        input = completed_outputs(run, step.deps)
+    outputs = {} if step.is_map else completed_outputs(run, step.deps)
     return ClaimedRecord(
         run_id=run.run_id,
         step_slug=step.slug,
         task_index=task.index,
-        input=input,
+        input=element_of(run, step, task.index) if step.is_map else outputs,
         flow_input=run.input if not step.deps and not step.is_map else SQL_NULL,
         attempt=task.attempts,
         max_attempts=max(step.options["max_attempts"], 1),
