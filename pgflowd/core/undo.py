@@ -40,5 +40,5 @@ def original_of(answer: Mapping[str, Any] | None) -> Original | None:
     """Read the answer of the database; None if there is nothing to undo."""
     if answer is None:
         return None
-    undo = Undo(**{name: answer[name] for name in Undo._fields})
-    return Original(undo, {part: answer[part] for part in PARTS if part in answer})
+    parts = {part: answer[part] for part in PARTS if part in answer}
+    return Original(Undo(**answer["undo"]), parts)

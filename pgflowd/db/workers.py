@@ -24,6 +24,7 @@ from pgflowd.core.definition.shape import (
     option_remedies,
 )
 from pgflowd.core.output_stream import MAX_RUNS
+from pgflowd.core.undo import PARTS
 from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
 from pgflowd.db.query import Query, Rows, fetch_value
@@ -238,8 +239,16 @@ def step_output(run_id: str, step: str) -> Query[bytes | None]:
 
 def read_original(task: tuple[str, str, int], parts: Sequence[str]) -> Query[bytes | None]:
     """Read the task that this one undoes, as JSON; None if there is nothing to undo."""
-    query = "select pgflowd.read_original(%s, %s, %s, %s)"
-    return Query(query, (*task, list(parts)), _first)
+    query = "select undo, output, run_input, item from pgflowd.read_original(%s, %s, %s, %s)"
+    return Query(query, (*task, list(parts)), _original)
+
+
+def _original(rows: Rows) -> bytes | None:
+    """Join what the database has as JSON; a part that is not there has no key."""
+    if not rows:
+        return None
+    named = zip(("undo", *PARTS), rows[0], strict=True)
+    return b"{%b}" % b",".join(b'"%b":%b' % (k.encode(), v) for k, v in named if v is not None)
 
 
 def _standing(rows: Rows) -> Standing:

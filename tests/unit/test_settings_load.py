@@ -142,6 +142,18 @@ def test_a_flow_overrides_keys_of_its_worker() -> None:
     assert settings.flows["empty"].worker == {}
 
 
+def test_what_undoes_the_runs_of_a_flow_has_its_settings() -> None:
+    settings = good(
+        "[flows.orders]\nenabled = false\nmax_concurrency = 2\n"
+        "[flows.mails]\nmax_concurrency = 3\n[flows.undo_mails]\nmax_concurrency = 4"
+    )
+
+    assert settings.worker_for("undo_Orders").max_concurrency == 2
+    assert not settings.is_enabled("undo_orders")
+    assert settings.worker_for("undo_mails").max_concurrency == 4
+    assert settings.worker_for("mails").max_concurrency == 3
+
+
 def test_a_variable_finds_the_flow_whose_capitals_it_has() -> None:
     environ = {
         "PGFLOWD__FLOWS__SENDEMAIL__MAX_CONCURRENCY": "3",

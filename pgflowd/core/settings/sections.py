@@ -29,6 +29,7 @@ from pgflowd.core.settings.keys import (
     words,
 )
 from pgflowd.core.settings.values import Address, Ref, parse_address
+from pgflowd.core.undo import PREFIX
 from pgflowd.errors import Problem
 
 _MAX_31_BITS = "24d"  # PostgreSQL and Linux keep these in 31 bits of milliseconds
@@ -266,12 +267,17 @@ class Settings:
 
     def worker_for(self, slug: str) -> WorkerSettings:
         """Return the worker settings of one flow."""
-        overrides = self.flows.get(slug.lower())
+        overrides = self._overrides_of(slug)
         return replace(self.worker, **overrides.worker) if overrides else self.worker
 
     def is_enabled(self, slug: str) -> bool:
-        overrides = self.flows.get(slug.lower())
+        overrides = self._overrides_of(slug)
         return overrides.enabled if overrides else True
+
+    def _overrides_of(self, slug: str) -> Overrides | None:
+        """Return those of a flow; the one that undoes its runs has the same, unless it has own."""
+        slug = slug.lower()
+        return self.flows.get(slug) or self.flows.get(slug.removeprefix(PREFIX))
 
     @property
     def shortest_heartbeat_s(self) -> float:

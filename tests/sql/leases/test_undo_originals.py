@@ -1,0 +1,84 @@
+"""What an undo handler may read of the task that it undoes, and that it is of no other run."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import psycopg
+import pytest
+from support.leases import LeaseDatabase
+
+ALL = ["output", "run", "item"]
+
+
+def undo_run(db: LeaseDatabase, original: uuid.UUID, plan: dict[str, list[int]]) -> uuid.UUID:
+    """A run with this plan that undoes the original, as the sweep starts one."""
+    given = {"run_id": str(original), "generation": 2, "cause": "cancel", "plan": plan}
+    flow, new = db.flow("undo_a"), uuid.uuid4()
+    entry = "insert into pgflowd.runs (run_id, flow_slug, undo_of, state) values (%s, %s, %s, %s)"
+    db.rows(entry, new, flow, original, "started")
+    start = "select from pgflow.start_flows(%s, array[%s::jsonb], array[%s]::uuid[])"
+    db.rows(start, flow, json.dumps(given), new)
+    return new
+
+
+def read(db: LeaseDatabase, run: uuid.UUID, step: str, nr: int, parts: list[str]) -> list[Any]:
+    return db.rows("select * from pgflowd.read_original(%s, %s, %s, %s)", run, step, nr, parts)
+
+
+def test_a_task_is_read_as_far_as_its_handler_takes_it(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "m*:a", "n*:m")
+    run, worker = own.start(flow, {"who": 7}), own.worker(flow)
+    own.complete(own.claim_one(flow, worker), [10, None, 12])
+    for task in own.claim(flow, worker, 3):
+        own.complete(task, [task.input])
+    own.complete(own.claim(flow, worker, 3)[1], None)
+    undo = undo_run(own, run, {"a": [0], "m": [0, 2], "n": [1]})
+    told = {"run_id": str(run), "cause": "cancel", "generation": 2}
+
+    assert read(own, undo, "undo_a", 0, ["output", "run"]) == [
+        ({**told, "task_index": 0}, [10, None, 12], {"who": 7}, None)
+    ]
+    assert read(own, undo, "undo_m", 1, ALL) == [({**told, "task_index": 2}, [12], {"who": 7}, 12)]
+    assert read(own, undo, "undo_n", 0, ["item"]) == [
+        ({**told, "task_index": 1}, None, None, [None])
+    ]
+    for step, nr in [("undo_a", 1), ("undo_m", 2), ("undo_b", 0)]:
+        assert read(own, undo, step, nr, ALL) == []
+
+
+def test_json_null_is_an_output_and_a_task_that_failed_has_none(own: LeaseDatabase) -> None:
+    flow = own.flow("m*", max_attempts=1)
+    run, worker = own.start(flow, [None, 1]), own.worker(flow)
+    first, second = own.claim(flow, worker, 2)
+    own.complete(first, None)
+    own.fail(second, "no")
+    undo = undo_run(own, run, {"m": [0, 1]})
+
+    texts = "select output::text, item::text from pgflowd.read_original(%s, 'undo_m', %s, %s)"
+    assert own.rows(texts, undo, 0, ALL) == [("null", "null")]
+    assert own.rows(texts, undo, 1, ALL) == [(None, "1")]
+
+
+def test_a_late_output_is_that_of_its_task(own: LeaseDatabase) -> None:
+    flow = own.flow("a", "b", max_attempts=1)
+    run, worker = own.start(flow, {}), own.worker(flow)
+    first, second = own.claim(flow, worker, 2)
+    own.fail(first, "no")
+    assert own.complete(second, {"payment": 7}) == "late"
+    undo = undo_run(own, run, {"b": [0]})
+
+    ((_, output, *_),) = read(own, undo, "undo_b", 0, ALL)
+    assert output == {"payment": 7}
+
+
+def test_pf002_a_run_that_undoes_no_other_reads_none(own: LeaseDatabase) -> None:
+    flow = own.flow("undo_a")
+    run = own.start(flow, {})
+    forged = own.start(flow, {"run_id": str(run), "plan": {"a": [0]}})
+
+    with pytest.raises(psycopg.Error) as refused:
+        read(own, forged, "undo_a", 0, ALL)
+    assert refused.value.sqlstate == "PF002"
