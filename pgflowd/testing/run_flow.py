@@ -130,10 +130,11 @@ def _undone(result: FlowRun, handlers: TestedHandlers) -> FlowRun:
     """Undo a run that has failed; signals that nobody has got are for its undo."""
     flow, undone = handlers.undo_flow, handlers.undone
     assert flow is not None
+    given = undone.undo_input(handlers.flow.spec)
+    if not given["plan"]:
+        return replace(result, status=str(RunStatus.UNDONE))
     engine = Engine(flow.shape(), flow.slug)
-    run = engine.start(
-        as_stored(undone.undo_input(handlers.flow.spec)), f"undo-of-{undone.run.run_id}"
-    )
+    run = engine.start(given, f"undo-of-{undone.run.run_id}")
     for signal in undone.run.signals:
         if signal.receiver is None:
             sent_at = max(0.0, signal.sent_at - result.took_s)

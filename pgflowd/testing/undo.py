@@ -40,7 +40,8 @@ class UndoneRun:
             for undo in flow.undos
         }
         plan = {slug: indexes for slug, indexes in found.items() if indexes}
-        return {"run_id": self.run.run_id, "generation": 1, "cause": "failure", "plan": plan}
+        cause = next(each.error for each in self.run.events if each.type == "run:failed")
+        return {"run_id": self.run.run_id, "generation": 1, "cause": cause, "plan": plan}
 
     def original(self, given: Mapping[str, Any], step: str, nr: int) -> Original | None:
         """The task that the one with this number undoes, if there is one in the plan."""

@@ -45,16 +45,16 @@ def test_a_status_is_its_word_with_a_sign_and_an_end(kind: type[Status]):
         assert status.mark.ascii.isascii() and len(status.mark.sign) == 1
     is_open = {
         "created", "queued", "scheduled", "started", "waiting", "paused", "ready", "delayed",
-        "leased", "lapsed", "blocked", "quarantined",
+        "leased", "lapsed", "blocked", "quarantined", "undoing",
     }  # fmt: skip
     assert {str(status) for status in kind if not status.is_end} <= is_open
 
 
 def test_a_word_of_a_later_database_is_shown_with_a_question_mark():
-    undone = RunStatus("undone")
+    archived = RunStatus("archived")
 
-    assert (undone, undone.mark.sign, undone.is_end) == ("undone", "?", True)
-    assert undone not in list(RunStatus)
+    assert (archived, archived.mark.sign, archived.is_end) == ("archived", "?", True)
+    assert archived not in list(RunStatus)
 
 
 def test_each_state_of_a_child_has_a_mark():
