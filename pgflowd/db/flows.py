@@ -153,7 +153,7 @@ def script(slug: str, shape: Shape, place: str) -> str:
 _LIST_FLOWS = """
 select flow_slug, steps, queue_name, is_watched, queued, oldest_queued_at, running, active_runs,
        workers, last_run_at, created_at, is_asleep, waiting, planned,
-       paused_at, paused_by, pause_reason
+       paused_at, paused_by, pause_reason, undoes
   from pgflowd.list_flows()
 """
 _LIVING_WORKERS = """

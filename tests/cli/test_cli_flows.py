@@ -50,9 +50,9 @@ def test_list_for_programs(here, shop):
     assert listed["schema_version"] == 1
     first = listed["flows"][0]
     assert set(first) == {
-        "flow", "steps", "queue", "watched", "queued", "waiting", "planned", "oldest_queued_at",
-        "running", "active_runs", "workers", "asleep", "paused_at", "paused_by", "pause_reason",
-        "import_s", "last_run_at", "created_at",
+        "flow", "undoes", "steps", "queue", "watched", "queued", "waiting", "planned",
+        "oldest_queued_at", "running", "active_runs", "workers", "asleep", "paused_at", "paused_by",
+        "pause_reason", "import_s", "last_run_at", "created_at",
     }  # fmt: skip
     assert (first["flow"], first["queued"], first["watched"]) == ("analyze_website", 1, True)
 

@@ -17,6 +17,7 @@ from pgflowd.cli.connect import database
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Command
 from pgflowd.cli.problems import problem_columns, problem_json
+from pgflowd.core.definition.shape import undoable
 from pgflowd.core.server_connections import (
     ServerConnections,
     automatic_budget,
@@ -24,6 +25,7 @@ from pgflowd.core.server_connections import (
     shortage,
 )
 from pgflowd.core.settings.rules import unserved
+from pgflowd.core.text import counted
 from pgflowd.errors import PgflowdError, Problem
 
 if TYPE_CHECKING:
@@ -58,7 +60,14 @@ def check(app: App, offline: bool, strict: bool) -> None:
     if not any(problem.code in INCOMPLETE for problem in discovered.problems):
         problems += unserved(settings, discovered.slugs)
     flows = [
-        {"flow": flow.slug, "entry": flow.entry, "place": flow.place, "database": None}
+        {
+            "flow": flow.slug,
+            "entry": flow.entry,
+            "place": flow.place,
+            "database": None,
+            "undoes": flow.undoes,
+            "undo": undoable(flow.shape or {}),
+        }
         for flow in discovered.flows
     ]
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
@@ -73,7 +82,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
         listed = [problem_json(app, problem) for problem in problems]
         app.print_document(ok=is_fine, problems=listed, flows=flows, connections=connections)
     else:
-        _print(app, problems, len(flows), connections)
+        _print(app, problems, discovered.flows, connections)
     if not is_fine:
         app.exit(ExitCode.NO)
 
@@ -160,7 +169,9 @@ def _of_other_runtimes(
     others = [
         name
         for queue, name in workers
-        if (flow.waits or flow.has_gates) and queue == flow.served.queue and name != given
+        if (flow.waits or flow.has_gates or flow.has_undo)
+        and queue == flow.served.queue
+        and name != given
         if not name.endswith(f":{slug}")
     ]
     if others and flow.has_gates:
@@ -169,6 +180,10 @@ def _of_other_runtimes(
         )
         text += " with needs or a limit"
         yield Problem("W318", text, PLACE, "stop that worker, or leave needs= and limit= out")
+    elif others and flow.has_undo:
+        text = f"{slug}: its runs are undone, but worker {others[0]} of another runtime serves it"
+        remedy = "stop that worker: it may go on with a run that is being undone"
+        yield Problem("W318", text, PLACE, remedy)
     elif others:
         text = f"{slug}: its handlers wait, but worker {others[0]} of another runtime serves it"
         remedy = "stop that worker: it cannot wait, and knows no checkpoint"
@@ -176,13 +191,17 @@ def _of_other_runtimes(
 
 
 def _print(
-    app: App, problems: Sequence[Problem], flows: int, connections: dict[str, int | None]
+    app: App,
+    problems: Sequence[Problem],
+    flows: Sequence[DiscoveredFlow],
+    connections: dict[str, int | None],
 ) -> None:
     for line in problem_columns(app, problems, app.out):
         app.print(line)
     daemon, handlers, others, server = connections.values()
     allowed = "" if server is None else f"; others have {others}, the server allows {server}"
-    counted = f"{flows} flow{'s' * (flows != 1)}"
-    app.note(f"{counted}; up to {daemon} connections, {handlers} more in handlers{allowed}")
+    undos = sum(flow.undoes is not None for flow in flows)
+    told = counted(len(flows) - undos, "flow") + (f", {undos} with undo" if undos else "")
+    app.note(f"{told}; up to {daemon} connections, {handlers} more in handlers{allowed}")
     if not problems:
         app.print("no problems found")

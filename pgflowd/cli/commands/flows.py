@@ -179,6 +179,7 @@ def deploy(app: App, flow: Sequence[str], as_sql: bool) -> None:
     if not chosen:
         _raise_errors(discovered.problems)
         chosen = discovered.flows
+    chosen = discovered.with_undo_flows(chosen)
     if as_sql:
         texts = {one.slug: flows.script(one.slug, one.shape or {}, one.place) for one in chosen}
         app.print_result("\n\n".join(texts.values()), sql=texts)

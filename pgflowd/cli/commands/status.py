@@ -60,7 +60,7 @@ def status(app: App, watch: float | None, check: bool, metrics: bool) -> None:
         app.exit(ExitCode.NOT_RUNNING)
     if check:
         app.exit(ExitCode.OK if document.get("state") == DaemonState.HEALTHY else ExitCode.NO)
-    app.print_result("\n".join(status_lines(document, app.out)), **document)
+    app.print_result("\n".join(status_lines(document, app.out, is_full=app.verbose)), **document)
 
 
 @click.command(cls=Command)
@@ -92,7 +92,7 @@ def _watch(app: App, pause_s: float) -> NoReturn:
             app.print_json_line(document)
         else:
             home = _HOME_AND_CLEAR if app.out.redraws else ""
-            app.print(home + "\n".join(status_lines(document, app.out)))
+            app.print(home + "\n".join(status_lines(document, app.out, is_full=app.verbose)))
         time.sleep(pause_s)
 
 

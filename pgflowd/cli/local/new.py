@@ -35,6 +35,7 @@ class Template(NamedTuple):
 TEMPLATES = {
     "diamond": Template("analyze", "analyze_website", '{"url": "https://example.com"}'),
     "map": Template("orders", "import_orders", '{"count": 20}'),
+    "saga": Template("booking", "book_trip", '{"city": "Lisbon", "sold_out": true}'),
     "job": Template("mail", "send_email", '{"to": "anna@example.com", "subject": "Hello"}'),
 }
 
@@ -45,7 +46,7 @@ TEMPLATES = {
     "--template",
     type=click.Choice(list(TEMPLATES)),
     default="diamond",
-    help="diamond: parallel steps; map: a task per element; job: one step.",
+    help="diamond: parallel steps; map: a task per element; saga: steps with undo; job: one step.",
 )
 @pass_app
 def new(app: App, name: Path, template: str) -> None:

@@ -40,7 +40,9 @@ _TITLES = (
 def print_flows(
     app: App, flows: Sequence[ListedFlow], imports: Mapping[str, float | None], now: datetime
 ) -> None:
-    """Flows as a table; one that has work and no worker is marked."""
+    """Flows as a table; one that has work and no worker is marked. Those that undo runs of others
+    are in it if they have work."""
+    flows = [flow for flow in flows if app.verbose or not flow.undoes or flow.active_runs]
     if not flows:
         app.note("there are no flows in the database; `pgflowd flows deploy` creates them")
         return
@@ -104,7 +106,9 @@ def print_flow(
     limits = ", ".join(
         f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
         for each in options_of(Owner.FLOW)
+        if not each.is_of_runs or each.json_name in options
     )
+    undoes = [f"undoes runs of {flow.undoes}"] if flow.undoes else []
     is_asleep = flow.workers == 0 and flow.is_asleep
     workers = "asleep" if is_asleep else counted(flow.workers, "worker")
     waiting = f", {flow.waiting} waiting" if flow.waiting else ""
@@ -113,7 +117,7 @@ def print_flow(
     if import_s is not None:
         state += f", imported in {duration(import_s)}"
     last = "no runs yet" if flow.last_run_at is None else f"last run {ago(flow.last_run_at, now)}"
-    for text in (flow.flow_slug, limits, f"{state}, {last}", *_pause(flow, now)):
+    for text in (flow.flow_slug, *undoes, limits, f"{state}, {last}", *_pause(flow, now)):
         app.print(app.out.folded(app.out.shown(text)))
     app.print(painted(graph_of(shape), app.out))
     steps = plan_of(shape).steps.values()

@@ -28,8 +28,9 @@ _NARROW = 60  # below this many columns there is no bar
 _BAR = 10  # characters of the bar of running tasks
 
 
-def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
-    """The whole screen."""
+def status_lines(status: dict[str, Any], screen: Screen, *, is_full: bool = False) -> list[str]:
+    """The screen; unless it is full, without flows that undo others and have nothing to do."""
+    flows = [flow for flow in status["flows"] if is_full or not _is_idle_undo(flow)]
     parts = [
         f"pgflowd {status['name']}  {status['version']} ",
         screen.marked(DaemonState(status["state"]).mark, f" {status['state']}"),
@@ -42,15 +43,15 @@ def status_lines(status: dict[str, Any], screen: Screen) -> list[str]:
         first, *more = kind.summary(status[kind.name])
         mark = screen.marked(child_mark(status[kind.name]["state"]))
         lines += _packed(f" {kind.name:<10}", [f"{mark} {first}".rstrip(), *more], screen)
-    rows = [_row(flow, screen) for flow in status["flows"]]
-    shown = [title for title in TITLES if title != "WAITING" or any_waits(status["flows"])]
+    rows = [_row(flow, screen) for flow in flows]
+    shown = [title for title in TITLES if title != "WAITING" or any_waits(flows)]
     kept = [TITLES.index(title) for title in shown]
     inner = screen if screen.width is None else replace(screen, width=screen.width - 1)
     table = inner.table(
         shown, [[row[at] for at in kept] for row in rows], right=RIGHT, losing=LOSING
     )
     lines += [f" {line}" for line in table.splitlines()]
-    ages = [flow["age_s"] for flow in status["flows"] if flow.get("age_s") is not None]
+    ages = [flow["age_s"] for flow in flows if flow.get("age_s") is not None]
     if ages:
         lines.append(f" these numbers are up to {duration(max(1.0, max(ages)))} old")
     parked = {flow["slug"] for flow in status["flows"] if flow["state"] == ChildState.PARKED.value}
@@ -61,6 +62,12 @@ def _present(kinds: Sequence[ChildKind], status: Mapping[str, Any]) -> list[Chil
     """Those of the kinds that the config wants; a daemon may be older than this command."""
     off = (None, ChildState.DISABLED.value)
     return [kind for kind in kinds if status.get(kind.name, {}).get("state") not in off]
+
+
+def _is_idle_undo(flow: Mapping[str, Any]) -> bool:
+    is_well = flow["state"] in (ChildState.ASLEEP.value, ChildState.UP.value)
+    has_work = any(flow.get(name) for name in ("running", "queued", "waiting"))
+    return bool(flow.get("undoes")) and is_well and not has_work
 
 
 def any_waits(flows: Sequence[Mapping[str, Any]]) -> bool:

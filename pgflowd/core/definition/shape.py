@@ -179,10 +179,10 @@ def option_differences(ours: Shape, database: Shape) -> list[str]:
     return found
 
 
-def has_undo(shape: Shape) -> bool:
-    """Whether a step has an undo, or undoes one."""
-    names = {"undo", "settle"}
-    return any(names & (step.get("options") or {}).keys() for step in shape.get("steps") or [])
+def undoable(shape: Shape) -> list[str]:
+    """The steps that have an undo."""
+    steps = shape.get("steps") or []
+    return [step["slug"] for step in steps if "undo" in (step.get("options") or {})]
 
 
 def has_gates(shape: Shape) -> bool:

@@ -75,6 +75,7 @@ class FlowStatus:
     """A flow that the daemon serves, and its worker; the fields are the keys of the document."""
 
     slug: str
+    undoes: str | None  # the flow whose runs it undoes
     state: str
     pid: int | None
     up_s: float | None
@@ -304,6 +305,7 @@ def _flow(child: ChildEntry, facts: DaemonFacts, idle: str, waits: Any) -> FlowS
     due_in_s = None if child.due_at is None else max(0.0, child.due_at - facts.monotonic)
     return FlowStatus(
         slug=child.spec.name,
+        undoes=child.spec.undoes,
         **_process(child, own, facts, idle),
         worker_id=own.worker_id,
         running=numbers.get("running", 0) if has_process else 0,

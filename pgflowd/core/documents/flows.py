@@ -33,11 +33,13 @@ class ListedFlow:
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    undoes: str | None  # the flow whose runs it undoes
 
     def to_json(self, import_s: float | None) -> dict[str, Any]:
         """The document; the daemon knows how long the import of the flow took."""
         return plain({
             "flow": self.flow_slug,
+            "undoes": self.undoes,
             "steps": self.steps,
             "queue": self.queue_name,
             "watched": self.is_watched,

@@ -18,6 +18,7 @@ class ServedFlow:
     module: str
     entry: str  # of the config: "module" or "module:name"
     fingerprint: str = ""  # of the module's files and the flow's shape
+    undoes: str | None = None  # the flow whose runs it undoes, if it was derived from one
 
     @property
     def queue(self) -> str:

@@ -80,6 +80,7 @@ class ChildSpec:
     kind: ChildKind
     name: str = ""  # a worker's flow, or a broken entry
     entry: str = ""  # the entry of the config
+    undoes: str | None = None  # the flow whose runs a worker's flow undoes
     fingerprint: str = ""
     enabled: bool = True
     max_restarts: int = 5

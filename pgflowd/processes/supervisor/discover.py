@@ -12,13 +12,13 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from pgflowd.core.definition.shape import has_gates
+from pgflowd.core.definition.shape import has_gates, undoable
 from pgflowd.core.json import loads
 from pgflowd.core.messages import Found, Message, UnreadableMessage
 from pgflowd.core.settings.sections import Settings
@@ -45,12 +45,16 @@ class DiscoveredFlow:
     problems: tuple[Problem, ...] = ()
     opens_connections: bool = False  # its handlers use `ctx.conn()`
     waits: bool = False  # its handlers keep checkpoints, sleep or wait for signals
-    undoes: str | None = None  # the flow whose runs it undoes, if it was derived from one
 
     @property
     def has_gates(self) -> bool:
         """Whether not every worker may begin each of its tasks at any time."""
         return self.shape is not None and has_gates(self.shape)
+
+    @property
+    def has_undo(self) -> bool:
+        """Whether its runs may be undone."""
+        return self.shape is not None and bool(undoable(self.shape))
 
     @property
     def slug(self) -> str:
@@ -60,6 +64,10 @@ class DiscoveredFlow:
     def entry(self) -> str:
         return self.served.entry
 
+    @property
+    def undoes(self) -> str | None:
+        return self.served.undoes
+
 
 @dataclass
 class Discovered:
@@ -68,6 +76,11 @@ class Discovered:
     flows: list[DiscoveredFlow] = field(default_factory=list)
     broken: dict[str, BrokenEntry] = field(default_factory=dict)  # by entry
     problems: list[Problem] = field(default_factory=list)
+
+    def with_undo_flows(self, flows: Iterable[DiscoveredFlow]) -> list[DiscoveredFlow]:
+        """These flows, each with the one that undoes its runs, if it has one."""
+        chosen = {flow.slug for flow in flows}
+        return [flow for flow in self.flows if {flow.slug, flow.undoes} & chosen]
 
     def flow(self, slug: str) -> DiscoveredFlow | None:
         return next((flow for flow in self.flows if flow.slug == slug), None)
@@ -231,11 +244,11 @@ class Discovery:
 
 
 def _flow(entry: str, found: dict[str, Any]) -> DiscoveredFlow:
-    served = ServedFlow(str(found["slug"]), str(found["module"]), entry, str(found["fingerprint"]))
+    texts = [str(found[name]) for name in ("slug", "module", "fingerprint")]
+    served = ServedFlow(texts[0], texts[1], entry, texts[2], found["undoes"])
     problems = tuple(Problem(**each) for each in found["problems"])
     uses = {name: bool(found[name]) for name in ("opens_connections", "waits")}
-    place, shape, undoes = str(found["place"]), found["shape"], found["undoes"]
-    return DiscoveredFlow(served, place, shape, problems, **uses, undoes=undoes)
+    return DiscoveredFlow(served, str(found["place"]), found["shape"], problems, **uses)
 
 
 def _conflict(other: DiscoveredFlow, flow: DiscoveredFlow) -> Problem:

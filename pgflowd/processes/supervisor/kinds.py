@@ -81,6 +81,7 @@ def worker_spec(settings: Settings, flow: ServedFlow) -> ChildSpec:
         WORKER,
         name=flow.slug,
         entry=flow.entry,
+        undoes=flow.undoes,
         fingerprint=_fingerprint(settings, (flow, keys, own, settings.recovery.lease_s)),
         enabled=settings.is_enabled(flow.slug),
         max_restarts=keys.max_restarts,

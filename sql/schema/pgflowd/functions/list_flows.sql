@@ -2,6 +2,7 @@
 -- Open work is counted through the queues, which hold nothing else, and through what waits and what is
 -- planned, at most ten thousand messages, waits and planned runs of each. A worker counts as living if its last heartbeat was in
 -- the last half minute. A flow is asleep if a worker of it sleeps, which a daemon starts again when there is work.
+-- `undoes`: the flow whose runs this one undoes, if that is what it is for.
 -- `paused_at` and what follows are null for a flow that is not paused.
 -- Called by: commands.   Locks: nothing.
 create or replace function pgflowd.list_flows()
@@ -9,7 +10,7 @@ returns table (flow_slug text, steps int, queue_name text, is_watched boolean, q
                oldest_queued_at timestamptz, running bigint, active_runs bigint, workers bigint,
                last_run_at timestamptz, created_at timestamptz, is_asleep boolean,
                waiting bigint, planned bigint, paused_at timestamptz, paused_by text,
-               pause_reason text)
+               pause_reason text, undoes text)
 language plpgsql stable set search_path = '' as $$
 #variable_conflict use_column
 declare
@@ -30,6 +31,10 @@ begin
     created_at := flow.created_at;
     queue_name := flow.queue_name;
     steps := (select count(*) from pgflow.steps as step where step.flow_slug = flow.flow_slug);
+    undoes := (select substr(flow.flow_slug, length('undo_') + 1)
+                where exists (select from pgflow.steps as step
+                               where step.flow_slug = flow.flow_slug
+                                 and (to_jsonb(step) -> 'settles')::boolean));
     last_run_at := (select max(run.started_at) from pgflow.runs as run
                      where run.flow_slug = flow.flow_slug);
     workers := (select count(*) from pgflow.workers as worker
