@@ -59,17 +59,7 @@ def check(app: App, offline: bool, strict: bool) -> None:
     problems += discovered.problems
     if not any(problem.code in INCOMPLETE for problem in discovered.problems):
         problems += unserved(settings, discovered.slugs)
-    flows = [
-        {
-            "flow": flow.slug,
-            "entry": flow.entry,
-            "place": flow.place,
-            "database": None,
-            "undoes": flow.undoes,
-            "undo": undoable(flow.shape or {}),
-        }
-        for flow in discovered.flows
-    ]
+    flows = [_entry(flow) for flow in discovered.flows]
     served = [flow for flow in discovered.flows if settings.is_enabled(flow.slug)]
     opening = [settings.worker_for(flow.slug) for flow in served if flow.opens_connections]
     handlers = sum(worker.max_concurrency for worker in opening)
@@ -85,6 +75,18 @@ def check(app: App, offline: bool, strict: bool) -> None:
         _print(app, problems, discovered.flows, connections)
     if not is_fine:
         app.exit(ExitCode.NO)
+
+
+def _entry(flow: DiscoveredFlow) -> dict[str, Any]:
+    """What `--json` has of a flow, before the database is asked."""
+    return {
+        "flow": flow.slug,
+        "entry": flow.entry,
+        "place": flow.place,
+        "database": None,
+        "undo": undoable(flow.shape or {}),
+        "undoes": flow.undoes,
+    }
 
 
 def _in_database(

@@ -102,13 +102,8 @@ def print_flow(
     now: datetime,
 ) -> None:
     """A flow: its work, its graph, and the options of its steps."""
-    options = shape.get("options") or {}
-    limits = ", ".join(
-        f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
-        for each in options_of(Owner.FLOW)
-        if not each.is_of_runs or each.json_name in options
-    )
     undoes = [f"undoes runs of {flow.undoes}"] if flow.undoes else []
+    limits = _flow_options(shape.get("options") or {})
     is_asleep = flow.workers == 0 and flow.is_asleep
     workers = "asleep" if is_asleep else counted(flow.workers, "worker")
     waiting = f", {flow.waiting} waiting" if flow.waiting else ""
@@ -135,6 +130,14 @@ def print_flow(
         app.note(f"no living worker has {name}: add it to [worker] caps of one; people use {claim}")
     if not flow.is_watched:
         app.note("W311 its queue has no trigger, so workers poll; run `pgflowd flows deploy`")
+
+
+def _flow_options(options: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
+        for each in options_of(Owner.FLOW)
+        if not each.is_of_runs or each.json_name in options
+    )
 
 
 def _pause(flow: ListedFlow, now: datetime) -> list[str]:

@@ -66,7 +66,7 @@ def _present(kinds: Sequence[ChildKind], status: Mapping[str, Any]) -> list[Chil
 
 def _is_idle_undo(flow: Mapping[str, Any]) -> bool:
     is_well = flow["state"] in (ChildState.ASLEEP.value, ChildState.UP.value)
-    has_work = any(flow.get(name) for name in ("running", "queued", "waiting"))
+    has_work = flow["running"] or flow["queued"] or flow.get("waiting")
     return bool(flow.get("undoes")) and is_well and not has_work
 
 
