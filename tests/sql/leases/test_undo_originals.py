@@ -29,13 +29,15 @@ def read(db: LeaseDatabase, run: uuid.UUID, step: str, nr: int, parts: list[str]
 
 
 def test_a_task_is_read_as_far_as_its_handler_takes_it(own: LeaseDatabase) -> None:
-    flow = own.flow("a", "m*:a", "n*:m")
+    flow = own.flow("a", "m*:a", "n*:m", "z:a+n")
     run, worker = own.start(flow, {"who": 7}), own.worker(flow)
     own.complete(own.claim_one(flow, worker), [10, None, 12])
     for task in own.claim(flow, worker, 3):
         own.complete(task, [task.input])
-    own.complete(own.claim(flow, worker, 3)[1], None)
-    undo = undo_run(own, run, {"a": [0], "m": [0, 2], "n": [1]})
+    for task in own.claim(flow, worker, 4):
+        own.complete(task, None)
+    own.complete(own.claim_one(flow, worker), "last")
+    undo = undo_run(own, run, {"a": [0], "m": [0, 2], "n": [1], "z": [0]})
     told = {"run_id": str(run), "cause": "cancel", "generation": 2}
 
     assert read(own, undo, "undo_a", 0, ["output", "run"]) == [
@@ -44,6 +46,9 @@ def test_a_task_is_read_as_far_as_its_handler_takes_it(own: LeaseDatabase) -> No
     assert read(own, undo, "undo_m", 1, ALL) == [({**told, "task_index": 2}, [12], {"who": 7}, 12)]
     assert read(own, undo, "undo_n", 0, ["item"]) == [
         ({**told, "task_index": 1}, None, None, [None])
+    ]
+    assert read(own, undo, "undo_z", 0, ["output"]) == [
+        ({**told, "task_index": 0}, "last", None, None)
     ]
     for step, nr in [("undo_a", 1), ("undo_m", 2), ("undo_b", 0)]:
         assert read(own, undo, step, nr, ALL) == []

@@ -32,16 +32,14 @@ begin
                            and attempt.output is not null
                          order by attempt.token desc limit 1) end end,
            case when 'run' = any (parts) then run.input end,
-           case when 'item' = any (parts) then coalesce(element.item, 'null') end
+           case when 'item' = any (parts) then coalesce(
+             coalesce((select state.output
+                         from pgflow.deps as dep
+                         join pgflow.step_states as state
+                           on state.run_id = original and state.step_slug = dep.dep_slug
+                        where dep.flow_slug = run.flow_slug and dep.step_slug = step),
+                      run.input) -> index, 'null') end
       from pgflow.step_tasks as task
       join pgflow.runs as run on run.run_id = task.run_id
-      left join lateral (
-        select coalesce((select state.output
-                           from pgflow.deps as dep
-                           join pgflow.step_states as state
-                             on state.run_id = original and state.step_slug = dep.dep_slug
-                          where dep.flow_slug = run.flow_slug and dep.step_slug = step),
-                        run.input) -> index as item
-         where 'item' = any (parts)) as element on true
      where task.run_id = original and task.step_slug = step and task.task_index = index;
 end $$;
