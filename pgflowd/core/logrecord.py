@@ -128,6 +128,11 @@ def _shown(value: Any) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
+def text_without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """One text, as a record would show it."""
+    return str(_redacted_value(text, set(), list(secrets)))
+
+
 def _redacted_value(value: Any, hidden: set[str], secrets: list[str]) -> Any:
     if isinstance(value, str):
         if _is_harmless(value, secrets):

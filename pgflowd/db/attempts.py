@@ -1,7 +1,7 @@
 """
 The queries that read the attempts of a run: how they ended, and what running ones have told.
 
-They need the rights of a viewer. None reads what handlers have printed.
+They need the rights of a viewer. Only `kept_output` reads what handlers have printed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from itertools import starmap
 from typing import Any
 from uuid import UUID
 
-from pgflowd.core.documents.runs import Attempt, FailedAttempt, TaskProgress
+from pgflowd.core.documents.runs import Attempt, AttemptOutput, FailedAttempt, TaskProgress
 from pgflowd.core.json import decode
+from pgflowd.core.kept_output import read
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome
 from pgflowd.db.query import Query, Rows
@@ -39,6 +40,20 @@ def attempts(run_id: UUID) -> Query[list[Attempt]]:
     return Query(_ATTEMPTS, (run_id,), _read_attempts)
 
 
+def kept_output(
+    run_id: UUID, step: str | None, task: int | None, attempt: int | None, most: int
+) -> Query[list[AttemptOutput]]:
+    """Return what is kept of the output of the newest attempts of a run, step or task."""
+
+    def one(*row: Any) -> AttemptOutput:
+        *_, printed = row
+        kept = AttemptOutput(*row[:-1], *((None, False) if printed is None else read(printed)))
+        return replace(kept, outcome=Outcome(kept.outcome))
+
+    params = (run_id, step, task, attempt, most)
+    return Query(_KEPT_OUTPUT, params, lambda rows: list(starmap(one, rows)))
+
+
 _RUN_PROGRESS = """
 select step_slug, task_index, attempt, progress from pgflowd.run_progress(%s)
 """
@@ -52,6 +67,12 @@ select step_slug, task_index, token, attempt, outcome, started_at, ended_at, err
        error_message, traceback, exit_code, exit_signal, cpu_s, peak_kb, worker_id, progress,
        printed_lines
   from pgflowd.attempt_history where run_id = %s order by token
+"""
+
+
+_KEPT_OUTPUT = """
+select step_slug, task_index, token, attempt, outcome, started_at, ended_at, printed
+  from pgflowd.kept_output(%s, %s, %s, %s, %s)
 """
 
 

@@ -84,13 +84,13 @@ def write_progress(worker_id: UUID, values: Mapping[int, bytes]) -> Query[tuple[
 
 def keep_last(worker_id: UUID, reports: Sequence[TaskReport]) -> Query[None]:
     """Keep the last progress and the output of attempts that have just been reported."""
-    printed = [one.printed for one in reports]
+    texts = [one.printed.text() if one.printed else (None, None) for one in reports]
     params = (
         worker_id,
         [one.task.token for one in reports],
         Texts(one.progress for one in reports),
-        Texts(None if text is None else text.encode() for text in printed),
-        [text and text.count("\n") for text in printed],
+        Texts(None if text is None else text.encode("utf-8", "replace") for text, _ in texts),
+        [lines for _, lines in texts],
     )
     return Query(_KEEP_LAST, params, lambda rows: None)
 

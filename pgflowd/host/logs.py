@@ -29,6 +29,7 @@ from pgflowd.core.logrecord import (
     as_lines,
     as_text,
     redacted,
+    text_without_secrets,
 )
 from pgflowd.core.settings.sections import LoggingSettings
 
@@ -98,6 +99,10 @@ class Log:
         everything = {**self._fields, "pid": os.getpid(), **fields}
         record = LogRecord(event, level, time.time(), everything)
         return redacted(record, self._sink.keys, self._sink.secrets)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text as a record would show it."""
+        return text_without_secrets(text, self._sink.secrets)
 
     def _put(self, level: str, event: str, fields: dict[str, Any]) -> bool:
         return self._sink.write(self._sink.render(self.record(level, event, **fields)))

@@ -16,7 +16,7 @@ declare
     pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.disarm,
     pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
-    pgflowd.keep_last, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_runs,
+    pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
     pgflowd.process_due, pgflowd.progress, pgflowd.read_original,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,

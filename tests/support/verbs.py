@@ -117,6 +117,7 @@ NO_VERBS = {
     # workers, and what they ask for their handlers
     "checkpoint_drop", "checkpoint_save", "claim", "complete", "crashed", "fail", "heartbeat",
     "release", "renew_workers", "report", "start_child", "arm", "disarm", "due_writers", "writers",
+    "progress", "keep_last",
     # the sweeper, or whoever calls it in its place
     "process_due", "recover_stalled", "refill_limits", "resend", "sweep",
     "sweep_dead", "sweeper_sleeps",

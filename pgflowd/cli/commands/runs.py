@@ -17,6 +17,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_output import output
 from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
@@ -332,7 +333,7 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         _print_events(app, follower, None)
 
 
-for _command in (pause, resume, reschedule, signal, approve, reject):
+for _command in (output, pause, resume, reschedule, signal, approve, reject):
     runs.add_command(_command)
 
 

@@ -9,13 +9,25 @@ from pgflowd.cli.terminal.labelled import print_labelled
 from pgflowd.cli.terminal.screen import BAR, TableCell
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import Outcome
-from pgflowd.core.text import ago, between, cut, duration
+from pgflowd.core.text import ago, between, counted, cut, duration, short_id
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.runs import RunDetails
 
 MAX_ERROR_CHARS = 60  # of an error in a list
+MAX_KEPT = 5  # steps of which is said that output is kept
 OLD_S = 10.0  # a progress that was told so long ago has its age beside it
+
+
+def print_kept_output(app: App, details: RunDetails) -> None:
+    """Of which failed steps output is kept, and how to see it: of each step the last attempt."""
+    last = {each.step_slug: each for each in details.failures if each.output_lines}
+    run = short_id(details.run.run_id)
+    for each in list(last.values())[-MAX_KEPT:]:
+        command = f"pgflowd runs output {run} --step {each.step_slug}"
+        lines = counted(each.output_lines or 0, "line")
+        text = f"{lines} of {each.step_slug}#{each.task_index}, attempt {each.attempt}"
+        print_labelled(app, "output kept", f"{text}; `{command}`")
 
 
 def print_attempts(app: App, details: RunDetails) -> None:

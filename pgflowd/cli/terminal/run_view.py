@@ -15,7 +15,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
-from pgflowd.cli.terminal.attempt_view import on_one_line, print_attempts, print_progress
+from pgflowd.cli.terminal.attempt_view import (
+    on_one_line,
+    print_attempts,
+    print_kept_output,
+    print_progress,
+)
 from pgflowd.cli.terminal.family_view import MAX_FAMILY, print_family
 from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
@@ -170,6 +175,7 @@ def print_run(app: App, details: RunDetails) -> None:
         for line in traceback_lines(app, traceback, indent=3):
             app.print(line)
     print_progress(app, details)
+    print_kept_output(app, details)
     _print_waits(app, details)
     if details.attempts is not None:
         print_attempts(app, details)

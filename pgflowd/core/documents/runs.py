@@ -18,6 +18,7 @@ from pgflowd.core.documents import plain, versioned
 from pgflowd.core.documents.families import FamilyMember
 from pgflowd.core.documents.undos import StepUndo
 from pgflowd.core.documents.waits import ListedSignal, OpenTask, SavedCheckpoint
+from pgflowd.core.kept_output import KeptLine
 from pgflowd.core.progress import Progress
 from pgflowd.core.statuses import Outcome, RunStatus, StepStatus
 
@@ -268,6 +269,34 @@ class Attempt:
 
     def to_json(self) -> dict[str, Any]:
         return plain({**vars(self), "progress": self.progress and self.progress.to_json()})
+
+
+@dataclass(frozen=True)
+class AttemptOutput:
+    """What is kept of the output of an attempt; of one whose worker has died nothing."""
+
+    step_slug: str
+    task_index: int
+    token: int
+    attempt: int
+    outcome: Outcome
+    started_at: datetime
+    ended_at: datetime
+    lines: Sequence[KeptLine] | None
+    is_cut: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return plain({
+            "step": self.step_slug,
+            "task": self.task_index,
+            "token": self.token,
+            "attempt": self.attempt,
+            "outcome": self.outcome,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "lines": None if self.lines is None else [line.to_json() for line in self.lines],
+            "cut": self.is_cut,
+        })  # fmt: skip
 
 
 @dataclass(frozen=True)

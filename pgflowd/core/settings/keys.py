@@ -99,8 +99,8 @@ def duration(default: str, doc: str, *, zero: bool = False, high: str = MAX_DURA
     return _field(key, parse_duration(default))
 
 
-def size(default: str, doc: str) -> Any:
-    key = Key(KeyKind.SIZE, default, doc, 1, parse_size(MAX_SIZE), limits=("1B", MAX_SIZE))
+def size(default: str, doc: str, *, low: str = "1B", high: str = MAX_SIZE) -> Any:
+    key = Key(KeyKind.SIZE, default, doc, parse_size(low), parse_size(high), limits=(low, high))
     return _field(key, parse_size(default))
 
 

@@ -126,6 +126,19 @@ class WorkerSettings:
         "inherit",
         "discard",
     )
+    keep_output: str = choice(
+        "failures",
+        "what handlers print and log is kept in the database, for `runs output`: of "
+        "attempts that fail, of all, or of none",
+        "all",
+        "off",
+    )
+    keep_output_size_bytes: int = size(
+        "64KiB",
+        "of an attempt, its last lines; a worker has so much memory per task",
+        low="1KiB",
+        high="1MiB",
+    )
     oom_score_adj: int = whole(
         500, "of runners: the kernel chooses them first (Linux)", low=0, high=1000
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pgflowd.core.database_failure import DatabaseFailure
+from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.statuses import RunStatus, StepStatus
 from pgflowd.core.worker.part import Word
 from pgflowd.core.worker.state import ConnectionName, FetchRequest
@@ -350,7 +351,8 @@ class RunnerEnded(RunnerEvent):
 class Reaped(RunnerEvent):
     """
     A runner's wait status, what it used, and the stack that it wrote, if any. Of one that tasks
-    shared: whose step it executed at the end, and where those were that had been asked to end.
+    shared: whose step it executed at the end, and where those were that had been asked to end. And
+    what is kept of the output of its tasks.
     """
 
     status: int | None  # None: a task that shares a runner ended as it was asked to
@@ -359,6 +361,7 @@ class Reaped(RunnerEvent):
     stack: str = ""
     executing: int = 0  # a token
     stacks: Mapping[int, str] = field(default_factory=dict)  # by token
+    printed: Mapping[int, KeptOutput] = field(default_factory=dict)  # by token
 
 
 @dataclass(slots=True)

@@ -83,7 +83,7 @@ def _batch(reports: list[TaskReport], most: int) -> int:
         return len(reports)
     size = 0
     for count, report in enumerate(reports):
-        size += len(report.output or b"") + len(report.printed or "")
+        size += len(report.output or b"") + (report.printed.size if report.printed else 0)
         if count == most or (count and size > MAX_BYTES):
             return count
     return len(reports)
@@ -178,7 +178,7 @@ def recorded_by_runner(
     run_log.changes(transition, recorded.changes)
     state.worked_at = transition.now
     state.outbox.has_recorded = True
-    transition.take_progress(report)
+    transition.complete(report)
     if report.has_more:
         state.outbox.recorded = (*state.outbox.recorded, report)
     claiming.claim_now(state.schedule)

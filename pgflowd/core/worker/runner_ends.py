@@ -264,7 +264,8 @@ def report_of_end(
         because = f"its zygote ended ({zygote_end}), and it with it" if zygote_end else ""
         report = failure_text.crashed(task, end, because)
     took_s = round(transition.now - assigned.sent_at, 6)
-    return replace(report, took_s=took_s, may_be_recorded=assigned.is_committing)
+    printed = end.printed.get(task.token)
+    return replace(report, took_s=took_s, may_be_recorded=assigned.is_committing, printed=printed)
 
 
 def lease_refused(transition: WorkerTransition, token: int, verdict: events.LeaseVerdict) -> None:

@@ -90,6 +90,7 @@ class WorkerOptions:
     sleep_after_s: float = 0.0  # without work; 0: never
     has_conditions: bool = False  # so steps and runs may end without any failure
     may_log_payloads: bool = False  # records of tasks have their inputs and outputs
+    keeps_all_output: bool = False  # of tasks that complete, too
     is_debug: bool = False  # each completed task, step and run has a log record, too
 
 

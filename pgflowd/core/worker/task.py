@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pgflowd.core.kept_output import KeptOutput
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.waiting import Wait
 
@@ -50,7 +51,7 @@ class TaskReport:
     may_be_recorded: bool = False  # its runner may have completed the task by itself
     took_s: float | None = None  # from the sending of the task, where a log record shows it
     progress: bytes | None = None  # the last value, as JSON, unless the database has it
-    printed: str | None = None  # what is kept of its output
+    printed: KeptOutput | None = None  # the last lines of its output
 
     @property
     def has_more(self) -> bool:

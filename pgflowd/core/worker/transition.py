@@ -46,18 +46,20 @@ class WorkerTransition:
 
     def report(self, report: TaskReport) -> None:
         """Keep a report until the database has it."""
-        self.take_progress(report)
+        self.complete(report)
         outbox = self.state.outbox
         if not outbox.reports:
             outbox.waiting_since = self.now
         outbox.reports.append(report)
 
-    def take_progress(self, report: TaskReport) -> None:
-        """Let the last value that its handler has told go with a report."""
+    def complete(self, report: TaskReport) -> None:
+        """Let a report have the last progress, and of the output what is to be kept."""
         connections, token = self.state.connections, report.task.token
         if value := connections.progress.get(token):
             report.progress = value
             connections.progress = connections.progress.without(token)
+        if not (report.outcome.is_failure or self.state.options.keeps_all_output):
+            report.printed = None
 
     def release(self, task: Task, reason: str, delay_s: float = 0.0) -> None:
         """Give a task back, its attempt unspent."""

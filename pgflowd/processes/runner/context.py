@@ -132,9 +132,9 @@ class RunnerContext(StartingContext):
         """Where its lines go, if it shares its runner."""
         return TaskOutput(self._send_line)
 
-    def _send_line(self, stream: str, text: str) -> None:
+    def _send_line(self, stream: str, text: str, is_late: bool) -> None:
         note = {"level": "info", "stream": stream, "text": text, "token": self.token}
-        self._socket.note(note)
+        self._socket.note(note | {"late": True} if is_late else note)
 
     @cached_property
     def stopping(self) -> StopEvent:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from pgflowd.core.kept_output import LINE_EXTRA, MAX_TAIL_BYTES
 from pgflowd.core.line_budget import LineBudget
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ MAX_LINE_CHARS = 8000  # of one record; of a longer line the rest is left out
 
 CURRENT: ContextVar[RunnerContext | None] = ContextVar("CURRENT", default=None)  # if they share
 
-Send = Callable[[str, str], None]  # (stream, line)
+Send = Callable[[str, str, bool], None]  # (stream, line, whether it is too much for the log)
 
 
 class TaskOutput:
@@ -34,6 +36,8 @@ class TaskOutput:
         self._lock = threading.Lock()
         self._budget = LineBudget()
         self._unseen = 0  # bytes
+        self._late: deque[tuple[str, str]] = deque()  # the last lines that were too much
+        self._late_room = MAX_TAIL_BYTES
 
     def write(self, stream: str, text: str) -> None:
         with self._lock:
@@ -49,6 +53,9 @@ class TaskOutput:
                 if line:
                     self._keep(stream, line)
             self._lines = {"stdout": "", "stderr": ""}
+            for stream, line in self._late:
+                self._send(stream, line, True)
+            self._late.clear()
             return self._unseen
 
     def take_room(self, size: int) -> bool:
@@ -61,9 +68,15 @@ class TaskOutput:
         return True
 
     def _keep(self, stream: str, line: str) -> None:
-        if self.take_room(len(line)):
-            text = line[:MAX_LINE_CHARS].encode("utf-8", "backslashreplace").decode()
-            self._send(stream, text)
+        is_logged = self.take_room(len(line))
+        text = line[:MAX_LINE_CHARS].encode("utf-8", "backslashreplace").decode()
+        if is_logged:
+            self._send(stream, text, False)
+            return
+        self._late.append((stream, text))
+        self._late_room -= len(text) + LINE_EXTRA
+        while self._late_room < 0:
+            self._late_room += len(self._late.popleft()[1]) + LINE_EXTRA
 
 
 class TaskStream(io.TextIOWrapper):

@@ -190,12 +190,9 @@ class _Worker:
             self._report_refused,
         )
         self._output = OutputStream(self._log, self._mailbox.put)
+        of_output = (self._output.pass_on, self._output.write, self._log.without_secrets)
         self._runners = RunnerProcesses(
-            self._zygote,
-            settings.worker_for(served.slug),
-            self._output.pass_on,
-            self._output.write,
-            self._loop,
+            self._zygote, settings.worker_for(served.slug), *of_output, self._loop
         )
         self._session = RegistrationSession(
             settings, self._log, served, loaded, self._worker_id, self._title

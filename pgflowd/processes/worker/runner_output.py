@@ -2,14 +2,16 @@
 One of a runner's pipes, stdout or stderr, as the worker reads it.
 
 Lines go to a function until the task has had its megabyte, or its ten thousand lines, since each
-becomes a record of some hundred bytes; the rest is counted and moved to /dev/null by `splice`,
-without being read. The last bytes are kept, since a dying runner writes its stack there.
+becomes a record of some hundred bytes. The rest is counted; its last bytes are kept if they are
+wanted, else it is moved to /dev/null by `splice`, without being read. A dying runner writes its
+stack there.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
 
 from pgflowd.core.line_budget import LineBudget
@@ -27,10 +29,17 @@ class Output:
     """The reading end of a pipe; number None: there is none."""
 
     def __init__(
-        self, number: int | None, budget: LineBudget, log: Callable[[str], None] | None = None
+        self,
+        number: int | None,
+        budget: LineBudget,
+        log: Callable[[str], None] | None = None,
+        keeps: int = 0,
     ) -> None:
         self.number = -1 if number is None else number
         self.unseen = 0
+        self.late = b""  # the last bytes of what is unseen, as many as it keeps
+        self.late_at = 0.0
+        self._keeps = keeps
         self.keeps_stack = False
         self._log = log
         self._budget = budget
@@ -43,7 +52,7 @@ class Output:
     def begin(self) -> None:
         """A new task begins."""
         self._budget.refill()
-        self.unseen, self._tail = 0, b""
+        self.unseen, self._tail, self.late = 0, b"", b""
 
     def read(self) -> bool:
         """Take a piece of what came; return False at the end of the pipe."""
@@ -72,7 +81,7 @@ class Output:
     def _take(self) -> int | None:
         """Return how many bytes came; 0: none now; None: the end."""
         try:
-            if self._budget.is_spent and not self.keeps_stack:
+            if self._budget.is_spent and not (self.keeps_stack or self._keeps):
                 count = os.splice(self.number, _null(), 16 * PIECE, flags=os.SPLICE_F_NONBLOCK)
                 self.unseen += count
                 return count or None
@@ -89,7 +98,7 @@ class Output:
 
     def _split(self, piece: bytes) -> None:
         if self._budget.is_spent:
-            self.unseen += len(piece)
+            self._leave_out(piece)
             return
         self._budget.room -= len(piece)
         *lines, rest = (self._line + piece).split(b"\n", self._budget.lines)
@@ -97,9 +106,20 @@ class Output:
         for line in lines:
             self._log_line(line)
         if self._budget.lines <= 0:
-            self.unseen += len(rest)
+            self._leave_out(rest, b"\n")
             rest = b""
         self._line = rest[-PIECE:]
+
+    def _leave_out(self, piece: bytes, before: bytes = b"") -> None:
+        """It is not logged. `before`: if a line begins with it, the end of the last one."""
+        self.unseen += len(piece)
+        if self._line:  # it came before
+            self._log_line(self._line)
+            self._line = b""
+        if self._keeps and piece:
+            is_enough = len(piece) >= self._keeps
+            late = piece if is_enough else self.late + before + piece
+            self.late, self.late_at = late[-self._keeps :], time.monotonic()
 
     def _log_line(self, line: bytes) -> None:
         text = line.decode("utf-8", "backslashreplace")

@@ -12,10 +12,11 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pgflowd.core.failure import clean
+from pgflowd.core.kept_output import Hide, KeptOutput
 from pgflowd.core.progress import is_sound
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
@@ -48,6 +49,7 @@ class RunnerSocket:
         emit: Callable[[events.WorkerEvent], None],
         on_end: Callable[[int], None],
         log: Log,
+        hide: Hide,
         settings: WorkerSettings,
     ) -> None:
         self.id = id
@@ -75,7 +77,7 @@ class RunnerSocket:
         self._is_task_last = False  # nothing was sent after the task
         self._announced: set[int] = set()  # tokens of large results that wait, or are being read
         self._socket: socket.socket
-        self._records = RunnerRecords(log, settings.handler_output)
+        self._records = RunnerRecords(log, hide, settings)
 
     def open(self) -> list[int]:
         """Make socket and pipes; return the runner's ends: socket, stdout, stderr, and a memory
@@ -198,6 +200,11 @@ class RunnerSocket:
         return self._stacks
 
     @property
+    def printed(self) -> Mapping[int, KeptOutput]:
+        """What is kept of the output of its tasks, by their tokens."""
+        return self._records.kept
+
+    @property
     def executing(self) -> int:
         """The token of the task whose step it executes, or did when it was to end; or 0."""
         return self._executed or self._step()[0]
@@ -314,7 +321,8 @@ class RunnerSocket:
             self._report_bad_frame("E903", fault)
             return
         task, left = self.tasks[head["token"]], left_behind(head)
-        self._records.end_task(task, head)  # while its lines are still known to be of this task
+        # while its lines are still known to be of this task
+        printed = self._records.end_task(task, head)
         self._announced.discard(task.token)
         del self.tasks[task.token]
         self.has_left = any(left)
@@ -322,6 +330,7 @@ class RunnerSocket:
         if not self._is_terminated:  # else it is reported with the end of the runner
             self._stacks.pop(task.token, None)
         report, recorded = report_of(task, head, body), recorded_of(task, head)
+        report.printed = printed
         self._emit(events.Done(self.id, report, left, stack, recorded))
 
     def _report_bad_frame(self, code: str, text: str) -> None:

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from pgflowd.core.kept_output import Hide
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.worker import events
 from pgflowd.core.worker.failure_text import exit_of, signal_name
@@ -36,11 +37,12 @@ class RunnerProcesses:
         settings: WorkerSettings,
         emit: Callable[[events.WorkerEvent], None],
         log: Log,
+        hide: Hide,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.zygote = zygote
         self._settings = settings
-        self._emit, self._log = emit, log
+        self._emit, self._log, self._hide = emit, log, hide
         self._loop = loop
         self._sockets: dict[int, RunnerSocket] = {}
         self._reaping: dict[int, int] = {}  # pid: runner
@@ -53,7 +55,7 @@ class RunnerProcesses:
         return self._sockets.get(id)
 
     def fork(self, id: int) -> None:
-        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._settings)
+        runner = RunnerSocket(id, self._emit, self._sweep, self._log, self._hide, self._settings)
         try:
             ends = runner.open()
         except OSError as error:
@@ -125,7 +127,7 @@ class RunnerProcesses:
         if id is None:
             return
         runner = self._sockets.pop(id)
-        of_tasks = (runner.stack, runner.executing, runner.stacks)
+        of_tasks = (runner.stack, runner.executing, runner.stacks, runner.printed)
         runner.close()
         self._emit(events.Reaped(id, status, cpu_s, peak_kb, *of_tasks))
 

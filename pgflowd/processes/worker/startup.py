@@ -313,5 +313,6 @@ class RegistrationSession:
             roots=self._loaded.roots,
             has_conditions=self._loaded.has_conditions,
             may_log_payloads=self._settings.logging.payloads,
+            keeps_all_output=worker.keep_output == "all",
             is_debug=self._settings.logging.level == "debug",
         )
