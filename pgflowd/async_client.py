@@ -206,6 +206,14 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
         return await self._perform(operation, conn)
 
+    async def delete(
+        self, run_id: RunId, *, actor: str | None = None, conn: AsyncConnection | None = None
+    ) -> int:
+        """
+        Delete a run that has ended, and those that it started; return how many. Raises WrongState.
+        """
+        return await self._perform(operations.delete(run_id_of(run_id), actor), conn)
+
     async def signal(
         self,
         run_id: RunId,

@@ -217,6 +217,14 @@ class Client(ClientConnections[Connection]):
         operation = operations.retry(run_id_of(run_id), actor, even_if_cancelled, reason)
         return self._perform(operation, conn)
 
+    def delete(
+        self, run_id: RunId, *, actor: str | None = None, conn: Connection | None = None
+    ) -> int:
+        """
+        Delete a run that has ended, and those that it started; return how many. Raises WrongState.
+        """
+        return self._perform(operations.delete(run_id_of(run_id), actor), conn)
+
     def signal(
         self,
         run_id: RunId,

@@ -106,6 +106,8 @@ TITLES: dict[str, str] = {
     "E322": "the calls of a worker to the database fail, or take too long",
     "W323": "a schema of the platform is not trusted",
     "E324": "a task or run whose time has come cannot go on",
+    "E325": "runs older than the retention cannot be deleted",
+    "W326": "a large database from which nothing is deleted",
     "E401": "the task timed out",
     "E402": "the runner crashed",
     "E403": "the output is not JSON",

@@ -24,11 +24,13 @@ from pgflowd.core.obstacles import (
     queue_problem,
     snapshot_problem,
 )
+from pgflowd.core.pruning import growth_problem, told_retention
 from pgflowd.core.text import counted, duration, short_id, size
 from pgflowd.db import schema
 from pgflowd.db.connection import EXPOSED, EXPOSED_NEXT, is_exposed, translated
 from pgflowd.db.flows import list_flows
 from pgflowd.db.obstacles import idle_slots, oldest_snapshots, oldest_transactions, queue_share
+from pgflowd.db.pruning import kept
 from pgflowd.db.query import database_time, execute, fetch_value
 from pgflowd.db.rights import has_trusted_cron, platform, rights
 from pgflowd.db.server_connections import finding_of_connections
@@ -207,8 +209,8 @@ def _snapshots(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
     for problem in [snapshot_problem(each) for each in holders if is_harmful(each)]:
         yield warning("snapshots", problem.text, problem.next or "", problem.code)
     slots = execute(conn, idle_slots(MANY_BYTES))
-    for slot, kept in slots:
-        text = f"{slot}, inactive, keeps {size(kept)} of the write-ahead log"
+    for slot, held in slots:
+        text = f"{slot}, inactive, keeps {size(held)} of the write-ahead log"
         yield warning("snapshots", text, slot.remedy)
     if not holders and not slots:
         yield ok("snapshots", "no transaction and no replication slot holds back much")
@@ -291,14 +293,15 @@ def _connections(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
 
 
 def _history(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
-    """Say how much is kept, since nothing is ever deleted."""
-    row = conn.execute(_HISTORY).fetchone()
-    assert row is not None
-    count, kept, since = row
-    began = f" since {since:%Y-%m-%d}" if since else ""
-    runs = f" in about {counted(round(count), 'run')}" if count > 0 else ""  # -1: not analysed yet
-    text = f"{size(kept)}{runs}{began}; nothing is deleted by itself"
-    yield ok("history", text)
+    """Say how much is kept, and for how long; warn where a large database only grows."""
+    found = execute(conn, kept())
+    problem = growth_problem(found)
+    began = f" since {found.since:%Y-%m-%d}" if found.since else ""
+    runs = "" if found.runs is None else f" in about {counted(found.runs, 'run')}"
+    if problem:
+        yield warning("history", f"{problem.text}{began}", problem.next or "", problem.code)
+    else:
+        yield ok("history", f"{size(found.size)}{runs}{began}; {told_retention(found)}")
 
 
 def _invariants(conn: Connection, request: DoctorRequest) -> Iterator[Finding]:
@@ -360,16 +363,6 @@ _TOO_SLOW = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
 _STANDING_STILL = """
 select flow_slug, oldest_queued_s from pgflowd.flow_status
  where flow_slug = any (%s) and oldest_queued_s >= %s order by flow_slug
-"""
-_HISTORY = """
-select (select reltuples from pg_catalog.pg_class
-         where oid = 'pgflow.runs'::regclass),
-       (select sum(pg_total_relation_size(class.oid))::bigint
-          from pg_catalog.pg_class as class
-          join pg_catalog.pg_namespace as schema on schema.oid = class.relnamespace
-         where class.relkind in ('r', 'p') and (schema.nspname in ('pgflow', 'pgflowd')
-               or schema.nspname = 'pgmq' and class.relname ~ '^[aq]_')),
-       (select min(started_at) from pgflow.runs)
 """
 _DEFAULT_ISOLATION = """
 select reset_val from pg_catalog.pg_settings where name = 'default_transaction_isolation'

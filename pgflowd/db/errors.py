@@ -52,6 +52,7 @@ OURS: dict[str, tuple[type[PgflowdError], str]] = {
     "PF020": (PgflowdError, "E105"),
     "PF021": (TooLarge, "E424"),
     "PF022": (WrongState, "E411"),
+    "PF023": (WrongState, "E411"),
     "PF030": (DatabaseError, "E307"),
     "PF031": (DatabaseError, "E304"),
     "PF032": (DatabaseError, "E302"),

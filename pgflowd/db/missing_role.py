@@ -15,7 +15,7 @@ STARTER, VIEWER = "pgflow_starter", "pgflow_viewer"
 
 OF_OWNERS = re.compile(
     r"_?create(_\w+)?|add_step|ensure_flow_compiled|delete_flow_and_data|prune_data_older_than"
-    r"|setup_\w+|cleanup_\w+|set_setting|watch_queue|share_queue|drop_queue|purge_queue"
+    r"|prune(_next)?|delete_run|setup_\w+|cleanup_\w+|set_setting|watch_queue|share_queue|drop_queue|purge_queue"
 )
 OF_STARTERS = {
     "start_flow",

@@ -24,7 +24,7 @@ from pgflowd.core.json import encode
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.waiting import check_dedup, check_signal_name
 from pgflowd.core.wishes import Moment
-from pgflowd.db import flows, runs, signals, undos
+from pgflowd.db import flows, pruning, runs, signals, undos
 from pgflowd.db.connection import is_pooled, translated
 from pgflowd.db.query import Query, execute, execute_async
 from pgflowd.db.runs import Abilities
@@ -145,6 +145,12 @@ def retry(
 ) -> Operation[Run]:
     yield runs.retry(run_id, actor, even_if_cancelled, reason)
     return (yield from get(run_id))
+
+
+def delete(run_id: UUID, actor: str | None) -> Operation[int]:
+    """How many runs went, with those that the run had started."""
+    gone: int = yield pruning.delete(run_id, actor)
+    return gone
 
 
 def signal(

@@ -14,11 +14,13 @@ declare
   core constant text := <core>;
   independent constant text[] := '{
     pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
-    pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.disarm,
+    pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.delete_run,
+    pgflowd.disarm,
     pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
     pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
-    pgflowd.process_due, pgflowd.progress, pgflowd.read_original,
+    pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
+    pgflowd.read_original,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,

@@ -491,13 +491,28 @@ def test_what_keeps_dead_rows_is_named(examined, shop, monkeypatch):
 
 
 @covers("database 7")
-def test_it_says_how_much_is_kept_and_that_nothing_is_deleted(examined, shop):
+def test_it_says_how_much_is_kept_and_for_how_long(examined, shop):
     shop.run_through()
     [unknown] = examined()["history"]
     shop.conn.execute("analyze pgflow.runs")
+    shop.do("select pgflowd.set_setting('retention_completed', '\"30d\"', 'me')")
 
     [told] = examined()["history"]
 
-    assert " runs" not in unknown["text"] and "B since " in unknown["text"]
+    assert " in about" not in unknown["text"] and "B since " in unknown["text"]
+    assert unknown["text"].endswith("; runs are kept for ever")
     assert " in about 1 run since " in told["text"]
-    assert told["text"].endswith("; nothing is deleted by itself")
+    assert told["text"].endswith("; completed runs are kept for 30d, others for ever")
+
+
+def test_a_large_database_without_a_retention_is_a_warning(examined, shop, monkeypatch):
+    shop.run_through()
+    monkeypatch.setattr("pgflowd.core.pruning.MANY_BYTES", 1)
+
+    [grows] = examined()["history"]
+    shop.do("select pgflowd.set_setting('retention_completed', '\"30d\"', 'me')")
+    [bounded] = examined()["history"]
+
+    assert (grows["state"], grows["code"]) == ("warning", "W326")
+    assert "db set retention_completed 30d" in grows["next"]
+    assert bounded["state"] == "ok"

@@ -85,6 +85,6 @@ def test_the_statement_for_old_runs_deletes_them(deployed: ScratchDatabase) -> N
         (old,),
     )
 
-    conn.execute(statement("select * from pgflow.prune").encode())
+    conn.execute(statement("select pgflowd.prune").encode())
 
     assert conn.execute("select run_id from pgflow.runs").fetchall() == [(new,)]

@@ -26,6 +26,13 @@ def cancelled(db: LeaseDatabase) -> Any:
     return run
 
 
+def ended(db: LeaseDatabase) -> Any:
+    """A run that ended at once, and that the sweep has looked at."""
+    run = cancelled(db)
+    db.value("select pgflowd.process_due()")
+    return run
+
+
 def paused(db: LeaseDatabase) -> Any:
     run = run_of(db)
     db.value("select pgflowd.pause(%s)", run)
@@ -86,12 +93,22 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
     "cancel": lambda db: ("cancel(%s, 'wrong', 'jane')", (run_of(db),)),
     "define": lambda db: ("define('defined', %s::jsonb, actor => 'jane')", (shape_of("one"),)),
     "delete_flow": lambda db: ("delete_flow(%s, 'old', 'jane')", (db.flow(),)),
+    "delete_run": lambda db: ("delete_run(%s, 'jane')", (ended(db),)),
     "give_up_task": lambda db: (
         "give_up_task(%s, 'a', 0, '60 s', 'gone', 'jane')",
         (stalled(db),),
     ),
     "pause": lambda db: ("pause(%s, 'wait', 'jane')", (run_of(db),)),
     "pause_flow": lambda db: ("pause_flow(%s, 'wait', 'jane')", (db.flow(),)),
+    "prune": lambda db: (
+        "prune('-1 s', (select flow_slug from pgflow.runs where run_id = %s), actor => 'jane')",
+        (ended(db),),
+    ),
+    "prune_next": lambda db: (
+        "prune_next('-1 s', (select flow_slug from pgflow.runs where run_id = %s), false, 100,"
+        " false, null, null, 'jane')",
+        (ended(db),),
+    ),
     "requeue_task": lambda db: ("requeue_task(%s, 'a', 0, '60 s', 'jane', 'go')", (stalled(db),)),
     "reschedule": lambda db: ("reschedule(%s, '2100-01-01', null, 'new', 'jane')", (planned(db),)),
     "resume": lambda db: ("resume(%s, 'go', 'jane')", (paused(db),)),
@@ -119,7 +136,7 @@ NO_VERBS = {
     "release", "renew_workers", "report", "start_child", "arm", "disarm", "due_writers", "writers",
     "progress", "keep_last",
     # the sweeper, or whoever calls it in its place
-    "process_due", "recover_stalled", "refill_limits", "resend", "sweep",
+    "process_due", "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
     "sweep_dead", "sweeper_sleeps",
     # a start is kept by the run itself, with its actor
     "start",

@@ -7,7 +7,6 @@ These commands need the database and no daemon. `cli.terminal.run_view` prints r
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from uuid import UUID
 import click
 
 from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.commands.run_deletes import delete, prune
 from pgflowd.cli.commands.run_output import output
 from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
@@ -24,6 +24,7 @@ from pgflowd.cli.commands.run_signals import approve, reject, signal
 from pgflowd.cli.connect import database, reconnector
 from pgflowd.cli.exits import ExitCode
 from pgflowd.cli.groups import Group
+from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
 from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.problems import for_each
@@ -39,7 +40,7 @@ from pgflowd.core.ids import uuid7
 from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import short_id
-from pgflowd.errors import AccessDenied, NotRetryable, UnknownFlow
+from pgflowd.errors import NotRetryable, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
@@ -137,29 +138,8 @@ def _start(
     except UnknownFlow as error:
         raise unknown_flow(flow, flow_slugs(conn)) from error
     if awaits:
-        _note_idle(app, conn, flow)
+        note_idle(app, conn, flow)
     return started
-
-
-def _note_idle(app: App, conn: psycopg.Connection[Any], flow: str) -> None:
-    """Say why nothing will happen for now, if the flow is paused or no worker serves it."""
-    from pgflowd.db.flows import is_served
-    from pgflowd.db.query import execute
-
-    with contextlib.suppress(AccessDenied):  # a role that starts runs and reads none
-        if not _note_paused(app, conn, flow) and not execute(conn, is_served(flow)):
-            app.note(f"no worker serves {flow} now: the run goes on when `pgflowd serve` runs")
-
-
-def _note_paused(app: App, conn: psycopg.Connection[Any], flow: str) -> bool:
-    """Say that a flow is paused as a whole; whether it is."""
-    from pgflowd.db.flows import is_paused
-    from pgflowd.db.query import execute
-
-    found = execute(conn, is_paused(flow))
-    if found:
-        app.note(f"flow {flow} is paused; `pgflowd flows resume {flow}` lets its runs go on")
-    return found
 
 
 @runs.command("list")
@@ -238,7 +218,7 @@ def show(
             with_family=with_family,
         )
         if not (details.run.has_ended or with_input or with_output):
-            _note_paused(app, conn, details.run.flow_slug)
+            note_paused(app, conn, details.run.flow_slug)
     if with_input or with_output:
         print_value(app, details.run.input if with_input else details.run.output)
     elif app.json:
@@ -333,7 +313,9 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         _print_events(app, follower, None)
 
 
-for _command in (output, pause, resume, reschedule, signal, approve, reject):
+for _command in (
+    output, pause, resume, reschedule, signal, approve, reject, delete, prune,
+):  # fmt: skip
     runs.add_command(_command)
 
 

@@ -13,7 +13,8 @@ nothing.
 It renews the rows of the daemon's workers that have no tasks, all in one statement, which also
 reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what is
-due (`due`), and watches the database (`health`). And it counts the tasks of each flow that wait.
+due (`due`), deletes what is older than the retention (`pruning`), and watches the database
+(`health`). And it counts the tasks of each flow that wait.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from pgflowd.host.logs import Log
 from pgflowd.processes.service import DatabaseLink, Service, StopRequested
 from pgflowd.processes.sweeper.due import DueWork
 from pgflowd.processes.sweeper.health import DatabaseHealth
+from pgflowd.processes.sweeper.pruning import Pruning
 from pgflowd.processes.sweeper.sleepers import Sleepers
 
 MAX_TASKS = 500  # tasks per call
@@ -85,6 +87,7 @@ class Sweeper:
         self._health = DatabaseHealth(service, self._link, log)
         self._sleepers = Sleepers(settings, service.channel, self._execute)
         self._due = DueWork(settings.recovery.recovery_interval_s, self._execute)
+        self._pruning = Pruning(self._execute, log)
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._workers: dict[str, None] = {}  # ids of those that are up
         self._released: dict[str, int] = {}
@@ -120,15 +123,18 @@ class Sweeper:
         interval_s = min(IDLE_INTERVALS * self._settings.shortest_heartbeat_s, IDLE_RENEWAL_S)
         self._sleepers.queues.look_at_all(renew_at)
         self._due.connected(renew_at)
+        self._pruning.connected(sweep_at)
         while True:
             due = [moments[0] for moments in self._ended_workers.values()]
             due += [sweep_at, renew_at, self._health.look_at, self._sleepers.queues.due]
-            self._service.wait(min(*due, self._due.look_at))
+            self._service.wait(min(*due, self._due.look_at, self._pruning.look_at))
             now = time.monotonic()
             while self._service.orders:
                 self._obey(self._service.orders.popleft(), now)
             self._due.do(conn)
             self._sleepers.look(conn, now)
+            if self._pruning.do(conn):
+                self._health.look_at = now
             if now >= self._health.look_at:
                 self._look(conn)
             if now >= renew_at:
@@ -162,7 +168,8 @@ class Sweeper:
             self._health.on_refused(now)
 
     def _look(self, conn: psycopg.Connection[Any]) -> None:
-        self._health.look(conn, self._due.problems(time.monotonic()))
+        others = [*self._due.problems(time.monotonic()), *self._pruning.problems()]
+        self._health.look(conn, others)
 
     def _renew_workers(self, conn: psycopg.Connection[Any], after_s: float) -> None:
         """Renew the rows of the workers that have not done so lately, and tell them the answers."""

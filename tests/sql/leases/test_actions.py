@@ -33,7 +33,8 @@ def test_a_verb_leaves_one_action_and_a_refused_or_repeated_one_none(
     own.rows(f"select pgflowd.{call}", *params)
 
     (action,) = actions(own)[before:]
-    assert (action.action, action.actor) == ({"answer": "approve"}.get(verb, verb), "jane")
+    kept_as = {"answer": "approve", "prune_next": "prune"}.get(verb, verb)
+    assert (action.action, action.actor) == (kept_as, "jane")
     with contextlib.suppress(psycopg.Error):
         own.rows(f"select pgflowd.{call}", *params)
     assert len(actions(own)) == before + 1

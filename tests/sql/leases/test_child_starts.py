@@ -178,6 +178,7 @@ def start_of_ended(db: LeaseDatabase) -> UUID:
     query = "select run_id from pgflowd.start(%s, '{}', start_at => now() + interval '1 day')"
     run: UUID = db.value(query, db.flow())
     db.cancel(run)
+    process(db)
     db.do("update pgflowd.runs set cancelled_at = now() - interval '8 days' where run_id = %s", run)
     return run
 

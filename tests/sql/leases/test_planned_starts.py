@@ -312,6 +312,7 @@ def test_what_is_deleted_is_forgotten(own: LeaseDatabase) -> None:
     flow = own.flow()
     gone, kept = planned(own, flow), planned(own, flow)
     own.cancel(gone)
+    process(own)
     own.do("update pgflowd.runs set cancelled_at = now() - interval '2 days' where state = 'ended'")
     begun = start(own, flow, labels='{"a": "b"}').run_id
     own.complete(own.claim_one(flow, own.worker(flow)))

@@ -54,10 +54,13 @@ update pgflowd.runs set start_at = start_at - %(by)s * interval '1 h',
 AGE = """
 with core as (
   update pgflow.runs set started_at = now() - interval '9 days',
-         completed_at = completed_at - interval '8 days', failed_at = failed_at - interval '8 days'
+         completed_at = case when completed_at is not null then now() - interval '8 days' end,
+         failed_at = case when failed_at is not null then now() - interval '8 days' end
    where run_id = %(run)s)
-update pgflowd.runs set cancelled_at = cancelled_at - interval '8 days',
-       expired_at = expired_at - interval '8 days' where run_id = %(run)s
+update pgflowd.runs
+   set cancelled_at = case when cancelled_at is not null then now() - interval '8 days' end,
+       expired_at = case when expired_at is not null then now() - interval '8 days' end
+ where run_id = %(run)s
 """
 PRUNE = "select pgflow.prune_data_older_than('7 days', array[%s])"
 DEFINE = "select pgflow.create_flow(%s, 1), pgflow.add_step(%s, 'a')"
@@ -170,6 +173,7 @@ class Schedule:
         self.seed, self.chance = seed, random.Random(seed)
         self.model, self.log = Model(), [f"seed {seed}"]
         self.worker = db.worker(flows[0])
+        self.aged: set[UUID] = set()  # pruned unless somebody needs them
         self.is_swept = True
         self.is_open = False  # the transaction; and what it has done so far
         self.becomes: dict[UUID, str] = {}
@@ -366,7 +370,8 @@ class Schedule:
         elif run := self.pick(*ENDED - {"gone"}):
             self.db.conn.execute(AGE, {"run": run})
             self.db.do(PRUNE, self.model.wishes[run].flow)
-            self.look(f"prune {run}", {run: "gone"})
+            self.aged.add(run)
+            self.look(f"prune {run}", dict.fromkeys(self.aged, "gone"))
 
     # -- sweeps ----------------------------------------------------------------------------
 

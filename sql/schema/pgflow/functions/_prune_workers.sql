@@ -5,7 +5,7 @@
 -- go, oldest first, as `max_pages` allow, one at least. The rows are small; others go next time.
 -- A worker that was frozen and claims at this moment holds the lock of its row, and so keeps it; or
 -- it finds the row locked, and claims nothing.
--- Called by: prune_data_older_than.   Locks: the workers (skips locked).
+-- Called by: pgflowd._prune_workers, prune_data_older_than.   Locks: the workers (skips locked).
 create or replace function pgflow._prune_workers(cutoff timestamptz, max_pages int default 100000)
 returns bigint language plpgsql set search_path = '', pg_temp as $$
 declare

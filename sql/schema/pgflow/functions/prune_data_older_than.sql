@@ -1,8 +1,9 @@
 -- prune_data_older_than(retention, flow_slugs): deletes runs that ended before the cutoff with
 -- all their rows and messages, old archive rows, and workers whose last heartbeat is older (see
--- _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so does the family of a
--- run that stays: its parent, its children, its undo. The form with an interval alone is
--- the recipe of upstream's users; the other, for some flows or all (null), returns what it deleted.
+-- _prune_workers). Runs that have not ended, or are being undone, stay, however old, and so do one for whose
+-- end somebody waits, and the family of a run that stays: its parent, its children, its undo. The form
+-- with an interval alone is the recipe of upstream's users; the other, for some flows or all (null), returns
+-- what it deleted.
 -- It has no default: with one, a call with an interval alone would fit both and be ambiguous.
 -- Called by: operators.   Locks: the runs (skips locked), then all that is deleted.
 create or replace function pgflow.prune_data_older_than(
@@ -23,39 +24,35 @@ declare
      where run.state = 'ended' and coalesce(run.cancelled_at, run.expired_at) < cutoff
        and (p_flow_slugs is null or run.flow_slug = any (p_flow_slugs)));
   queue record;
-  whole uuid[];
+  candidates uuid[] := old_runs || never_begun;
+  needed uuid[] := array(select pgflowd._needed_runs(candidates));
 begin
-  if exists (select from pgflowd.runs as run where run.parent_run_id is not null)
+  if needed <> '{}'
+     or exists (select from pgflowd.runs as run where run.parent_run_id is not null)
      or exists (select from pgflowd.runs as run where run.undo_of is not null) then
-    whole := pgflowd._whole_families(old_runs || never_begun);
-    old_runs := array(select one from unnest(old_runs) as one
-                      intersect select one from unnest(whole) as one);
-    never_begun := array(select one from unnest(never_begun) as one
-                         intersect select one from unnest(whole) as one);
+    candidates := array(
+      select member.run_id
+        from (select family.run_id,
+                     bool_and(known.run_id is not null and kept.run_id is null)
+                       over (partition by family.first) as is_whole
+                from pgflowd._families(candidates) as family
+                left join unnest(candidates) as known (run_id) on known.run_id = family.run_id
+                left join unnest(needed) as kept (run_id) on kept.run_id = family.run_id) as member
+       where member.is_whole);
   end if;
+  deleted_runs := cardinality(candidates);
+  select gone.step_states, gone.step_tasks into deleted_step_states, deleted_step_tasks
+    from pgflowd._delete_runs(candidates) as gone;
   for queue in
-    select flow.flow_slug, pgmq.format_table_name(known.queue_name, 'a') as archive, known.queue_name,
-           array(select task.message_id from pgflow.step_tasks as task
-                  where task.run_id = any (old_runs) and task.flow_slug = flow.flow_slug
-                    and task.message_id is not null) as messages
+    select pgmq.format_table_name(known.queue_name, 'a') as archive
       from pgflow.flows as flow
       join pgmq.list_queues() as known on known.queue_name = pgflow._queue_name(flow.flow_slug)
      where p_flow_slugs is null or flow.flow_slug = any (p_flow_slugs)
      order by flow.flow_slug
   loop
-    perform pgmq.delete(queue.queue_name, queue.messages);
     execute format('delete from pgmq.%I as archived where archived.archived_at < $1', queue.archive)
       using cutoff;
   end loop;
-
-  perform pgflowd._forget_runs(old_runs || never_begun);
-  delete from pgflow.step_tasks as task where task.run_id = any (old_runs);
-  get diagnostics deleted_step_tasks = row_count;
-  delete from pgflow.step_states as state where state.run_id = any (old_runs);
-  get diagnostics deleted_step_states = row_count;
-  delete from pgflow.runs as run where run.run_id = any (old_runs);
-  get diagnostics deleted_runs = row_count;
-  deleted_runs := deleted_runs + cardinality(never_begun);
   deleted_workers := pgflow._prune_workers(cutoff);
   return next;
 end $$;

@@ -2,7 +2,7 @@
 -- and for whom they wait, which no foreign key does: all may be there before the run is. Then the first in
 -- line for a singleton key that one of them had, or waited for, is due, and who waits for one of them is told
 -- that it has not completed. The undo of a run has failed if the run that undoes it is deleted.
--- Called by: pgflow.delete_flow_and_data, pgflow.prune_data_older_than.   Locks: these rows.
+-- Called by: _delete_runs, pgflow.delete_flow_and_data.   Locks: these rows.
 create or replace function pgflowd._forget_runs(run_ids uuid[])
 returns void language plpgsql set search_path = '' as $$
 begin

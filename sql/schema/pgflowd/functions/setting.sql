@@ -11,8 +11,8 @@
 --   events       `followed` sends notifications about runs that somebody follows (follow),
 --                `always` about all, for those who listen by themselves
 -- PF020 for an unknown name.
--- Called by: checkpoint_save, _crash_limit, _delete_attempts, list_settings, set_setting, _signal,
--- pgflow._check_map_length.   Locks: nothing.
+-- Called by: checkpoint_save, _crash_limit, _delete_attempts, list_settings, prune_expired,
+-- set_setting, _signal, pgflow._check_map_length; commands.   Locks: nothing.
 create or replace function pgflowd.setting(name text)
 returns jsonb language plpgsql stable set search_path = '' as $$
 declare

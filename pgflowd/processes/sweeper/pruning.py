@@ -1,0 +1,71 @@
+"""
+Deletes what is older than the settings of retention, a part at a time, and tells when a database
+grows without one (W326), or when deleting fails (E325).
+
+`core.pruning` decides when it does the next part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from pgflowd.core.pruning import PruneSchedule, growth_problem
+from pgflowd.core.text import counted
+from pgflowd.db.pruning import kept, prune_expired
+from pgflowd.errors import PgflowdError, Problem
+from pgflowd.host.logs import Log
+
+TRY_AGAIN = "it is tried again; `pgflowd runs prune --older-than 30d` shows the same error"
+
+
+class Pruning:
+    """The parts, and what is wrong."""
+
+    def __init__(self, execute: Callable[..., Any], log: Log) -> None:
+        self._execute = execute
+        self._log = log
+        self._schedule = PruneSchedule()
+        self._runs = 0  # deleted since it began at the oldest one
+        self._problem: Problem | None = None
+
+    @property
+    def look_at(self) -> float:
+        return self._schedule.look_at
+
+    def connected(self, now: float) -> None:
+        self._schedule.connected(now)
+
+    def problems(self) -> list[Problem]:
+        return [self._problem] if self._problem else []
+
+    def do(self, conn: psycopg.Connection[Any]) -> bool:
+        """Do the next part, if it is time; whether there is another problem, or none any more."""
+        schedule, began_at = self._schedule, time.monotonic()
+        if began_at < schedule.look_at:
+            return False
+        known = self._problem
+        try:
+            pruned = self._execute(conn, prune_expired(schedule.place))
+            schedule.pruned(began_at, time.monotonic(), pruned)
+            self._runs += pruned.runs or 0
+            if schedule.place is None:
+                self._problem = growth_problem(self._execute(conn, kept()))
+                if self._runs:
+                    text = f"{counted(self._runs, 'run')} deleted, older than the retention"
+                    self._log.info("sweeper.pruned", count=self._runs, error=text)
+                self._runs = 0
+        except (psycopg.Error, PgflowdError) as error:
+            if conn.closed:
+                raise
+            schedule.failed(time.monotonic())
+            text = f"runs older than the retention cannot be deleted: {_first_line(error)}"
+            self._problem = Problem("E325", text, "database", TRY_AGAIN)
+        return self._problem != known
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
