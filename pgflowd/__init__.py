@@ -41,7 +41,18 @@ if TYPE_CHECKING:
         WaitTimeout,
         WrongState,
     )
-    from pgflowd.flow import ChildRun, Context, Fail, Flow, Limit, RetryAfter, Suspended, Undo, job
+    from pgflowd.flow import (
+        ChildRun,
+        Context,
+        Fail,
+        Flow,
+        Limit,
+        RetryAfter,
+        Schedule,
+        Suspended,
+        Undo,
+        job,
+    )
 
 __version__ = "0.1.0"
 
@@ -55,6 +66,7 @@ _HOMES = {
         "Flow",
         "Limit",
         "RetryAfter",
+        "Schedule",
         "Suspended",
         "Undo",
         "job",
@@ -89,6 +101,7 @@ __all__ = [
     "RunError",
     "RunExists",
     "RunWithStates",
+    "Schedule",
     "SignalTimeout",
     "StepState",
     "Suspended",

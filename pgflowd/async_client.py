@@ -13,11 +13,13 @@ from typing import Any, TypeVar, Unpack
 import psycopg
 
 from pgflowd.client import NAME, RunId
+from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.runs import Run, RunWithStates
+from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, expires_at
-from pgflowd.db import operations, starts
+from pgflowd.db import operations, schedule_operations, starts
 from pgflowd.db.client_connections import AsyncConnection, ClientConnections
 from pgflowd.db.connection import connect_async
 from pgflowd.db.operations import Operation, PatientWait, run_async
@@ -259,6 +261,50 @@ class AsyncClient(ClientConnections[AsyncConnection]):
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
         await self._perform(operation, conn)
+
+    async def schedules(
+        self, flow_slug: str | None = None, *, conn: AsyncConnection | None = None
+    ) -> list[ListedSchedule]:
+        """All schedules, or those of one flow, with their next ticks."""
+        operation = schedule_operations.listed(flow_slug)
+        return await self._perform(operation, conn)
+
+    async def add_schedule(
+        self,
+        name: str,
+        flow_slug: str,
+        schedule: Schedule,
+        *,
+        actor: str | None = None,
+        conn: AsyncConnection | None = None,
+    ) -> bool:
+        """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
+        operation = schedule_operations.add(name, flow_slug, schedule, actor)
+        return await self._perform(operation, conn)
+
+    async def remove_schedule(
+        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+    ) -> None:
+        """Delete a schedule; one of the code comes back with its next definition. NotFound."""
+        await self._perform(schedule_operations.remove(name, actor), conn)
+
+    async def pause_schedule(
+        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+    ) -> bool:
+        """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
+        return await self._perform(schedule_operations.pause(name, actor), conn)
+
+    async def resume_schedule(
+        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+    ) -> bool:
+        """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
+        return await self._perform(schedule_operations.resume(name, actor), conn)
+
+    async def fire_schedule(
+        self, name: str, *, actor: str | None = None, conn: AsyncConnection | None = None
+    ) -> Run:
+        """Start a run of a schedule now, or return the one that has not ended. NotFound."""
+        return await self._perform(schedule_operations.fire_for_run(name, actor), conn)
 
     async def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""

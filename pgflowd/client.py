@@ -22,11 +22,13 @@ from uuid import UUID
 
 import psycopg
 
+from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.documents.runs import Run, RunWithStates, StepState
+from pgflowd.core.documents.schedules import ListedSchedule
 from pgflowd.core.ids import run_id_of
 from pgflowd.core.waiting import Time
 from pgflowd.core.wishes import Wishes, begins_at, expires_at
-from pgflowd.db import operations, starts
+from pgflowd.db import operations, schedule_operations, starts
 from pgflowd.db.client_connections import ClientConnections, Connection
 from pgflowd.db.connection import connect
 from pgflowd.db.operations import Operation, PatientWait, run_sync
@@ -270,6 +272,50 @@ class Client(ClientConnections[Connection]):
         """Reject a step that is an approval, which fails it. NotFound, NotOpen, RunEnded."""
         operation = operations.answer(run_id_of(run_id), step, False, note, actor, dedup)
         self._perform(operation, conn)
+
+    def schedules(
+        self, flow_slug: str | None = None, *, conn: Connection | None = None
+    ) -> list[ListedSchedule]:
+        """All schedules, or those of one flow, with their next ticks."""
+        operation = schedule_operations.listed(flow_slug)
+        return self._perform(operation, conn)
+
+    def add_schedule(
+        self,
+        name: str,
+        flow_slug: str,
+        schedule: Schedule,
+        *,
+        actor: str | None = None,
+        conn: Connection | None = None,
+    ) -> bool:
+        """Add a schedule under this whole name, or change it; False if it was so. FlowError."""
+        operation = schedule_operations.add(name, flow_slug, schedule, actor)
+        return self._perform(operation, conn)
+
+    def remove_schedule(
+        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+    ) -> None:
+        """Delete a schedule; one of the code comes back with its next definition. NotFound."""
+        self._perform(schedule_operations.remove(name, actor), conn)
+
+    def pause_schedule(
+        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+    ) -> bool:
+        """Let a schedule have no ticks until its resume; False if it was paused. NotFound."""
+        return self._perform(schedule_operations.pause(name, actor), conn)
+
+    def resume_schedule(
+        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+    ) -> bool:
+        """Let a paused schedule tick from now on; False if it was not paused. NotFound."""
+        return self._perform(schedule_operations.resume(name, actor), conn)
+
+    def fire_schedule(
+        self, name: str, *, actor: str | None = None, conn: Connection | None = None
+    ) -> Run:
+        """Start a run of a schedule now, or return the one that has not ended. NotFound."""
+        return self._perform(schedule_operations.fire_for_run(name, actor), conn)
 
     def close(self) -> None:
         """Close the connections that are kept; one that was passed in stays open."""

@@ -43,6 +43,7 @@ from pgflowd.core.definition.checks import flow_problems
 from pgflowd.core.definition.limit import Limit
 from pgflowd.core.definition.options import Owner, option_names
 from pgflowd.core.definition.order import in_order
+from pgflowd.core.definition.schedule import Schedule
 from pgflowd.core.definition.shape import Shape, shape_of
 from pgflowd.core.definition.spec import DecoratedHandler, DecoratedUndo, FlowSpec, StepSpec
 from pgflowd.core.definition.undo import undo_flow_of
@@ -53,8 +54,18 @@ from pgflowd.core.waiting import RAISE, Suspended, Time
 from pgflowd.errors import FlowError, Problem
 
 __all__ = [
-    "ChildRun", "Context", "Fail", "Flow", "Job", "Limit", "RetryAfter", "Suspended", "Undo", "job",
-]  # fmt: skip
+    "ChildRun",
+    "Context",
+    "Fail",
+    "Flow",
+    "Job",
+    "Limit",
+    "RetryAfter",
+    "Schedule",
+    "Suspended",
+    "Undo",
+    "job",
+]
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 StepName = str | Callable[..., Any]  # a slug, or the step's function
@@ -76,10 +87,15 @@ class _TryOptions(_RetryOptions, total=False):
 
 
 class FlowOptions(_TryOptions, total=False):
-    """Defaults for all steps of a flow. For unset ones the database has defaults."""
+    """
+    Defaults for all steps of a flow, for which the database has defaults, too; and when runs start.
+    """
 
     on_failure: RunEnd | None  # of a flow with undos: "undo" or "keep"
     on_cancel: RunEnd | None  # likewise: "keep" or "undo"
+    cron: str | None  # "0 3 * * *", "@daily", "@every 30s"
+    timezone: str | None  # of `cron`; UTC by default
+    schedules: Sequence[Schedule] | None
 
 
 class WaitOptions(_RetryOptions, total=False):

@@ -88,6 +88,13 @@ def unknown_flow(slug: str, known: Iterable[str], otherwise: str | None = None) 
     return UnknownFlow(f"there is no flow '{slug}' in the database", next=remedy)
 
 
+def unknown_schedule(name: str, known: Iterable[str]) -> NotFound:
+    """The error about an unknown schedule, with the nearest name."""
+    close = nearest(name, known)
+    remedy = f"did you mean '{close}'?" if close else "see `pgflowd schedules list`"
+    return NotFound(f"there is no schedule '{name}'", next=remedy)
+
+
 def flow_slugs(conn: psycopg.Connection[Any]) -> list[str]:
     """The slugs of all flows in the database; none if the role may not read them."""
     from pgflowd.db.flows import list_flows

@@ -49,6 +49,7 @@ COMMANDS = (
     Entry("tasks", "commands.tasks", "List open tasks, end the wait of one, and do one by hand."),
     Entry("signals", "commands.signals", "List the signals that were sent to runs."),
     Entry("flows", "commands.flows", "Show, compare, deploy and delete flows."),
+    Entry("schedules", "commands.schedules", "List schedules, and fire, pause and change them."),
     Entry("check", "commands.check", "Check config, flows and database."),
     Entry("stalled", "commands.stalled", "List, requeue and fail stalled tasks."),
     Entry("doctor", "commands.doctor", "Examine the database: versions, permissions, clocks."),

@@ -239,6 +239,13 @@ def _recent_runs(conn: psycopg.Connection[Any]) -> list[str]:
     return [f"{short_id(row.run_id)} {row.flow_slug} {row.status}" for row in found]
 
 
+def _schedules(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.query import execute
+    from pgflowd.db.schedules import list_schedules
+
+    return [f"{each.name} {each.when}" for each in execute(conn, list_schedules())]
+
+
 def _waiting_tasks(conn: psycopg.Connection[Any]) -> list[str]:
     from pgflowd.db.query import execute
     from pgflowd.db.waits import list_tasks
@@ -289,6 +296,7 @@ class SlotsParam(ParamType):
 
 RUN = WordParam("run", _recent_runs, check_run_word, [f"{LAST} the newest run"])
 FLOW = WordParam("flow", flow_slugs)
+SCHEDULE = WordParam("name", _schedules)
 TASK = WordParam("task", _stalled_tasks, check_task_word)
 APPROVAL_STEP = WaitedParam("step", lambda task: task.step_slug if task.is_approval else None)
 SIGNAL_NAME = WaitedParam("name", lambda task: task.name)

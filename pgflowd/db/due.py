@@ -21,6 +21,7 @@ class DueLook(NamedTuple):
 
     done: int | None
     next_s: float | None
+    has_ticks: bool  # schedules are due
 
 
 class NotDone(NamedTuple):
@@ -34,7 +35,7 @@ class NotDone(NamedTuple):
 
 def process_due(max_rows: int = 200) -> Query[DueLook]:
     """Do what is due."""
-    query = "select done, next_s from pgflowd.process_due(%s)"
+    query = "select done, next_s, has_ticks from pgflowd.process_due(%s)"
     return Query(query, (max_rows,), lambda rows: DueLook(*rows[0]))
 
 

@@ -1,6 +1,6 @@
 """
 The operations of clients on runs, and their execution on plain and asyncio connections. Those that
-start runs are in `db.starts`.
+start runs are in `db.starts`, those on schedules in `db.schedule_operations`.
 
 An operation is a generator. It yields steps (`Query`, `Listen`, `Hears`, `Nap`, `Now`) and receives
 the result of each; errors are thrown into it. `run_sync` and `run_async` execute the steps and

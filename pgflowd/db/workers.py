@@ -27,7 +27,8 @@ from pgflowd.core.output_stream import MAX_RUNS
 from pgflowd.core.undo import PARTS
 from pgflowd.core.worker.events import RowState, Standing
 from pgflowd.db.connection import translated
-from pgflowd.db.query import Query, Rows, fetch_value
+from pgflowd.db.query import Query, Rows, execute, fetch_value
+from pgflowd.db.schedules import taken_names
 from pgflowd.errors import DatabaseError, Problem
 
 _HAS_STOPPED_AT = """
@@ -50,8 +51,8 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
     """Verify or create the flow, in one transaction; return warnings.
 
     Only what is not as it should be is looked at again under the flow's lock, which any role may
-    hold. What steps need follows the code, where the role may write it. Raises E306 for another
-    shape, E308 for a missing flow that may not be created.
+    hold. What steps need, and schedules, follow the code, where the role may write it. Raises E306
+    for another shape, E308 for a missing flow that may not be created.
     """
     query = "select pgflowd.flow_shape(%s)"
     with translated(conn), conn.transaction():
@@ -65,7 +66,11 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
             if not found:
                 stale = _follow(conn, slug, shape, known, may_write=mode != "verify")
                 remedies = option_remedies(slug, shape, known, stale)
-                return [Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies]
+                taken = _taken(conn, slug, shape)
+                return [
+                    *taken,
+                    *(Problem("W310", f"{slug}: {text}", PLACE, next) for text, next in remedies),
+                ]
             if mode != "recreate":
                 raise _mismatch(slug, found)
         elif mode == "verify":
@@ -76,7 +81,13 @@ def define(conn: Connection, slug: str, shape: Shape, mode: str) -> list[Problem
             )
         may_lose = mode == "recreate"
         conn.execute(_DEFINE, (slug, json.dumps(shape), may_lose))
-    return []
+        return _taken(conn, slug, shape)
+
+
+def _taken(conn: Connection, slug: str, shape: Shape) -> list[Problem]:
+    """The schedules of the code that are not written, since somebody else has their names."""
+    names = [each["name"] for each in shape.get("schedules") or []]
+    return execute(conn, taken_names(slug, names)) if names else []
 
 
 def _follow(

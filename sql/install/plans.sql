@@ -16,15 +16,15 @@ declare
     pgflowd.active_runs, pgflowd.arm, pgflowd.cancellations, pgflowd.checkpoint_drop,
     pgflowd.checkpoint_load, pgflowd.checkpoint_save, pgflowd.completed_by, pgflowd.delete_run,
     pgflowd.disarm,
-    pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
+    pgflowd.due_schedules, pgflowd.due_writers, pgflowd.find_runs, pgflowd.follow, pgflowd.heartbeat,
     pgflowd.keep_last, pgflowd.kept_output, pgflowd.list_caps, pgflowd.list_checkpoints, pgflowd.list_children, pgflowd.list_runs,
     pgflowd.list_signals, pgflowd.list_tasks, pgflowd.look_at_queues, pgflowd.news, pgflowd.pause,
-    pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
+    pgflowd.postpone_schedule, pgflowd.process_due, pgflowd.progress, pgflowd.prune, pgflowd.prune_expired, pgflowd.prune_next,
     pgflowd.read_original,
     pgflowd.read_runs, pgflowd.refill_limits, pgflowd.renew_workers,
     pgflowd.reschedule, pgflowd.resend, pgflowd.resume, pgflowd.run_family,
     pgflowd.run_progress, pgflowd.run_steps,
-    pgflowd.run_troubles, pgflowd.signal,
+    pgflowd.run_troubles, pgflowd.schedule_troubles, pgflowd.signal,
     pgflowd.stalled_tasks, pgflowd.sweeper_sleeps, pgflowd.task_wake, pgflowd.wanted_output,
     pgflowd.writers}';
   dependent constant text[] := '{
@@ -34,9 +34,9 @@ declare
     pgflow.start_ready_steps, pgflow.start_tasks, pgflow._started_tasks,
     pgflowd.cancel, pgflowd.claim, pgflowd.complete, pgflowd.fail, pgflowd.get_run,
     pgflowd.give_up_task,
-    pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry, pgflowd.start,
-    pgflowd.start_child, pgflowd.sweep, pgflowd.sweep_dead, pgflowd.task_claim,
-    pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
+    pgflowd.fire_schedule, pgflowd.release, pgflowd.report, pgflowd.requeue_task, pgflowd.retry,
+    pgflowd.start, pgflowd.start_child, pgflowd.sweep, pgflowd.sweep_dead, pgflowd.task_claim,
+    pgflowd.tick, pgflowd.task_complete, pgflowd.task_fail, pgflowd.task_release, pgflowd._started_tasks}';
   in_dependent constant text[] := '{
     pgflowd._close_attempts, pgflowd._close_older, pgflowd._deliver_signals, pgflowd._free,
     pgflowd._handle_unstarted,

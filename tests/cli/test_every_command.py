@@ -41,6 +41,9 @@ FLAGS = {  # what the surface promises, and no more
     "flows list": "", "flows show": "", "flows graph": "--run --format", "flows diff": "",
     "flows deploy": "--sql", "flows delete": "--force --yes",
     "flows limits": "--set --limit",
+    "schedules list": "--flow", "schedules next": "--count", "schedules fire": "",
+    "schedules pause": "", "schedules resume": "", "schedules remove": "",
+    "schedules add": "--input --timezone --overlap --catchup",
     "stalled list": "", "stalled requeue": "--all", "stalled fail": "--all --reason",
     "db status": "", "db migrate": "--to --dry-run", "db sql": "--from", "db verify": "",
     "db settings": "", "db set": "",
@@ -169,6 +172,26 @@ FORMS = {
                           "flows deploy send_mail", "E415", 4),
     "flows delete": Forms("flows delete store_items --yes", "deleted", "flow deleted",
                           "flows delete store_items", "--yes", 6),
+    "schedules list": Forms("schedules list", "at 03:00 every day (UTC)", "schedules",
+                            "schedules list --flow send_mail", "did you mean 'send_email'?", 4,
+                            on="scheduled"),
+    "schedules next": Forms("schedules next nightly --count 2", "03:00:00 +0000", "name ticks",
+                            "schedules next nightli", "did you mean 'nightly'?", 4, on="scheduled"),
+    "schedules fire": Forms("schedules fire nightly", "started", "name run_id status",
+                            "schedules fire nightli", "did you mean 'nightly'?", 4, on="scheduled"),
+    "schedules pause": Forms("schedules pause nightly", "paused", "name changed",
+                             "schedules pause nightli", "did you mean 'nightly'?", 4,
+                             on="scheduled"),
+    "schedules resume": Forms("schedules resume nightly", "is not paused", "name changed",
+                              "schedules resume nightli", "did you mean 'nightly'?", 4,
+                              on="scheduled"),
+    "schedules add": Forms("schedules add noon send_email '0 12 * * *'", "at 12:00 every day",
+                           "name flow changed next_at",
+                           "schedules add noon send_mail @daily", "did you mean 'send_email'?", 4,
+                           on="scheduled"),
+    "schedules remove": Forms("schedules remove nightly", "is removed", "name removed origin",
+                              "schedules remove nightli", "did you mean 'nightly'?", 4,
+                              on="scheduled"),
     "stalled list": Forms("stalled list", "website#0", "tasks",
                           "stalled lst", "'list'", on="stalled"),
     "stalled requeue": Forms("stalled requeue --all", "requeued", "requeued left",
@@ -209,6 +232,10 @@ def project_on(request, project, monkeypatch) -> Callable[[str], None]:
         monkeypatch.setenv("PGFLOWD__DATABASE__URL", shop.database.dsn)
         if on == "completed":
             shop.run_through()
+            return
+        if on == "scheduled":
+            add = "select pgflowd.set_schedule('nightly', 'send_email', '0 3 * * *')"
+            shop.conn.execute(add)
             return
         shop.start()
         if on == "failed":

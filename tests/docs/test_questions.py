@@ -15,7 +15,6 @@ from pgflowd.testing import run_flow
 from pgflowd.testing.scratch import ScratchDatabase
 
 PAGE = (Path(__file__).parents[2] / "docs" / "questions.md").read_text("utf-8")
-CRON = Path(__file__).parents[1] / "db" / "pg_cron.sql"
 
 imports = Flow("import_orders")
 
@@ -45,19 +44,6 @@ def test_a_start_with_the_same_id_raises(deployed: ScratchDatabase) -> None:
 
     with pytest.raises(RunExists):
         deployed.client.start_flow("import_orders", {}, run_id=run_id)
-
-
-@covers("newcomer 23")
-def test_what_pg_cron_is_told_starts_a_run(deployed: ScratchDatabase) -> None:
-    conn = deployed.connect()
-    conn.execute(CRON.read_bytes())
-
-    conn.execute(statement("select cron.schedule").encode())
-    [(command,)] = conn.execute("select command from cron.job").fetchall()
-    conn.execute(command)
-
-    found = conn.execute("select flow_slug, input from pgflow.runs").fetchall()
-    assert found == [("import_orders", {"pages": 4})]
 
 
 @covers("newcomer 23")

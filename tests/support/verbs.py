@@ -83,6 +83,26 @@ def limited(db: LeaseDatabase) -> str:
     return flow
 
 
+def scheduled(db: LeaseDatabase, *, is_paused: bool = False) -> str:
+    name, query = db.flow(), "select pgflowd.set_schedule(%s, %s, '@daily', actor => 'jane')"
+    db.value(query, name, name)
+    if is_paused:
+        db.value("select pgflowd.pause_schedule(%s)", name)
+    return name
+
+
+def undoable(db: LeaseDatabase) -> Any:
+    flow = db.flow()
+    db.do(
+        "insert into pgflowd.step_options (flow_slug, step_slug, undo)"
+        " values (%s, 'a', 'completed')",
+        flow,
+    )
+    run = db.start(flow)
+    db.complete(db.claim_one(flow, db.worker(flow)))
+    return run
+
+
 def shape_of(slug: str) -> str:
     step = {"slug": slug, "stepType": "single", "dependencies": [], "whenUnmet": "skip"}
     return json.dumps({"steps": [step | {"whenExhausted": "fail"}]})
@@ -94,6 +114,7 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
     "define": lambda db: ("define('defined', %s::jsonb, actor => 'jane')", (shape_of("one"),)),
     "delete_flow": lambda db: ("delete_flow(%s, 'old', 'jane')", (db.flow(),)),
     "delete_run": lambda db: ("delete_run(%s, 'jane')", (ended(db),)),
+    "fire_schedule": lambda db: ("fire_schedule(%s, 'jane')", (scheduled(db),)),
     "give_up_task": lambda db: (
         "give_up_task(%s, 'a', 0, '60 s', 'gone', 'jane')",
         (stalled(db),),
@@ -109,12 +130,22 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
         " false, null, null, 'jane')",
         (ended(db),),
     ),
+    "pause_schedule": lambda db: ("pause_schedule(%s, 'jane')", (scheduled(db),)),
+    "remove_schedule": lambda db: ("remove_schedule(%s, 'jane')", (scheduled(db),)),
     "requeue_task": lambda db: ("requeue_task(%s, 'a', 0, '60 s', 'jane', 'go')", (stalled(db),)),
     "reschedule": lambda db: ("reschedule(%s, '2100-01-01', null, 'new', 'jane')", (planned(db),)),
     "resume": lambda db: ("resume(%s, 'go', 'jane')", (paused(db),)),
     "resume_flow": lambda db: ("resume_flow(%s, 'go', 'jane')", (paused_flow(db),)),
+    "resume_schedule": lambda db: (
+        "resume_schedule(%s, 'jane')",
+        (scheduled(db, is_paused=True),),
+    ),
     "retry": lambda db: ("retry(%s, 'jane', true, 'once more')", (cancelled(db),)),
     "set_limit": lambda db: ("set_limit(%s, 'a', 2, 'jane')", (limited(db),)),
+    "set_schedule": lambda db: (
+        "set_schedule('s', %s, '@daily', actor => 'jane')",
+        (db.flow(),),
+    ),
     "set_setting": lambda db: ("set_setting('crash_limit', '7', 'jane')", ()),
     "signal": lambda db: ("signal(%s, 'paid', '1', 'jane', 'once')", (run_of(db),)),
     "task_claim": lambda db: (
@@ -128,6 +159,7 @@ VERBS: dict[str, Callable[[LeaseDatabase], Call]] = {
         claimed(db),
     ),
     "task_wake": lambda db: ("task_wake(%s, 'a', 0, 'jane', 'now')", (waiting(db),)),
+    "undo": lambda db: ("undo(%s, 'bad', 'jane')", (undoable(db),)),
 }
 
 NO_VERBS = {
@@ -136,7 +168,8 @@ NO_VERBS = {
     "release", "renew_workers", "report", "start_child", "arm", "disarm", "due_writers", "writers",
     "progress", "keep_last",
     # the sweeper, or whoever calls it in its place
-    "process_due", "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
+    "postpone_schedule", "process_due", "schedule_troubles", "tick",
+    "prune_expired", "recover_stalled", "refill_limits", "resend", "sweep",
     "sweep_dead", "sweeper_sleeps",
     # a start is kept by the run itself, with its actor
     "start",

@@ -86,6 +86,7 @@ def _entry(flow: DiscoveredFlow) -> dict[str, Any]:
         "database": None,
         "undo": undoable(flow.shape or {}),
         "undoes": flow.undoes,
+        "schedules": _schedules(flow),
     }
 
 
@@ -120,6 +121,7 @@ def _in_database(
             workers = execute(conn, living_workers())
             for flow in discovered.flows:
                 yield from _of_other_runtimes(app, flow, workers)
+            yield from _of_schedules(conn, discovered)
     except PgflowdError as error:
         yield from (replace(problem, place=problem.place or PLACE) for problem in error.problems)
 
@@ -162,6 +164,33 @@ def _compared(
         yield Problem("W310", f"{slug}: {text}", PLACE, remedy)
 
 
+def _schedules(flow: DiscoveredFlow) -> list[dict[str, Any]]:
+    """The schedules of a flow in the code, in words."""
+    from pgflowd.core.ticks import in_words
+
+    listed = (flow.shape or {}).get("schedules") or []
+    return [
+        {"name": each["name"], "when": in_words(each["cron"], each["timezone"])} for each in listed
+    ]
+
+
+def _of_schedules(conn: psycopg.Connection[Any], discovered: Discovered) -> Iterator[Problem]:
+    """Schedules of the code whose names are taken, and those whose flows no code has."""
+    from pgflowd.db.query import execute
+    from pgflowd.db.schedules import list_schedules, taken_names
+
+    for flow in discovered.flows:
+        if names := [each["name"] for each in (flow.shape or {}).get("schedules") or []]:
+            yield from execute(conn, taken_names(flow.slug, names))
+    if any(problem.code in INCOMPLETE for problem in discovered.problems):
+        return
+    for each in execute(conn, list_schedules()):
+        if each.origin == "code" and each.flow_slug not in discovered.slugs:
+            text = f"schedule {each.name} starts runs of {each.flow_slug}, which is not in the code"
+            remedy = f"`pgflowd schedules remove {each.name}`, unless another daemon serves it"
+            yield Problem("W319", text, PLACE, remedy)
+
+
 def _of_other_runtimes(
     app: App, flow: DiscoveredFlow, workers: Sequence[tuple[str, str]]
 ) -> Iterator[Problem]:
@@ -198,6 +227,8 @@ def _print(
     flows: Sequence[DiscoveredFlow],
     connections: dict[str, int | None],
 ) -> None:
+    for each in [each for flow in flows for each in _schedules(flow)]:
+        app.print(app.out.folded(f"schedule {each['name']}: {each['when']}"))
     for line in problem_columns(app, problems, app.out):
         app.print(line)
     daemon, handlers, others, server = connections.values()

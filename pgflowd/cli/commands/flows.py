@@ -75,6 +75,7 @@ def show(app: App, flow: str) -> None:
     """
     from pgflowd.db.flows import flow_shape, list_flows, worker_caps
     from pgflowd.db.query import database_time, execute
+    from pgflowd.db.schedules import list_schedules
 
     with database(app) as conn:
         rows, now = execute(conn, list_flows()), execute(conn, database_time())
@@ -83,12 +84,16 @@ def show(app: App, flow: str) -> None:
             raise unknown_flow(flow, [row.flow_slug for row in rows])
         shape = execute(conn, flow_shape(flow)) or {"steps": []}
         caps = execute(conn, worker_caps(flow))
+        schedules = execute(conn, list_schedules(flow))
     import_s = import_times(app).get(flow)
     if app.json:
         listed = [worker.to_json() for worker in caps]
-        app.print_document(**row.to_json(import_s), shape=shape, caps=listed)
+        app.print_document(
+            **row.to_json(import_s), shape=shape, caps=listed,
+            schedules=[each.to_json() for each in schedules],
+        )  # fmt: skip
     else:
-        print_flow(app, row, shape, import_s, caps, now)
+        print_flow(app, row, shape, import_s, caps, schedules, now)
 
 
 @flows.command()

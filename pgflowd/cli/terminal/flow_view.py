@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgflowd.cli.app import App
 from pgflowd.cli.terminal.run_view import painted, pause_text
+from pgflowd.cli.terminal.schedule_view import schedule_lines
 from pgflowd.cli.terminal.screen import DASH, TableCell
 from pgflowd.core.definition.options import (
     FOLLOWING,
@@ -27,6 +28,7 @@ from pgflowd.core.text import ago, between, counted, cut, duration, short_id
 
 if TYPE_CHECKING:
     from pgflowd.core.documents.flows import ListedFlow, ListedLimit, WorkerCaps
+    from pgflowd.core.documents.schedules import ListedSchedule
 
 
 _LONG = 60  # characters of a key, or of who has places
@@ -99,9 +101,10 @@ def print_flow(
     shape: Mapping[str, Any],
     import_s: float | None,
     workers_with_caps: Sequence[WorkerCaps],
+    schedules: Sequence[ListedSchedule],
     now: datetime,
 ) -> None:
-    """A flow: its work, its graph, and the options of its steps."""
+    """A flow: its work, its graph, the options of its steps, and when its runs start."""
     undoes = [f"undoes runs of {flow.undoes}"] if flow.undoes else []
     limits = _flow_options(shape.get("options") or {})
     is_asleep = flow.workers == 0 and flow.is_asleep
@@ -123,6 +126,18 @@ def print_flow(
         right={option.column for option in NUMBERS if option.column},
         losing=("IF", "START", "DELAY", "EXHAUSTED", "TYPE"),
     )
+    for line in schedule_lines(app, schedules, now):
+        app.print(app.out.folded(line))
+    _print_workers(app, flow, steps, workers_with_caps)
+
+
+def _print_workers(
+    app: App,
+    flow: ListedFlow,
+    steps: Iterable[StepPlan],
+    workers_with_caps: Sequence[WorkerCaps],
+) -> None:
+    """What the living workers of a flow have, and what is missing."""
     for worker in workers_with_caps:
         app.print(app.out.folded(f"worker {worker.name} has {', '.join(worker.caps)}"))
     for name in unserved_needs(steps, workers_with_caps):
@@ -136,7 +151,7 @@ def _flow_options(options: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{each.name} {options.get(each.json_name)}{' s' * (each.kind is OptionKind.SECONDS)}"
         for each in options_of(Owner.FLOW)
-        if not each.is_of_runs or each.json_name in options
+        if each.json_name in options or (each.json_name and not each.is_of_runs)
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from pgflowd.core.definition.options import Owner, option_names, option_problems
 from pgflowd.core.definition.order import cycles
+from pgflowd.core.definition.schedule import schedule_problems
 from pgflowd.core.definition.spec import CTX, INPUT, ITEM, RESERVED, RUN, FlowSpec, StepSpec
 from pgflowd.core.definition.undo import undo_problems
 from pgflowd.core.suggest import did_you_mean
@@ -32,6 +33,7 @@ def flow_problems(flow: FlowSpec) -> list[Problem]:
     return [
         *_slug_problems(flow.slug, flow.place, of_flow=True),
         *option_problems(flow.options, Owner.FLOW, f"flow {flow.slug}", flow.place),
+        *schedule_problems(flow.slug, flow.options, flow.place),
         *_cycle_problems(flow),
         *(problem for step in flow.steps for problem in _step_problems(step, flow, slugs)),
         *_repeated_steps(flow),

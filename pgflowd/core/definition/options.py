@@ -49,6 +49,7 @@ class OptionKind(Enum):
     WORD = "word"  # one of the option's words
     FLAG = "flag"  # only flows that we make ourselves have it
     PATTERN = "pattern"  # a JSON object that is compared with the step's input
+    SCHEDULE = "schedule"  # when runs start (`core.definition.schedule`)
 
 
 class Column(StrEnum):
@@ -154,6 +155,9 @@ OPTIONS = (
     ),
     Option("on_cancel", OptionKind.WORD, _FLOWS, "onCancel", "keep", words=RUN_ENDS, follows=True),
     Option("version", _COUNT, _ALL - {Owner.FLOW}, default=1, least=1),
+    Option("cron", OptionKind.SCHEDULE, _FLOWS),
+    Option("timezone", OptionKind.SCHEDULE, _FLOWS),
+    Option("schedules", OptionKind.SCHEDULE, _FLOWS),
     Option("slug", OptionKind.SLUG, _STEPS),
     Option("depends_on", _DEPS, frozenset({Owner.STEP})),
     Option("after", _DEPS, frozenset({Owner.STEP})),
@@ -163,6 +167,7 @@ OPTIONS = (
 GATES = tuple(o for o in OPTIONS if o.kind in (OptionKind.NEEDS, OptionKind.LIMIT))
 FOLLOWING = tuple(option for option in OPTIONS if option.follows)
 OF_RUNS = tuple(option for option in OPTIONS if option.is_of_runs)
+OF_SCHEDULES = tuple(option for option in OPTIONS if option.kind is OptionKind.SCHEDULE)
 NUMBERS = tuple(o for o in OPTIONS if o.is_number and o.json_name and not o.follows)
 MODE_OPTIONS = tuple(option for option in OPTIONS if option.kind is OptionKind.MODE)
 PATTERNS = tuple(option for option in OPTIONS if option.kind is OptionKind.PATTERN)

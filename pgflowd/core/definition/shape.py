@@ -24,6 +24,7 @@ from pgflowd.core.definition.options import (
     Option,
     OptionKind,
 )
+from pgflowd.core.definition.schedule import schedule_differences, schedules_json
 from pgflowd.core.definition.spec import FlowSpec, StepSpec
 from pgflowd.core.json import as_stored, jsonb_text
 from pgflowd.core.needs import sorted_needs
@@ -37,9 +38,11 @@ def shape_of(flow: FlowSpec) -> Shape:
     """The shape of a flow without problems whose steps are in topological order."""
     undoable = {undo.step: {"on": undo.options["on"]} for undo in flow.undos}
     of_runs = {o.json_name: flow.options.get(o.name, o.default) for o in OF_RUNS if undoable}
+    schedules = schedules_json(flow.slug, flow.options)
     return {
         "steps": [_step_shape(step, undoable.get(step.slug, {})) for step in flow.steps],
         "options": _numbers(flow.options) | of_runs,
+        **({"schedules": schedules} if schedules else {}),
     }
 
 
@@ -193,7 +196,8 @@ def has_gates(shape: Shape) -> bool:
 
 def following_differences(ours: Shape, database: Shape) -> list[str]:
     """
-    The options that are to be set, since they follow the code and the database has others.
+    The options and schedules that are to be set, since they follow the code and the database has
+    others.
 
     How many slots a limit has is set once, and then belongs to the database.
     """
@@ -205,6 +209,7 @@ def following_differences(ours: Shape, database: Shape) -> list[str]:
                 code, known = _following_text(option, now), _following_text(option, was)
                 values = f"{code} in the code, {known} in the database"
                 found.append(f"{prefix}{option.name} is {values}; the latter applies")
+    found += schedule_differences(ours.get("schedules") or [], database.get("schedules") or [])
     return found
 
 

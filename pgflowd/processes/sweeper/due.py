@@ -1,6 +1,6 @@
 """
 Does what is due: frees tasks whose wait is over, gives them the signals that have come, and starts
-and ends runs whose time has come.
+and ends runs whose time has come, and lets schedules tick (`ticks`).
 
 It sleeps until the next moment that the database knows of, or until the listener hears that
 something is due earlier; `core.due_looks` decides when it looks, and what its row says meanwhile. A
@@ -20,8 +20,10 @@ from pgflowd.core.due_looks import DueLooks
 from pgflowd.core.text import counted, short_id
 from pgflowd.db.due import due_writers, not_done, process_due, sweeper_sleeps
 from pgflowd.errors import Problem
+from pgflowd.processes.sweeper.ticks import Ticks, is_of_schedule
 
 MAX_ROWS = 200  # waits, signals and runs, of one call
+LOCKED_S = 0.05  # until a schedule is looked at again that somebody else has
 SHOWN_S = 90.0  # a task that cannot be freed is tried again within this time
 TRY_AGAIN = (
     "its flow may have changed, or its queue be missing: see the error; it is tried again each"
@@ -35,6 +37,7 @@ class DueWork:
     def __init__(self, longest_s: float, execute: Callable[..., Any]) -> None:
         self._execute = execute
         self._looks = DueLooks(longest_s)
+        self._ticks = Ticks(execute)
         self._sweeper_id = uuid4()
         self._not_done: dict[
             tuple[str, str | None, int | None], tuple[float, str]
@@ -51,21 +54,27 @@ class DueWork:
         self._looks.rung(now)
 
     def on_not_done(self, detail: str) -> None:
-        """The database could not free a task, or start or end a run."""
+        """The database could not free a task, start or end a run, or let a schedule tick."""
+        if is_of_schedule(detail):
+            return  # its row keeps the error
         task = not_done(detail)
         self._not_done[task[:3]] = time.monotonic(), task.error
 
     def problems(self, now: float) -> list[Problem]:
-        """What could not be freed lately, as one problem."""
+        """What could not be freed lately, as one problem, and schedules that start no runs."""
         lately = {task: each for task, each in self._not_done.items() if each[0] > now - SHOWN_S}
         self._not_done = lately
         if not lately:
-            return []
+            return self._ticks.problems
         (run_id, step, index), (_, why) = next(reversed(lately.items()))
         name = short_id(run_id) if step is None else f"{short_id(run_id)}/{step}#{index}"
         text = f"{counted(len(lately), 'task or run')} cannot go on although its time has come; the"
         text += f" last one, {name}: {why}"
-        return [Problem("E324", text, "database", TRY_AGAIN)]
+        return [Problem("E324", text, "database", TRY_AGAIN), *self._ticks.problems]
+
+    def check_schedules(self, conn: psycopg.Connection[Any]) -> None:
+        """Note which of them do not start their runs, for `problems`."""
+        self._ticks.check(conn)
 
     def do(self, conn: psycopg.Connection[Any]) -> None:
         """Look, if it is time; then put the row up, take it down, or leave it."""
@@ -76,8 +85,13 @@ class DueWork:
         if looks.writers:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
         look = self._execute(conn, process_due(MAX_ROWS))
+        done, next_s = look.done, look.next_s
+        if look.has_ticks:
+            ticked = self._ticks.do(conn)
+            done = None if done is None else done + ticked
+            next_s = 0.0 if ticked else min(LOCKED_S, LOCKED_S if next_s is None else next_s)
         now = time.monotonic()
-        looks.looked(began_at, now, look.done, look.next_s)
+        looks.looked(began_at, now, done, next_s)
         for_s = looks.next_row_s(now)
         if for_s is None:
             return

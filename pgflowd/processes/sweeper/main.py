@@ -136,6 +136,7 @@ class Sweeper:
             if self._pruning.do(conn):
                 self._health.look_at = now
             if now >= self._health.look_at:
+                self._due.check_schedules(conn)
                 self._look(conn)
             if now >= renew_at:
                 renew_at = now + interval_s
@@ -201,6 +202,7 @@ class Sweeper:
 
     def _sweep(self, conn: psycopg.Connection[Any]) -> None:
         """Recover stalled tasks, a limited number at once; look first, since a sweep may fail."""
+        self._due.check_schedules(conn)
         self._look(conn)
         threshold_s = self._settings.recovery.stale_threshold_s
         for _ in range(MAX_ROUNDS):

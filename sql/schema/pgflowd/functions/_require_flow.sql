@@ -1,5 +1,5 @@
 -- _require_flow(flow_slug): raises PF002 if there is no such flow.
--- Called by: delete_flow, pause_flow, _refuse_claim, resume_flow.   Locks: nothing.
+-- Called by: delete_flow, pause_flow, _refuse_claim, resume_flow, set_schedule.   Locks: nothing.
 create or replace function pgflowd._require_flow(flow_slug text)
 returns void language plpgsql set search_path = '' as $$
 begin

@@ -1,6 +1,6 @@
 -- due_violations(max_rows): returns I16: what has been due for more than a minute, although a sweeper
 -- has shown life within five: the oldest waits that are over, runs to be started or ended, ends that others
--- wait for, the oldest new signals, and places of limits that were freed. And I18: runs that wait for the end of one which nobody will tell them.
+-- wait for, schedules, the oldest new signals, and places of limits that were freed. And I18: runs that wait for the end of one which nobody will tell them.
 -- And I21: runs that have ended and keep their singleton key, or are in line for one that nobody has, and
 -- for which no sweep will come. It looks at a hundred thousand of each.
 -- Called by: violations; `pgflowd doctor`.   Locks: nothing.
@@ -81,6 +81,12 @@ begin
                   floor(extract(epoch from now() - run.due_at)))
       from pgflowd.runs as run
      where run.due_at < now() - interval '1 minute' order by run.due_at limit max_rows;
+  return query
+    select 'I16', schedule.flow_slug, null::uuid, null::text, null::int,
+           format('its schedule %L was due %s s ago', schedule.name,
+                  floor(extract(epoch from now() - schedule.due_at)))
+      from pgflowd.schedules as schedule
+     where schedule.due_at < now() - interval '1 minute' order by schedule.due_at limit max_rows;
   return query
     select 'I16', coalesce(planned.flow_slug, run.flow_slug), one.run_id, nullif(one.step_slug, ''),
            nullif(one.task_index, -1),

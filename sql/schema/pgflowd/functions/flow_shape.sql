@@ -1,5 +1,6 @@
 -- flow_shape(flow_slug): returns the flow as a shape with the options in force, so that they can be
--- compared with the code's; null for an unknown flow. A step's unset options are left out. Where an
+-- compared with the code's; null for an unknown flow. A step's unset options are left out,
+-- and so is the list of schedules where the code has none. Where an
 -- older core has no column, the value is how that core behaves.
 -- Called by: workers, commands.   Locks: nothing.
 create or replace function pgflowd.flow_shape(flow_slug text)
@@ -42,6 +43,14 @@ returns jsonb language sql stable set search_path = '' as $$
                   where option.flow_slug = step.flow_slug and option.step_slug = step.step_slug)
                  as asked on true
               where step.flow_slug = flow.flow_slug))
+         || coalesce((
+           select jsonb_build_object('schedules', to_jsonb(array_agg(jsonb_build_object(
+                    'name', schedule.name, 'cron', schedule.cron, 'timezone', schedule.timezone,
+                    'input', schedule.input, 'overlap', schedule.overlap,
+                    'catchup', schedule.catchup) order by schedule.name)))
+             from pgflowd.schedules as schedule
+            where schedule.flow_slug = flow.flow_slug and schedule.origin = 'code'
+           having count(*) > 0), '{}')
     from pgflow.flows as flow
     left join pgflowd.flow_options as wanted on wanted.flow_slug = flow.flow_slug
    where flow.flow_slug = flow_shape.flow_slug;

@@ -2,7 +2,8 @@
 -- has come, tells those who wait for a run that it has ended, and frees tasks whose wait is over, each at
 -- most so many. A run that may begin since another one has ended begins in the same call. Returns how
 -- much it has done (null: another one is at it), and in how many seconds there may be more to do (null:
--- nothing is known). While nothing is due it costs one statement with five looks into partial indexes.
+-- nothing is known), and whether schedules are due, whose ticks only a daemon can compute (due_schedules, tick).
+-- While nothing is due it costs one statement with six looks into partial indexes.
 -- One at a time in the whole database, so that sweeps do not do the same work. What is late by a
 -- second is done by whoever comes, as anybody may hold an advisory lock. A run that is locked is
 -- passed over, and met again: soon, then ever later, at most after a second.
@@ -12,10 +13,11 @@
 -- Locks: runs, skipping locked ones, so it waits for no report; signals; see _end_due_waits,
 -- _process_due_awaits and _process_due_runs.
 create or replace function pgflowd.process_due(
-  max_rows int default 200, out done int, out next_s float8)
+  max_rows int default 200, out done int, out next_s float8, out has_ticks boolean)
 language plpgsql set search_path = '' set enable_sort = off as $$
 declare
   due_at timestamptz;
+  tick_at timestamptz;
   came record;
   awaits int;
   skipped_at timestamptz;
@@ -30,10 +32,13 @@ begin
                (select one.due_at from pgflowd.awaits as one
                  where one.due_at is not null order by one.due_at limit 1),
                (select least(signal.sent_at, now()) from pgflowd.signals as signal
-                 where signal.is_new order by signal.sent_at limit 1))
-    into due_at;
+                 where signal.is_new order by signal.sent_at limit 1)),
+         (select schedule.due_at from pgflowd.schedules as schedule
+           where schedule.due_at is not null order by schedule.due_at limit 1)
+    into due_at, tick_at;
+  has_ticks := coalesce(tick_at <= now(), false);
   if due_at > now() or due_at is null then
-    next_s := extract(epoch from due_at - clock_timestamp());
+    next_s := extract(epoch from least(due_at, tick_at) - clock_timestamp());
     return;
   elsif not pg_try_advisory_xact_lock(4, 0) and due_at > now() - interval '1 second' then
     done := null;
@@ -94,6 +99,7 @@ begin
       where run.due_at > now() order by run.due_at limit 1) - clock_timestamp(),
     (select one.due_at from pgflowd.awaits as one
       where one.due_at > now() order by one.due_at limit 1) - clock_timestamp(),
+    case when not has_ticks then tick_at - clock_timestamp() end,
     case when skipped_at is not null
          then least(interval '1 second', greatest(interval '10 ms', now() - skipped_at)) end));
 end $$;

@@ -19,7 +19,7 @@
 -- and for an id that is taken.
 -- Security definer, so that a role which may touch no table can start a flow; whoever has no role of
 -- roles.sql needs a grant.
--- Called by: start_child; clients, applications.
+-- Called by: _start_scheduled, start_child; clients, applications.
 -- Locks: the key, for which only `existing` and `reject` wait; the flow against deletion, the new rows;
 -- it waits for a transaction that starts the same id.
 create or replace function pgflowd.start(

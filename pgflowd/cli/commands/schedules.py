@@ -1,0 +1,242 @@
+"""
+`pgflowd schedules`: list what starts runs by the calendar; fire, pause, add and remove it.
+
+They need the database; ticks need a daemon. `cli.terminal.schedule_view` prints schedules.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pgflowd.cli.app import App, pass_app
+from pgflowd.cli.connect import database
+from pgflowd.cli.groups import Group
+from pgflowd.cli.lookup import flow_slugs, unknown_flow, unknown_schedule
+from pgflowd.cli.params import FLOW, JSON, SCHEDULE, NumberParam
+from pgflowd.cli.terminal.schedule_view import next_text, print_schedules, tick_lines
+from pgflowd.core.definition.schedule import Overlap, Schedule
+from pgflowd.errors import NotFound
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.core.documents.schedules import ListedSchedule
+    from pgflowd.db.operations import Operation
+
+T = TypeVar("T")
+name_argument = click.argument("name", metavar="NAME", type=SCHEDULE)
+
+
+@click.group(cls=Group)
+def schedules() -> None:
+    """List schedules, which start runs by the calendar; fire, pause and change them.
+
+    \b
+    Example: pgflowd schedules list
+    """
+
+
+@schedules.command("list")
+@click.option("--flow", type=FLOW, metavar="FLOW", help="Only those of this flow.")
+@pass_app
+def list_(app: App, flow: str | None) -> None:
+    """List the schedules: when each ticks, and how its last run went.
+
+    \b
+    Example: pgflowd schedules list --flow reports
+    """
+    from pgflowd.db.query import database_time, execute
+    from pgflowd.db.schedules import list_schedules
+
+    with database(app) as conn:
+        found, now = execute(conn, list_schedules(flow)), execute(conn, database_time())
+        if flow is not None and not found and flow not in (known := flow_slugs(conn)):
+            raise unknown_flow(flow, known)
+    if app.json:
+        app.print_document(schedules=[each.to_json() for each in found])
+    elif found:
+        print_schedules(app, found, now)
+    else:
+        app.note("there are no schedules; `pgflowd schedules add` and cron= in a flow make some")
+
+
+@schedules.command("next")
+@name_argument
+@click.option("--count", type=NumberParam(1, 1000), default=5, metavar="N", help="By default 5.")
+@pass_app
+def next_(app: App, name: str, count: int) -> None:
+    """Print the next ticks of a schedule, with the changes of summer time between them.
+
+    \b
+    Example: pgflowd schedules next nightly --count 3
+    """
+    from pgflowd.core.ticks import expression_fault, ticks_after, zone_fault
+    from pgflowd.db.query import database_time, execute
+
+    with database(app) as conn:
+        found, now = _find(conn, name), execute(conn, database_time())
+    fault = expression_fault(found.cron) or zone_fault(found.timezone)
+    if fault:
+        raise click.ClickException(f"schedule {name} has no ticks: {found.error or fault}")
+    ticks = list(islice(ticks_after(found.cron, found.timezone, now), count))
+    if app.json:
+        app.print_document(name=name, paused=found.paused_at is not None, ticks=ticks)
+        return
+    for line in tick_lines(ticks, found, now):
+        app.print(line)
+    if found.paused_at is not None:
+        app.note(f"{name} is paused; `pgflowd schedules resume {name}` lets it tick")
+
+
+@schedules.command()
+@name_argument
+@pass_app
+def fire(app: App, name: str) -> None:
+    """Start a run of a schedule now, besides its ticks; also of one that is paused.
+
+    \b
+    Example: pgflowd schedules fire nightly
+    """
+    from pgflowd.db import schedule_operations
+
+    fired = _perform(app, name, schedule_operations.fire(name, None))
+    text = f"run {fired.run_id} {fired.status}"
+    if not fired.is_new:
+        text = f"run {fired.run_id} of {name} has not ended, and its overlap is {Overlap.SKIP}"
+    app.print_result(app.out.folded(text), name=name, **fired.to_json())
+
+
+@schedules.command()
+@name_argument
+@pass_app
+def pause(app: App, name: str) -> None:
+    """Let a schedule have no ticks until it is resumed. Its runs go on.
+
+    \b
+    Example: pgflowd schedules pause nightly
+    """
+    from pgflowd.db import schedule_operations
+
+    changed = _perform(app, name, schedule_operations.pause(name, None))
+    text = f"schedule {name} {'paused' if changed else 'is paused already'}"
+    app.print_result(text, name=name, changed=changed)
+
+
+@schedules.command()
+@name_argument
+@pass_app
+def resume(app: App, name: str) -> None:
+    """Let a paused schedule tick from now on. Ticks of the pause are not run.
+
+    \b
+    Example: pgflowd schedules resume nightly
+    """
+    from pgflowd.db import schedule_operations
+
+    changed = _perform(app, name, schedule_operations.resume(name, None))
+    text = f"schedule {name} {'resumed' if changed else 'is not paused'}"
+    app.print_result(text, name=name, changed=changed)
+
+
+@schedules.command()
+@name_argument
+@click.argument("flow", metavar="FLOW", type=FLOW)
+@click.argument("cron", metavar="CRON")
+@click.option("--input", "input_", type=JSON, metavar="JSON", help="The input of its runs; {}.")
+@click.option("--timezone", default="UTC", metavar="TZ", help="Such as Europe/Berlin; UTC.")
+@click.option(
+    "--overlap",
+    default="skip",
+    metavar="WORD",
+    help="While its last run has not ended: skip, allow, wait, replace.",
+)
+@click.option(
+    "--catchup", default="one", metavar="WORD",
+    help="Of the ticks that no daemon was there for, run: one, none, all.",
+)  # fmt: skip
+@pass_app
+def add(
+    app: App,
+    name: str,
+    flow: str,
+    cron: str,
+    input_: Any,
+    timezone: str,
+    overlap: str,
+    catchup: str,
+) -> None:
+    """Add a schedule, or change one that was added so.
+
+    CRON has five fields, or is @hourly, @daily, @weekly, @monthly, @yearly or "@every 30s".
+
+    \b
+    Example: pgflowd schedules add morning reports "0 9 * * MON-FRI" --timezone Europe/Berlin
+             pgflowd schedules add poll fetch_orders "@every 15m" --input '{"full": false}'
+    """
+    from pgflowd.core.ticks import in_words, ticks_after
+    from pgflowd.db import operations, schedule_operations
+    from pgflowd.db.query import database_time, execute
+
+    given = {} if input_ is None else input_
+    wanted = Schedule(cron, given, timezone, overlap, catchup)  # type: ignore[arg-type]
+    with database(app) as conn:
+        try:
+            changed = operations.run_sync(conn, schedule_operations.add(name, flow, wanted, None))
+        except NotFound as error:
+            raise unknown_flow(flow, flow_slugs(conn)) from error
+        now = execute(conn, database_time())
+    tick = next(ticks_after(cron, timezone, now))
+    when = f"{in_words(cron, timezone)}, next {next_text(tick, timezone, now)}"
+    text = f"schedule {name} {'set' if changed else 'is so already'}: {when}"
+    app.print_result(app.out.folded(text), name=name, flow=flow, changed=changed, next_at=tick)
+
+
+@schedules.command()
+@name_argument
+@pass_app
+def remove(app: App, name: str) -> None:
+    """Delete a schedule. Its runs stay.
+
+    One of the code comes back when a worker with this code starts.
+
+    \b
+    Example: pgflowd schedules remove morning
+    """
+    from pgflowd.db import schedule_operations
+
+    origin = _perform(app, name, schedule_operations.remove(name, None))
+    app.print_result(f"schedule {name} is removed", name=name, removed=True, origin=origin)
+    if origin == "code":
+        app.note("it comes back when a worker whose code has it starts; `pause` lasts")
+
+
+def _perform(app: App, name: str, operation: Operation[T]) -> T:
+    """Perform an operation on a schedule that must exist."""
+    from pgflowd.db import operations
+
+    with database(app) as conn:
+        try:
+            return operations.run_sync(conn, operation)
+        except NotFound as error:
+            raise unknown_schedule(name, _names(conn)) from error
+
+
+def _find(conn: psycopg.Connection[Any], name: str) -> ListedSchedule:
+    from pgflowd.db.query import execute
+    from pgflowd.db.schedules import list_schedules
+
+    listed = execute(conn, list_schedules())
+    found = next((each for each in listed if each.name == name), None)
+    if found is None:
+        raise unknown_schedule(name, [each.name for each in listed])
+    return found
+
+
+def _names(conn: psycopg.Connection[Any]) -> list[str]:
+    from pgflowd.db.query import execute
+    from pgflowd.db.schedules import list_schedules
+
+    return [each.name for each in execute(conn, list_schedules())]

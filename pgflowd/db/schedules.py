@@ -1,0 +1,139 @@
+"""
+The queries about schedules: those of operators and clients, and those of the sweeper, which
+computes the ticks and has the database start their runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import starmap
+from typing import NamedTuple
+
+from pgflowd.core.definition.schedule import Schedule, taken_problem
+from pgflowd.core.documents.schedules import Fired, ListedSchedule
+from pgflowd.core.json import decode, encode
+from pgflowd.core.statuses import RunStatus
+from pgflowd.db.query import Query, Rows, only
+from pgflowd.errors import Problem
+
+REPEATED = "repeated"  # the answer to what had been done before
+
+
+class DueSchedule(NamedTuple):
+    """A schedule whose ticks are to be computed, from `ticks_from` to `read_at`."""
+
+    name: str
+    cron: str
+    timezone: str
+    catchup: str
+    due_at: datetime
+    ticks_from: datetime
+    read_at: datetime
+
+
+class ScheduleTrouble(NamedTuple):
+    """A schedule that does not start its runs, and why."""
+
+    name: str
+    error: str
+
+
+def list_schedules(flow_slug: str | None = None) -> Query[list[ListedSchedule]]:
+    """Return all schedules, or those of one flow, by their names."""
+    return Query(_LIST, (flow_slug,), _read_schedules)
+
+
+def set_schedule(name: str, flow_slug: str, schedule: Schedule, actor: str | None) -> Query[str]:
+    """Add or change a schedule; return `added`, `changed` or `repeated`."""
+    given = encode(schedule.input, what="input")
+    params = (name, flow_slug, " ".join(schedule.cron.split()), given, schedule.timezone,
+              schedule.overlap, schedule.catchup, actor)  # fmt: skip
+    return Query(_SET, params, only)
+
+
+def remove_schedule(name: str, actor: str | None) -> Query[str]:
+    """Delete a schedule; return its origin."""
+    query = "select pgflowd.remove_schedule(%s, coalesce(%s, session_user))"
+    return Query(query, (name, actor), only)
+
+
+def pause_schedule(name: str, actor: str | None) -> Query[str]:
+    """Let a schedule have no ticks."""
+    query = "select pgflowd.pause_schedule(%s, coalesce(%s, session_user))"
+    return Query(query, (name, actor), only)
+
+
+def resume_schedule(name: str, actor: str | None) -> Query[str]:
+    """Let it tick again."""
+    query = "select pgflowd.resume_schedule(%s, coalesce(%s, session_user))"
+    return Query(query, (name, actor), only)
+
+
+def fire_schedule(name: str, actor: str | None) -> Query[Fired]:
+    """Start a run of a schedule now."""
+    query = "select run_id, status from pgflowd.fire_schedule(%s, coalesce(%s, session_user))"
+    return Query(query, (name, actor), lambda rows: Fired(*rows[0]))
+
+
+def taken_names(flow_slug: str, names: Sequence[str]) -> Query[list[Problem]]:
+    """Return a problem for each schedule of a flow's code whose name somebody else has."""
+
+    def read(rows: Rows) -> list[Problem]:
+        return [taken_problem(name, flow_slug, owner, origin) for name, owner, origin in rows]
+
+    return Query(_TAKEN, (list(names), flow_slug), read)
+
+
+def due_schedules(max_rows: int) -> Query[list[DueSchedule]]:
+    """Return the schedules that are due."""
+    query = """
+    select name, cron, timezone, catchup, due_at, ticks_from, read_at
+      from pgflowd.due_schedules(%s)
+    """
+    return Query(query, (max_rows,), lambda rows: list(starmap(DueSchedule, rows)))
+
+
+def tick(due: DueSchedule, fires: Sequence[datetime], next_at: datetime) -> Query[bool]:
+    """Start a run for each of these moments; False if somebody else was quicker."""
+    query = "select pgflowd.tick(%s, %s, %s, %s::timestamptz[])"
+    return Query(query, (due.name, due.due_at, next_at, list(fires)), only)
+
+
+def postpone(due: DueSchedule, error: str, for_s: float) -> Query[bool]:
+    """Look at a schedule again later, since its ticks cannot be computed."""
+    query = "select pgflowd.postpone_schedule(%s, %s, %s, %s)"
+    return Query(query, (due.name, due.due_at, error, for_s), only)
+
+
+def schedule_troubles() -> Query[list[ScheduleTrouble]]:
+    """Return the schedules that do not start their runs."""
+    query = "select name, error from pgflowd.schedule_troubles()"
+    return Query(query, (), lambda rows: list(starmap(ScheduleTrouble, rows)))
+
+
+def _read_schedules(rows: Rows) -> list[ListedSchedule]:
+    return [_read_schedule(*row) for row in rows]
+
+
+def _read_schedule(
+    name: str, flow: str, cron: str, timezone: str, input: bytes, *others: object
+) -> ListedSchedule:
+    overlap, catchup, origin, next_at, last_at, last_run_id, last_status, *rest = others
+    status = RunStatus(str(last_status)) if last_status is not None else None
+    values = (overlap, catchup, origin, next_at, last_at, last_run_id, status, *rest)
+    return ListedSchedule(name, flow, cron, timezone, decode(input), *values)  # type: ignore[arg-type]
+
+
+_LIST = """
+select name, flow_slug, cron, timezone, input, overlap, catchup, origin, next_at, last_at,
+       last_run_id, last_status, error, failed_at, paused_at, paused_by, changed_at, changed_by
+  from pgflowd.list_schedules(%s)
+"""
+_TAKEN = """
+select name, flow_slug, origin from pgflowd.list_schedules()
+ where name = any (%s) and (flow_slug <> %s or origin <> 'code')
+"""
+_SET = """
+select pgflowd.set_schedule(%s, %s, %s, %s::jsonb, %s, %s, %s, coalesce(%s, session_user))
+"""

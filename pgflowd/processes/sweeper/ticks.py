@@ -1,0 +1,64 @@
+"""
+Lets schedules tick: computes their ticks up to the database's time, and has it start the runs.
+
+Several sweepers may do so at once, and die at any moment: the database lets one of them begin, and
+starts each tick's run once. A schedule that starts no run is a problem, E327.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from pgflowd.core.text import counted
+from pgflowd.core.ticks import planned_ticks
+from pgflowd.db.schedules import DueSchedule, due_schedules, postpone, schedule_troubles, tick
+from pgflowd.errors import Problem
+
+MAX_SCHEDULES = 50  # of one call, so that nothing else that is due waits for long
+UNREADABLE_S = 60.0  # until one that cannot be computed is looked at again: zones may be installed
+NEXT = "see `pgflowd schedules list`; `pgflowd schedules fire NAME` starts a run by hand"
+
+
+class Ticks:
+    """The schedules that are due, and those that do not start their runs."""
+
+    def __init__(self, execute: Callable[..., Any]) -> None:
+        self._execute = execute
+        self._problems: list[Problem] = []
+
+    @property
+    def problems(self) -> list[Problem]:
+        return self._problems
+
+    def do(self, conn: psycopg.Connection[Any]) -> int:
+        """Let those tick that are due; return how many have."""
+        due = self._execute(conn, due_schedules(MAX_SCHEDULES))
+        return sum([self._tick(conn, schedule) for schedule in due])
+
+    def check(self, conn: psycopg.Connection[Any]) -> None:
+        """Note which schedules do not start their runs."""
+        found = self._execute(conn, schedule_troubles())
+        self._problems = []
+        if found:
+            name, why = found[0]
+            have = f"{counted(len(found), 'schedule')} {'has' if len(found) == 1 else 'have'}"
+            text = f"{have} not started a run in time; {name}: {why}"
+            self._problems = [Problem("E327", text, "database", NEXT)]
+
+    def _tick(self, conn: psycopg.Connection[Any], due: DueSchedule) -> bool:
+        try:
+            fires, next_at = planned_ticks(
+                due.cron, due.timezone, due.ticks_from, due.read_at, due.catchup
+            )
+        except ValueError as error:
+            return bool(self._execute(conn, postpone(due, str(error), UNREADABLE_S)))
+        return bool(self._execute(conn, tick(due, fires, next_at)))
+
+
+def is_of_schedule(detail: str) -> bool:
+    """Whether a notice about what could not be done is about a schedule."""
+    return "schedule" in json.loads(detail)
