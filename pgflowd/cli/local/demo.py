@@ -1,5 +1,5 @@
 """
-`pgflowd demo`: runs three example flows in a real daemon, on an embedded PostgreSQL.
+`pgflowd demo`: runs four example flows in a real daemon, on an embedded PostgreSQL.
 
 The data are in a directory below the current one, or in a temporary one if that cannot be
 written. At the end they are removed, unless `--keep` is given.
@@ -39,7 +39,7 @@ CONFIG = """\
 [pgflowd]
 name  = "demo"
 flows = ["pgflowd.examples.analyze_website", "pgflowd.examples.resize_images",
-         "pgflowd.examples.flaky_payment"]
+         "pgflowd.examples.flaky_payment", "pgflowd.examples.undone_payment"]
 [database]
 url = "file:url"
 [supervisor]
@@ -98,10 +98,12 @@ def demo(app: App, once: bool, keep: bool) -> None:
 
 
 def _print_header(app: App, directory: Path, postgres: EmbeddedPostgres, schema_s: float) -> None:
+    from pgflowd.cli.local.demo_runs import EXAMPLES
+
     if not app.json:
         text = (
             f"pgflowd {__version__} demo   PostgreSQL {postgres.version} (embedded, {directory})"
-            f"   schema installed in {duration(schema_s)}   3 example flows"
+            f"   schema installed in {duration(schema_s)}   {len(EXAMPLES)} example flows"
         )
         app.print(app.out.folded(text))
 

@@ -34,13 +34,18 @@ class Example(NamedTuple):
     flow: str
     input: dict[str, Any]
     about: str
+    end: RunStatus = RunStatus.COMPLETED
 
 
 EXAMPLES = (
     Example("analyze_website", {"url": "https://example.com"}, "a diamond: two steps in parallel"),
     Example("resize_images", {"count": 100}, "a map: 100 tasks, 10 at a time"),
     Example("flaky_payment", {"order": 7, "amount": 42}, "a failure and a timeout, on purpose"),
-)
+    Example(
+        "undone_payment", {"order": 8, "amount": 12}, "a lost parcel: its payment is undone",
+        RunStatus.UNDONE,
+    ),
+)  # fmt: skip
 
 
 @dataclass
@@ -59,6 +64,10 @@ class _DemoRun:
         began = self.run.started_at
         return (ended - began).total_seconds() if ended and began else 0.0
 
+    @property
+    def went_well(self) -> bool:
+        return self.run.status is self.example.end
+
 
 class DemoRuns:
     """The runs of the demo."""
@@ -73,14 +82,14 @@ class DemoRuns:
             self._runs.append(_DemoRun(example, run.run_id, run))
 
     def watch(self) -> bool:
-        """Show the runs until they have ended; return whether all completed."""
+        """Show the runs until they have ended; return whether all went well."""
         until = time.monotonic() + RUN_TIMEOUT_S
         while True:
             for demo_run in self._runs:
                 self._read(demo_run)
             self._draw()
             if all(demo_run.run.has_ended for demo_run in self._runs) or time.monotonic() > until:
-                return all(demo_run.run.status is RunStatus.COMPLETED for demo_run in self._runs)
+                return all(demo_run.went_well for demo_run in self._runs)
             time.sleep(POLL_S)
 
     def summary(self) -> dict[str, Any]:
@@ -135,10 +144,10 @@ class DemoRuns:
 
     def _end(self, demo_run: _DemoRun) -> str:
         screen = self._app.out
-        is_completed = demo_run.run.status is RunStatus.COMPLETED
-        sign = screen.marked((RunStatus.COMPLETED if is_completed else RunStatus.FAILED).mark)
+        went_well = demo_run.went_well
+        sign = screen.marked((demo_run.example.end if went_well else RunStatus.FAILED).mark)
         error = self._app.hide(demo_run.run.error or demo_run.run.status)
-        about = demo_run.example.about if is_completed else error
+        about = demo_run.example.about if went_well else error
         ended = f"{demo_run.run.status} in {duration(demo_run.took_s)}"
         room = (screen.width or 1_000) - 4
         return f"  {sign} {f'{demo_run.example.flow:17} {ended}     {about}'[:room]}"
