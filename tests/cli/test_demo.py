@@ -34,17 +34,18 @@ def here() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_three_flows_run_through_a_failure_and_a_timeout_and_nothing_is_left(here: Path):
+def test_four_flows_run_through_a_failure_a_timeout_and_an_undo_and_nothing_is_left(here: Path):
     output = demo(here, "--once")
 
     assert re.match(
         rf"pgflowd {re.escape(__version__)} demo   PostgreSQL 18\.\d+ "
-        r"\(embedded, \.pgflowd/demo\)   schema installed in [\d.]+m?s   3 example flows\n",
+        r"\(embedded, \.pgflowd/demo\)   schema installed in [\d.]+m?s   4 example flows\n",
         output,
     )
     for flow in ("analyze_website", "resize_images", "flaky_payment"):
         assert re.search(rf"{flow} +completed in [\d.]+m?s", output)
-    assert "3 runs, 109 tasks, 2 retries." in output
+    assert re.search(r"undone_payment +undone in [\d.]+m?s +a lost parcel", output)
+    assert "4 runs, 111 tasks, 2 retries." in output
     assert "pgflowd new shop" in output
     assert list(here.iterdir()) == []
 
@@ -52,9 +53,9 @@ def test_three_flows_run_through_a_failure_and_a_timeout_and_nothing_is_left(her
 def test_json_has_the_results_of_the_runs(here: Path):
     shown = json.loads(demo(here, "--once", "--json"))
 
-    assert [run["status"] for run in shown["runs"]] == ["completed"] * 3
+    assert [run["status"] for run in shown["runs"]] == ["completed"] * 3 + ["undone"]
     assert shown["runs"][1]["output"] == {"contact_sheet": {"images": 100, "pixels": 40000}}
-    assert (shown["tasks"], shown["retries"], shown["schema_version"]) == (109, 2, 1)
+    assert (shown["tasks"], shown["retries"], shown["schema_version"]) == (111, 2, 1)
     section = PAGE.partition("### demo")[2].partition("###")[0]
     named = {*shown, *shown["runs"][0]} - {"schema_version"}
     assert [key for key in named if f"`{key}`" not in section] == []
@@ -67,14 +68,14 @@ def test_its_data_may_be_kept(here: Path):
         EmbeddedPostgres(here / ".pgflowd" / "demo", keep=False) as postgres,
         psycopg.connect(postgres.dsn) as connection,
     ):
-        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
+        assert connection.execute("select count(*) from pgflow.runs").fetchone() == (5,)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_runs_until_a_signal(here: Path, ending: signal.Signals):
     with running(here, "--json") as (process, shown):
         with psycopg.connect(shown["dsn"]) as connection:
-            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (3,)
+            assert connection.execute("select count(*) from pgflow.runs").fetchone() == (5,)
 
         process.send_signal(ending)
 
@@ -89,7 +90,7 @@ def test_settings_for_other_databases_and_daemons_are_not_for_the_demo(
     monkeypatch.setenv("PGHOSTADDR", "127.0.0.1")
     monkeypatch.setenv("PGSERVICE", "elsewhere")
 
-    assert "3 runs, 109 tasks" in demo(here, "--once")
+    assert "4 runs, 111 tasks" in demo(here, "--once")
 
 
 @covers("newcomer 9")

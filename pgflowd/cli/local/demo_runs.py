@@ -95,7 +95,7 @@ class DemoRuns:
     def summary(self) -> dict[str, Any]:
         """The results for `--json`: runs, tasks, retries."""
         retries = sum(
-            bool(attempt.outcome and attempt.outcome.is_failure)
+            attempt.attempt > 1
             for demo_run in self._runs
             for attempt in execute(self._connection, attempts(demo_run.run_id))
         )
