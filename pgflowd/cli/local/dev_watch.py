@@ -19,7 +19,7 @@ from pgflowd.cli.app import App
 from pgflowd.cli.daemon_client import NotRunning, ask, ask_to_reload, socket_path
 from pgflowd.cli.local.waits import of_reload, print_time, telling
 from pgflowd.cli.problems import print_problems
-from pgflowd.core.definition.shape import changes_between
+from pgflowd.core.definition.shape import changes_between, undoable
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.core.supervision.reload_results import ReloadResult
 from pgflowd.core.text import counted, duration
@@ -55,11 +55,14 @@ class Project:
     def show(self, status: dict[str, Any]) -> None:
         """Print the flows that are served; errors of the others are in the log."""
         self._read_shapes(_flows_served(status))
-        width = max(map(len, self.slugs), default=0)
-        for number, slug in enumerate(self.slugs):
+        undo_flows = {flow["slug"] for flow in status["flows"] if flow["undoes"]}
+        shown = [slug for slug in self.slugs if slug not in undo_flows]
+        width = max(map(len, shown), default=0)
+        for number, slug in enumerate(shown):
             start = "  flows    " if number == 0 else " " * 11
             steps = counted(len(self._shapes[slug]["steps"]), "step")
-            self.app.print(f"{start}{slug:{width}}   {steps}")
+            undos = len(undoable(self._shapes[slug]))
+            self.app.print(f"{start}{slug:{width}}   {steps}{f', {undos} with undo' * bool(undos)}")
 
     def reload(self, changed: list[str]) -> None:
         """Reload the daemon and print what changed.
