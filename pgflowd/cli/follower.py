@@ -22,6 +22,7 @@ import psycopg
 from psycopg import sql
 
 from pgflowd.cli.terminal.timeline import output_entry, timeline_of
+from pgflowd.cli.terminal.undo_timeline import undo_output, undo_timeline
 from pgflowd.core.backoff import doubled_s
 from pgflowd.core.documents.runs import (
     FailedAttempt,
@@ -63,6 +64,7 @@ class Follower:
         self.ended: dict[UUID, RunWithStates] = {}
         self._known: dict[UUID, set[tuple[Any, ...]]] = {run_id: set() for run_id in run_ids}
         self._last_read: dict[UUID, RunWithStates] = {}
+        self._undone: dict[UUID, UUID] = {}  # by the run that undoes it
         self._may_read_attempts = True
         self._notified: list[UUID] = []  # runs with notifications since they were read
         self._wants_output = False
@@ -72,7 +74,7 @@ class Follower:
 
     def listen(self) -> None:
         """Receive notifications from now on. Changes before can be skipped afterwards."""
-        self._listen_on(map(runs.channel, self.open))
+        self._listen_on(map(runs.channel, self._followed))
         self._may_follow = execute(self.connection, runs.abilities()).follow
         self._follow_again()
 
@@ -89,7 +91,9 @@ class Follower:
     def skip_past(self) -> None:
         """Do not yield the events so far."""
         for run_id in self.open:
-            self._new(run_id, run_sync(self.connection, operations.get_with_states(run_id)))
+            run = run_sync(self.connection, operations.get_with_states(run_id))
+            self._new(run_id, run)
+            self._new_of_undo(run)
 
     def follow(self, timeout_s: float | None = None) -> Iterator[TimelineEntry]:
         """
@@ -152,14 +156,31 @@ class Follower:
         run = run_sync(self.connection, operations.get_with_states(run_id))
         self._last_read[run_id] = run
         new = self._new(run_id, run)
+        new += self._new_of_undo(run)
         if run.has_ended:
             self.open.remove(run_id)
             self.ended[run_id] = run
         return new
 
     def _new(self, run_id: UUID, run: RunWithStates) -> list[TimelineEntry]:
+        return self._unknown(run_id, timeline_of(run, *self._details(run_id)))
+
+    def _new_of_undo(self, run: RunWithStates) -> list[TimelineEntry]:
+        """The new entries of the undo of a run; from now on its events are notified."""
+        if run.undo_wanted_at is None or run.undo_run_id is None:
+            return []
+        undo, _ = execute(self.connection, runs.get_with_states(run.undo_run_id))
+        failures, waits, _ = self._details(run.undo_run_id)
+        if undo is not None:
+            self._last_read[run.undo_run_id] = undo
+            if run.undo_run_id not in self._undone:
+                self._undone[run.undo_run_id] = run.run_id
+                self._listen_on([runs.channel(run.undo_run_id)])
+                self._follow_again()
+        return self._unknown(run.run_id, undo_timeline(run, undo, failures, waits))
+
+    def _unknown(self, run_id: UUID, entries: list[TimelineEntry]) -> list[TimelineEntry]:
         known = self._known[run_id]
-        entries = timeline_of(run, *self._details(run_id))
         new = [entry for entry in entries if entry.key not in known]
         known.update(entry.key for entry in new)
         return new
@@ -201,6 +222,7 @@ class Follower:
         with translated(self.connection):
             notices = list(self.connection.notifies(timeout=max_s, stop_after=1))
         by_channel = {runs.channel(run_id): run_id for run_id in self._known}
+        by_channel |= {runs.channel(undo): run_id for undo, run_id in self._undone.items()}
         lines = []
         for notice in notices:
             if notice.channel in by_channel:
@@ -208,9 +230,19 @@ class Follower:
                 continue
             run_id = self._output_channels.get(notice.channel)
             line = output_line(notice.payload)
-            if line is not None and run_id in self._last_read:
-                lines.append(output_entry(self._last_read[run_id], line))
+            if line is None or run_id not in self._last_read:
+                continue
+            run = self._last_read[run_id]
+            if run_id not in self._undone:
+                lines.append(output_entry(run, line))
+            elif told := undo_output(self._last_read[self._undone[run_id]], run, line):
+                lines.append(told)
         return lines
+
+    @property
+    def _followed(self) -> list[UUID]:
+        """The open runs, and those that undo one of them."""
+        return [*self.open, *(undo for undo, run_id in self._undone.items() if run_id in self.open)]
 
     def _follow_again(self) -> None:
         """Have events notified, and the lines that handlers print; again soon, or in time."""
@@ -219,12 +251,12 @@ class Follower:
             return
         if self._wants_output:
             try:
-                channels = execute(self.connection, runs.output_channels(self.open))
+                channels = execute(self.connection, runs.output_channels(self._followed))
                 self._output_channels.update(channels)
                 self._listen_on(self._output_channels)
             except AccessDenied:  # the timeline is complete without
                 self._wants_output = False
-        query = runs.follow(self.open, with_output=self._wants_output)
+        query = runs.follow(self._followed, with_output=self._wants_output)
         self._follow_at = time.monotonic() + execute(self.connection, query)
 
 

@@ -16,6 +16,9 @@ from pgflowd.db.query import Query, only
 NOT_DONE = "PF013"  # the notice that something due could not be done, and is tried again
 
 
+UNDO_ENDED = "PF015"  # the notice that the undo of a run has ended
+
+
 class DueLook(NamedTuple):
     """How much was done, None while another sweeper is at it; in how many seconds more is due."""
 

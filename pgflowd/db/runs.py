@@ -99,7 +99,7 @@ def get_with_states(run_id: UUID) -> Query[tuple[RunWithStates | None, bool]]:
 
 
 def get_planned(run_id: UUID) -> Query[Run | None]:
-    """Read a run that may not have begun yet, or never did."""
+    """Read a run that may not have begun yet, or never did; None for an unknown one."""
     return Query("select pgflowd.get_run(%s) -> 'run'", (run_id,), _run_or_none)
 
 

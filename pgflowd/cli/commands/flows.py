@@ -20,8 +20,9 @@ from pgflowd.cli.groups import Group
 from pgflowd.cli.lookup import find_run, flow_slugs, unknown_flow
 from pgflowd.cli.params import FLOW, LIMIT_OPTION, REASON_OPTION, RUN, SLOTS
 from pgflowd.cli.problems import for_each
+from pgflowd.cli.run_details import read_details
 from pgflowd.cli.terminal.flow_view import print_flow, print_flows, print_graph, print_limits
-from pgflowd.cli.terminal.run_view import graph_of_run, read_details
+from pgflowd.cli.terminal.run_view import graph_of_run
 from pgflowd.core.settings.rules import missing_flows
 from pgflowd.core.suggest import did_you_mean
 from pgflowd.errors import ConfigError, FlowError, NotFound, Problem, UnknownFlow

@@ -17,36 +17,32 @@ import click
 
 from pgflowd.cli.app import App, pass_app
 from pgflowd.cli.commands.run_deletes import delete, prune
+from pgflowd.cli.commands.run_following import follower_of, print_events, wait_for
 from pgflowd.cli.commands.run_output import output
 from pgflowd.cli.commands.run_pauses import pause, resume, runs_argument
 from pgflowd.cli.commands.run_plans import label_option, reschedule, wish_options, wishes_of
 from pgflowd.cli.commands.run_signals import approve, reject, signal
-from pgflowd.cli.connect import database, reconnector
-from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.commands.run_undos import undo
+from pgflowd.cli.connect import database
 from pgflowd.cli.groups import Group
 from pgflowd.cli.idle_flows import note_idle, note_paused
 from pgflowd.cli.lookup import find_run, find_runs, flow_slugs, unknown_flow
 from pgflowd.cli.params import DURATION, FLOW, JSON, LIMIT_OPTION, REASON_OPTION, RUN
 from pgflowd.cli.problems import for_each
+from pgflowd.cli.run_details import read_details
 from pgflowd.cli.terminal.run_view import (
-    print_ended,
     print_run,
     print_runs,
     print_value,
-    read_details,
 )
-from pgflowd.cli.terminal.timeline import WAITING, TimelineWriter
 from pgflowd.core.ids import uuid7
-from pgflowd.core.redact import one_line
 from pgflowd.core.statuses import RunStatus
-from pgflowd.core.text import short_id
 from pgflowd.errors import NotRetryable, UnknownFlow
 
 if TYPE_CHECKING:
     import psycopg
 
-    from pgflowd.cli.follower import Follower
-    from pgflowd.core.documents.runs import Run, RunWithStates
+    from pgflowd.core.documents.runs import Run
     from pgflowd.db.operations import Operation
 
 STATUSES = tuple(map(str, RunStatus))
@@ -107,15 +103,15 @@ def start(
     with database(app, listening=follow or wait) as conn:
         operation = starts.start(flow, input, run_id, key, wishes_of(conn, **wishes))
         # it listens before the start, so it misses no line of output; an id of a key comes later
-        follower = _follower(app, conn, [run_id], with_output=True) if follow and run_id else None
+        follower = follower_of(app, conn, [run_id], with_output=True) if follow and run_id else None
         started = _start(app, conn, flow, operation, awaits=follow or wait)
         if follow and not follower:
-            follower = _follower(app, conn, [started.run_id], with_output=True)
+            follower = follower_of(app, conn, [started.run_id], with_output=True)
         if follower:
-            _print_events(app, follower, timeout)
+            print_events(app, follower, timeout)
         elif wait:
             app.note(f"run {started.run_id} {started.status}")
-            _wait(app, conn, [started.run_id], timeout)
+            wait_for(app, conn, [started.run_id], timeout)
         else:
             app.print_result(str(started.run_id), **started.to_json())
 
@@ -160,7 +156,7 @@ def list_(
     labels: Sequence[tuple[str, str]],
     limit: int,
 ) -> None:
-    """List the newest runs; with -v whole ids and errors.
+    """List the newest runs; with -v whole ids and errors, and the runs that undo others.
 
     \b
     Example: pgflowd runs list --status failed --since 1d
@@ -171,7 +167,9 @@ def list_(
     from pgflowd.db.runs import list_runs
 
     with database(app) as conn:
-        found = execute(conn, list_runs(flow, statuses, since, limit, labels_json(dict(labels))))
+        wanted = labels_json(dict(labels))
+        query = list_runs(flow, statuses, since, limit, wanted, with_undos=app.verbose)
+        found = execute(conn, query)
         if flow and not found and flow not in (known := flow_slugs(conn)):
             raise unknown_flow(flow, known)
         now = execute(conn, database_time())
@@ -241,8 +239,8 @@ def follow(app: App, run: Sequence[str], timeout: float | None) -> None:
     Example: pgflowd runs follow @last
     """
     with database(app, listening=True) as conn:
-        follower = _follower(app, conn, find_runs(conn, run), with_output=True)
-        _print_events(app, follower, timeout)
+        follower = follower_of(app, conn, find_runs(conn, run), with_output=True)
+        print_events(app, follower, timeout)
 
 
 @runs.command()
@@ -258,22 +256,27 @@ def wait(app: App, run: Sequence[str], timeout: float | None) -> None:
     Example: pgflowd runs wait @last --timeout 30s
     """
     with database(app, listening=True) as conn:
-        _wait(app, conn, find_runs(conn, run), timeout)
+        wait_for(app, conn, find_runs(conn, run), timeout)
 
 
 @runs.command()
 @runs_argument
 @REASON_OPTION
+@click.option("--undo", "then_undo", is_flag=True, help="Then undo them, whatever their flow says.")
 @pass_app
-def cancel(app: App, run: Sequence[str], reason: str | None) -> None:
+def cancel(app: App, run: Sequence[str], reason: str | None, then_undo: bool) -> None:
     """Cancel runs, and stop their running tasks.
 
     \b
     Example: pgflowd runs cancel 7f3a9c12 --reason "wrong customer"
+             pgflowd runs cancel 7f3a9c12 --undo
     """
     from pgflowd.db import operations
 
-    _change_each(app, run, lambda run_id: operations.cancel(run_id, reason, None), "cancelled")
+    def cancel_one(run_id: UUID) -> Operation[Run]:
+        return operations.cancel(run_id, reason, None, then_undo)
+
+    _change_each(app, run, cancel_one, "cancelled")
 
 
 @runs.command()
@@ -305,16 +308,16 @@ def retry(app: App, run: Sequence[str], even_if_cancelled: bool, then_follow: bo
         _change_each(app, run, retry_one, "retried")
         return
     with database(app, listening=True) as conn:
-        follower = _follower(app, conn, find_runs(conn, run), with_output=True)
+        follower = follower_of(app, conn, find_runs(conn, run), with_output=True)
         follower.skip_past()
         for run_id in follower.open:
             operations.run_sync(conn, retry_one(run_id))
             app.note(f"run {run_id} retried")
-        _print_events(app, follower, None)
+        print_events(app, follower, None)
 
 
 for _command in (
-    output, pause, resume, reschedule, signal, approve, reject, delete, prune,
+    output, undo, pause, resume, reschedule, signal, approve, reject, delete, prune,
 ):  # fmt: skip
     runs.add_command(_command)
 
@@ -331,52 +334,3 @@ def _change_each(
             return f"run {run_id} {done}", operations.run_sync(conn, operation(run_id)).to_json()
 
         for_each(app, "runs", find_runs(conn, words), change)
-
-
-def _follower(
-    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], *, with_output: bool = False
-) -> Follower:
-    """A follower that receives events from now on, and also the output of handlers."""
-    from pgflowd.cli.follower import Follower
-
-    follower = Follower(conn, run_ids, reconnector(app))
-    follower.listen()
-    if with_output:
-        follower.request_output()
-    return follower
-
-
-def _print_events(app: App, follower: Follower, timeout_s: float | None) -> None:
-    writer = TimelineWriter(app, many=len(follower.open) > 1)
-    try:
-        for entry in follower.follow(timeout_s):
-            writer.write(entry)
-    except KeyboardInterrupt:
-        for word in map(short_id, follower.open):
-            app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
-        raise
-    _exit_by_status(app, list(follower.ended.values()))
-
-
-def _wait(
-    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
-) -> None:
-    follower = _follower(app, conn, run_ids)
-    for entry in follower.follow(timeout_s):
-        if entry.event == WAITING:
-            end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
-            app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
-    ended = [follower.ended[run_id] for run_id in run_ids]
-    if app.json:
-        app.print_document(runs=[run.to_json() for run in ended])
-    else:
-        print_ended(app, ended)
-        for run in ended:
-            if run.status is RunStatus.FAILED:
-                app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
-    _exit_by_status(app, ended)
-
-
-def _exit_by_status(app: App, ended: Sequence[RunWithStates]) -> None:
-    if any(run.status is not RunStatus.COMPLETED for run in ended):
-        app.exit(ExitCode.NO)

@@ -27,7 +27,9 @@ READ_TIMEOUT_S = 2.0  # for the rest of the log, after the daemon has ended
 _RECORD_KEYS = {"time", "level", "event", "process", "pid"}
 _OUTPUT = {"task.log", "task.output"}
 _FAILED_ATTEMPTS = {"task.failed", "task.timed_out", "task.crashed"}
-_RUN_EVENTS = {"run.started", "run.completed", "run.failed", "run.cancelled"}
+_RUN_EVENTS = {
+    "run.started", "run.completed", "run.failed", "run.cancelled", "run.undone", "run.undo_failed",
+}  # fmt: skip
 _REDUNDANT = {"step.failed", "child.exited"}  # other records have the same facts and more
 
 
@@ -119,7 +121,11 @@ def _task(record: dict[str, Any]) -> str:
 
 
 def _ended(event: str, record: dict[str, Any]) -> str:
-    word, took_s = event.partition(".")[2], record.get("took_s")
-    if took_s is None:
-        return word
-    return f"{word} {'in' if word == RunStatus.COMPLETED else 'after'} {duration(took_s)}"
+    word, took_s = RunStatus(event.partition(".")[2]), record.get("took_s")
+    text = word.replace("_", " ")
+    if took_s is not None:
+        is_good = word in (RunStatus.COMPLETED, RunStatus.UNDONE)
+        text += f" {'in' if is_good else 'after'} {duration(took_s)}"
+    if word is RunStatus.UNDO_FAILED:
+        text += f": {record.get('error')}; {record.get('next')}"
+    return text

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,12 @@ from pgflowd.cli.terminal.attempt_view import (
     print_kept_output,
     print_progress,
 )
-from pgflowd.cli.terminal.family_view import MAX_FAMILY, print_family
+from pgflowd.cli.terminal.family_view import print_family
 from pgflowd.cli.terminal.labelled import print_labelled, print_wrapped
 from pgflowd.cli.terminal.screen import CUT, Screen, TableCell
 from pgflowd.cli.terminal.timeline import reason
 from pgflowd.cli.terminal.traceback_view import error_lines, traceback_lines
+from pgflowd.cli.terminal.undo_view import print_undo
 from pgflowd.cli.terminal.wait_view import ends_by, print_checkpoints, wait_lines, wait_text
 from pgflowd.core.graph import Graph, Node, draw
 from pgflowd.core.redact import one_line
@@ -34,10 +36,6 @@ from pgflowd.core.text import ago, between, brief, cut, duration, short_id
 from pgflowd.core.traceback_text import place_of
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    import psycopg
-
     from pgflowd.core.documents.runs import (
         FailedAttempt,
         ListedRun,
@@ -47,52 +45,13 @@ if TYPE_CHECKING:
         StepState,
         StepTasks,
     )
+    from pgflowd.core.documents.undos import StepUndo
     from pgflowd.core.documents.waits import OpenTask
 
 _ERROR_LENGTH = 60  # of an error in a list
-_MAX_LISTED = 1000  # waits and signals of a run; a map may have very many
 _MAX_SHOWN = 5  # of these on a screen
 _MARKS: dict[str, Mark] = {each.mark.sign: each.mark for each in (*StepStatus, *RunStatus)}
 _STATE = re.compile(rf"(?:(?<=│ )|(?<=  ))([{''.join(_MARKS)}]) [^│]*?(?=\s*│|  |$)")
-
-
-def read_details(
-    connection: psycopg.Connection[Any],
-    run_id: UUID,
-    *,
-    with_attempts: bool = False,
-    with_checkpoints: bool = False,
-    with_family: bool = False,
-) -> RunDetails:
-    """Read all that is shown of a run. NotFound."""
-    from pgflowd.core.documents.runs import RunDetails
-    from pgflowd.db import attempts, child_runs, operations, runs, signals, waits
-    from pgflowd.db.operations import run_sync
-    from pgflowd.db.query import Query, database_time, execute_together
-
-    run = run_sync(connection, operations.get_with_states(run_id))
-    queries: list[Query[Any]] = [
-        runs.run_steps(run_id),
-        attempts.failed_attempts(run_id),
-        database_time(),
-        waits.waits_of(run_id, _MAX_LISTED),
-        signals.list_signals(run_id, only_open=True, most=_MAX_LISTED),
-        *([attempts.attempts(run_id)] if with_attempts else []),
-        *([waits.list_checkpoints(run_id)] if with_checkpoints else []),
-        *([child_runs.family(run_id, MAX_FAMILY)] if with_family else []),
-    ]
-    steps, failures, now, waiting, unused, *more = execute_together(connection, queries)
-    return RunDetails(
-        run,
-        steps,
-        failures,
-        attempts=more.pop(0) if with_attempts else None,
-        now=now,
-        waits=waiting,
-        unused=unused,
-        checkpoints=more.pop(0) if with_checkpoints else None,
-        family=more.pop(0) if with_family else None,
-    )
 
 
 def print_runs(app: App, runs: Sequence[ListedRun], now: datetime) -> None:
@@ -122,8 +81,8 @@ def _run_row(app: App, run: ListedRun, now: datetime) -> list[str | TableCell]:
     error = app.hide(on_one_line(run.error))
     return [
         str(run.run_id) if app.verbose else short_id(run.run_id),
-        run.flow_slug,
-        app.out.cell(run.status.mark, f" {run.status}"),
+        f"undo of {short_id(run.undo_of)}" if run.undo_of else run.flow_slug,
+        app.out.cell(run.status.mark, f" {run.status.replace('_', ' ')}"),
         _begin(run, now),
         duration(between(run.started_at, run.ended_at or now) or 0.0) if run.started_at else "",
         _steps_done(run),
@@ -161,12 +120,13 @@ def print_run(app: App, details: RunDetails) -> None:
     for line in _head(app, details):
         app.print(line)
     _print_wishes(app, run, details.now)
-    picture = painted(graph_of_run(run, details.steps, details.now), app.out)
+    print_undo(app, details)
+    picture = painted(graph_of_run(run, details.steps, details.now, details.undos), app.out)
     app.print(textwrap.indent(picture, " ") if app.out.width is None else picture)
     error, traceback = last_error(run, details.failures, details.now) or ("", None)
-    if run.status is RunStatus.COMPLETED:
+    if run.status_before_undo is RunStatus.COMPLETED:
         print_labelled(app, "output", brief(run.output, _room(app, "output")))
-    elif run.has_ended and not _is_about(error, reason(run)):
+    elif run.status_before_undo.is_end and not _is_about(error, reason(run)):
         print_labelled(app, "why", reason(run) or "")
     if error:
         place = place_of(traceback)
@@ -260,12 +220,15 @@ def _head(app: App, details: RunDetails) -> list[str]:
     """The run, its flow, its status and its input; on several lines where it is narrow."""
     run, screen = details.run, app.out
     started = _begin(run, details.now)
-    state = f" {run.status} {started}".rstrip()
+    word = run.status.replace("_", " ")
+    if run.undo_wanted_at is not None:
+        word += f", {run.status_before_undo}"
+    state = f" {word} {started}".rstrip()
     if run.started_at is None and run.has_ended:
         state = f" {run.status} before it began"
-    elif run.has_ended:
+    elif run.status_before_undo.is_end:
         took = duration(between(run.started_at, run.ended_at) or 0.0)
-        state = f" {run.status} after {took}, started {started}"
+        state = f" {word} after {took}, started {started}"
     parts = [f"run {run.run_id}", run.flow_slug, screen.marked(run.status.mark, state)]
     line = screen.shown("   ".join([*parts, f"input {one_line(app.hide(brief(run.input, 60)))}"]))
     if screen.fits(line):
@@ -282,9 +245,18 @@ def _room(app: App, label: str) -> int:
     return 200 if app.out.width is None else max(app.out.width - len(label) - 3 - dots, 10)
 
 
-def graph_of_run(run: RunWithStates, steps: Sequence[StepTasks], now: datetime) -> Graph:
-    """The graph of a run's flow, with the states of its steps."""
-    return Graph(tuple(_node(step, run.steps.get(step.step_slug), run, now) for step in steps))
+def graph_of_run(
+    run: RunWithStates,
+    steps: Sequence[StepTasks],
+    now: datetime,
+    undos: Mapping[str, StepUndo] | None = None,
+) -> Graph:
+    """The graph of a run's flow, with the states of its steps, and how far each is undone."""
+    nodes = (_node(step, run.steps.get(step.step_slug), run, now) for step in steps)
+    told = {slug: f"  {undo.text}" for slug, undo in (undos or {}).items()}
+    return Graph(
+        tuple(replace(node, detail=node.detail + told.get(node.slug, "")) for node in nodes)
+    )
 
 
 def painted(graph: Graph, screen: Screen) -> str:
@@ -314,9 +286,10 @@ def last_error(
 
 def _node(step: StepTasks, state: StepState | None, run: RunWithStates, now: datetime) -> Node:
     status: Status = state.status if state else StepStatus.CREATED
-    if run.status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
-        status = run.status
-    is_open = status is StepStatus.STARTED and not run.has_ended
+    run_status = run.status_before_undo
+    if run_status in (RunStatus.CANCELLED, RunStatus.EXPIRED) and status is StepStatus.FAILED:
+        status = run_status
+    is_open = status is StepStatus.STARTED and not run_status.is_end
     detail = _detail(step, state, status, now)
     if is_open and step.only_waits:
         status = RunStatus.WAITING

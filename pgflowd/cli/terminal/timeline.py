@@ -10,6 +10,7 @@ one JSON object per line. Outputs are cut to the room that a line has; errors ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -43,8 +44,14 @@ _STARTED = f"step:{StepStatus.STARTED}"
 WAITING = f"task:{TaskStatus.WAITING}"
 PROGRESS = "task:progress"
 _MAX_INDEX = 2**31 - 1  # of a task: the largest int of the database
-_KINDS: dict[str, type[Status]] = {"run": RunStatus, "step": StepStatus, "task": Outcome}
+RUN_UNDOING = f"run:{RunStatus.UNDOING}"
+_KINDS: dict[str, type[Status]] = {
+    "run": RunStatus, "step": StepStatus, "task": Outcome, "undo": RunStatus,
+}  # fmt: skip
+# their error may be that of the last attempt, which is told before
+_WITH_LAST_ERROR = (f"step:{StepStatus.FAILED}", f"undo:{RunStatus.UNDO_FAILED}")
 _LEVELS = {"warning": "yellow", "error": "red"}
+_WITHOUT_OUTPUT = (f":{StepStatus.STARTED}", f":{RunStatus.UNDONE}", f":{RunStatus.UNDO_FAILED}")
 _MIN_TEXT_WIDTH = 24  # of a handler's line; with fewer columns it goes below its step
 _MAX_SLUG_WIDTH = 24  # of the column; a longer slug moves only its own line
 _OUTPUT_LENGTH = 100  # where there is no terminal
@@ -186,7 +193,14 @@ def _of_progress(run: RunWithStates, told: TaskProgress) -> TimelineEntry:
     )
 
 
+def undo_event(status: RunStatus) -> str:
+    """The event of a step that is undone, or could not be."""
+    return f"undo:{status}"
+
+
 def _end(run: RunWithStates) -> Iterable[TimelineEntry]:
+    """Its end; that of one that is being, or was, undone before that."""
+    run = replace(run, status=run.status_before_undo)
     if run.has_ended:
         ended_at = run.ended_at or run.started_at
         assert ended_at is not None
@@ -223,6 +237,9 @@ class TimelineWriter:
             self.app.print_json_line(entry.to_json())
         elif entry.event == f"run:{RunStatus.STARTED}":
             self._print(f"{self._run(entry)}  {entry.flow}  started")
+        elif entry.event == RUN_UNDOING:
+            tasks = f"{entry.tasks} task{'' if entry.tasks == 1 else 's'}"
+            self._print(f"{self._run(entry)}  {entry.flow}  undoing: {tasks}")
         elif entry.event == OUTPUT:
             self._write_output(entry)
             return
@@ -240,15 +257,18 @@ class TimelineWriter:
         """Whether a step fails with its last attempt, whose error is on the line before."""
         last = self._last
         return (
-            entry.event == f"step:{StepStatus.FAILED}"
+            entry.event in _WITH_LAST_ERROR
             and last is not None
             and last.event.startswith("task:")
             and (last.run_id, last.step, last.error) == (entry.run_id, entry.step, entry.error)
         )
 
     def _write_step(self, entry: TimelineEntry) -> None:
-        took = "" if entry.took_s is None else f" {duration(entry.took_s)}"
-        line = f"{self._head(entry)}{self.app.out.marked(_status_of(entry).mark, took)}"
+        status, took = _status_of(entry), entry.took_s
+        text = "" if took is None else f" {duration(took)}"
+        if entry.event.startswith("undo:"):
+            text = f" {status.replace('_', ' ')}"
+        line = f"{self._head(entry)}{self.app.out.marked(status.mark, text)}"
         if entry.event == WAITING:
             text = entry.text or ""
             for each in wait_lines(self.app.out, f"{line}   ", text, entry.ends_by, self._indent):
@@ -295,8 +315,8 @@ class TimelineWriter:
 
     def _write_end(self, entry: TimelineEntry) -> None:
         status = _status_of(entry)
-        word = "in" if status is RunStatus.COMPLETED else "after"
-        text = f" {status} {word} {duration(entry.took_s or 0.0)}"
+        word = "in" if status in (RunStatus.COMPLETED, RunStatus.UNDONE) else "after"
+        text = f" {status.replace('_', ' ')} {word} {duration(entry.took_s or 0.0)}"
         line = f"{self._run(entry)}  {self.app.out.marked(status.mark, text)}"
         if entry.error:  # whose other lines the step had
             self._print_error(line, entry.error.partition("\n")[0])
@@ -320,7 +340,7 @@ class TimelineWriter:
         if screen.width is not None:
             room = screen.width - columns(line) - 3
         room -= len(screen.sign(CUT)) - 1
-        has_output = not entry.event.endswith(f":{StepStatus.STARTED}") and room >= 8
+        has_output = room >= 8 and not entry.event.endswith(_WITHOUT_OUTPUT)
         gap = "  " if (entry.tasks or 0) > 1 else "   "
         self._print(f"{line}{gap}{one_line(brief(entry.output, room))}" if has_output else line)
 

@@ -85,6 +85,15 @@ class Run:
         return self.status.is_end
 
     @property
+    def status_before_undo(self) -> RunStatus:
+        """How it had ended, if it is being, or was, undone; else its status."""
+        if self.undo_wanted_at is None:
+            return self.status
+        if self.expired_at or self.cancelled_at:
+            return RunStatus.EXPIRED if self.expired_at else RunStatus.CANCELLED
+        return RunStatus.COMPLETED if self.failed_at is None else RunStatus.FAILED
+
+    @property
     def ended_at(self) -> datetime | None:
         return self.completed_at or self.failed_at or self.cancelled_at or self.expired_at
 

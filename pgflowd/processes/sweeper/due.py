@@ -9,6 +9,7 @@ task or run that cannot go on is tried again by the database; until then it is a
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,9 +18,11 @@ from uuid import uuid4
 import psycopg
 
 from pgflowd.core.due_looks import DueLooks
+from pgflowd.core.statuses import RunStatus
 from pgflowd.core.text import counted, short_id
 from pgflowd.db.due import due_writers, not_done, process_due, sweeper_sleeps
 from pgflowd.errors import Problem
+from pgflowd.host.logs import Log
 from pgflowd.processes.sweeper.ticks import Ticks, is_of_schedule
 
 MAX_ROWS = 200  # waits, signals and runs, of one call
@@ -34,8 +37,10 @@ TRY_AGAIN = (
 class DueWork:
     """The looks, and the tasks that could not be freed."""
 
-    def __init__(self, longest_s: float, execute: Callable[..., Any]) -> None:
+    def __init__(self, longest_s: float, execute: Callable[..., Any], log: Log) -> None:
         self._execute = execute
+        self._log = log
+        self._undos: list[dict[str, Any]] = []  # that have ended, by the current call
         self._looks = DueLooks(longest_s)
         self._ticks = Ticks(execute)
         self._sweeper_id = uuid4()
@@ -59,6 +64,10 @@ class DueWork:
             return  # its row keeps the error
         task = not_done(detail)
         self._not_done[task[:3]] = time.monotonic(), task.error
+
+    def on_undo_ended(self, detail: str) -> None:
+        """The database has ended the undo of a run."""
+        self._undos.append(json.loads(detail))
 
     def problems(self, now: float) -> list[Problem]:
         """What could not be freed lately, as one problem, and schedules that start no runs."""
@@ -84,7 +93,9 @@ class DueWork:
             return
         if looks.writers:
             looks.still_open(self._execute(conn, due_writers(looks.writers)))
+        self._undos.clear()  # notices of a call that was rolled back do not count
         look = self._execute(conn, process_due(MAX_ROWS))
+        self._log_undos()
         done, next_s = look.done, look.next_s
         if look.has_ticks:
             ticked = self._ticks.do(conn)
@@ -101,3 +112,12 @@ class DueWork:
             looks.lay_down(now, for_s, self._execute(conn, due_writers(None)))
         else:
             looks.shortened(now, for_s)
+
+    def _log_undos(self) -> None:
+        for told in self._undos:
+            status = told.pop("status")
+            if status == RunStatus.UNDONE:
+                self._log.info(f"run.{status}", **told)
+            else:
+                remedy = f"`pgflowd runs undo {short_id(told['run'])} --again` undoes what is left"
+                self._log.warning(f"run.{status}", next=remedy, **told)

@@ -44,7 +44,7 @@ from pgflowd.core.messages import (
 from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
-from pgflowd.db.due import NOT_DONE
+from pgflowd.db.due import NOT_DONE, UNDO_ENDED
 from pgflowd.db.limits import refill_limits
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
@@ -86,7 +86,7 @@ class Sweeper:
         self._link = DatabaseLink(service, settings, log, "sweeper", settings.database.url)
         self._health = DatabaseHealth(service, self._link, log)
         self._sleepers = Sleepers(settings, service.channel, self._execute)
-        self._due = DueWork(settings.recovery.recovery_interval_s, self._execute)
+        self._due = DueWork(settings.recovery.recovery_interval_s, self._execute, log)
         self._pruning = Pruning(self._execute, log)
         self._ended_workers: dict[str, list[float]] = {}  # worker id: when to release
         self._workers: dict[str, None] = {}  # ids of those that are up
@@ -112,6 +112,8 @@ class Sweeper:
             self._failed.append(json.loads(notice.message_detail or "{}"))
         elif notice.sqlstate == QUARANTINED:
             self._quarantined.append(json.loads(notice.message_detail or "{}"))
+        elif notice.sqlstate == UNDO_ENDED:
+            self._due.on_undo_ended(notice.message_detail or "{}")
         elif notice.sqlstate == NOT_DONE:
             self._due.on_not_done(notice.message_detail or "{}")
             self._health.look_at = time.monotonic()

@@ -1,11 +1,13 @@
 -- _end_undo(undo_run_id): a run that undoes another one has ended: that one is undone if each task is that it
--- was to undo. Now it has ended for those who wait for its end. False while somebody else has locked its row in
+-- was to undo. Now it has ended for those who wait for its end. A notice, PF015, says so: its detail is an object
+-- with run, flow, status, took_s, and the error of a task that could not be undone. False while somebody else has locked its row in
 -- pgflowd.runs.
 -- Called by: _process_undos.   Locks: that row, if it is free; the caller holds the run that undoes.
 create or replace function pgflowd._end_undo(undo_run_id uuid)
 returns boolean language plpgsql set search_path = '' as $$
 declare
   undone pgflowd.runs;
+  failed record;
 begin
   select original.* into undone
     from pgflowd.runs as ours
@@ -19,12 +21,17 @@ begin
   if not found then
     return false;
   end if;
-  update pgflowd.runs as original
-     set due_at = now(),
-         undo_state = case when exists (select from pgflowd._undo_tasks(_end_undo.undo_run_id) as task
-                                         where task.state <> 'undone')
-                           then 'undo_failed' else 'undone' end
+  select task.step_slug, task.error into failed
+    from pgflowd._undo_tasks(_end_undo.undo_run_id) as task
+   where task.state <> 'undone' order by task.error nulls last limit 1;
+  undone.undo_state := case when failed.step_slug is null then 'undone' else 'undo_failed' end;
+  update pgflowd.runs as original set due_at = now(), undo_state = undone.undo_state
    where original.run_id = undone.run_id;
   perform pgflowd._send_undo_event(undone.run_id);
+  raise notice 'the undo of a run has ended'
+    using errcode = 'PF015', detail = jsonb_build_object(
+      'run', undone.run_id, 'flow', undone.flow_slug, 'status', undone.undo_state,
+      'took_s', extract(epoch from clock_timestamp() - undone.undo_wanted_at),
+      'error', failed.step_slug || ': ' || coalesce(failed.error, 'it was not tried'));
   return true;
 end $$;

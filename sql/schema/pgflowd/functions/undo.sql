@@ -11,7 +11,7 @@ returns text language plpgsql security definer set search_path = '', pg_temp as 
 declare
   run record;
   known record;
-  undo_state text;
+  ours record;
 begin
   select one.flow_slug, one.status into run from pgflow.runs as one
    where one.run_id = undo.run_id for no key update;
@@ -26,12 +26,16 @@ begin
             hint = case when run.status is not null then '`pgflowd runs cancel RUN --undo` ends it, and undoes it then'
                         else 'it has done nothing' end;
   end if;
+  select one.undo_state, one.undo_of into ours from pgflowd.runs as one where one.run_id = undo.run_id;
+  if ours.undo_of is not null then
+    raise exception 'run % cannot be undone: it undoes run %', undo.run_id, ours.undo_of
+      using errcode = 'PF022', hint = format('`pgflowd runs undo %s --again` undoes what is left', ours.undo_of);
+  end if;
   perform pgflowd._require_undo(undo.run_id, run.flow_slug);
-  select one.undo_state into undo_state from pgflowd.runs as one where one.run_id = undo.run_id;
-  if undo.again and (undo_state is null or undo_state = 'undone') then
-    raise exception 'no undo of run % has failed: it is %', undo.run_id, coalesce(undo_state, run.status)
+  if undo.again and (ours.undo_state is null or ours.undo_state = 'undone') then
+    raise exception 'no undo of run % has failed: it is %', undo.run_id, coalesce(ours.undo_state, run.status)
       using errcode = 'PF005', hint = 'leave `again` out';
-  elsif undo_state is not null and not (undo.again and undo_state = 'undo_failed') then
+  elsif ours.undo_state is not null and not (undo.again and ours.undo_state = 'undo_failed') then
     return 'repeated';
   end if;
   perform pgflowd._want_undo(undo.run_id, run.flow_slug, coalesce(undo.actor, 'an unknown user'),

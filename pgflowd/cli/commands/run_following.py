@@ -1,0 +1,84 @@
+"""
+What the commands have in common that follow runs, or wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pgflowd.cli.app import App
+from pgflowd.cli.connect import reconnector
+from pgflowd.cli.exits import ExitCode
+from pgflowd.cli.terminal.run_view import print_ended
+from pgflowd.cli.terminal.timeline import WAITING, TimelineWriter
+from pgflowd.core.redact import one_line
+from pgflowd.core.statuses import RunStatus
+from pgflowd.core.text import short_id
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from pgflowd.cli.follower import Follower
+    from pgflowd.core.documents.runs import RunWithStates
+
+
+def follower_of(
+    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], *, with_output: bool = False
+) -> Follower:
+    """A follower that receives events from now on, and also the output of handlers."""
+    from pgflowd.cli.follower import Follower
+
+    follower = Follower(conn, run_ids, reconnector(app))
+    follower.listen()
+    if with_output:
+        follower.request_output()
+    return follower
+
+
+def print_events(
+    app: App,
+    follower: Follower,
+    timeout_s: float | None,
+    good: RunStatus = RunStatus.COMPLETED,
+) -> None:
+    """Print the events of runs until they end; the exit code is 0 if all end well."""
+    writer = TimelineWriter(app, many=len(follower.open) > 1)
+    try:
+        for entry in follower.follow(timeout_s):
+            writer.write(entry)
+    except KeyboardInterrupt:
+        for word in map(short_id, follower.open):
+            app.note(f"run {word} goes on: `pgflowd runs follow {word}`, or `runs cancel`")
+        raise
+    for run in follower.ended.values():
+        if run.status is RunStatus.UNDO_FAILED:
+            word = short_id(run.run_id)
+            app.note(f"`pgflowd runs undo {word} --again` undoes what is left")
+    _exit_by_status(app, list(follower.ended.values()), good)
+
+
+def wait_for(
+    app: App, conn: psycopg.Connection[Any], run_ids: Sequence[UUID], timeout_s: float | None
+) -> None:
+    """Wait until runs end, then print their outputs."""
+    follower = follower_of(app, conn, run_ids)
+    for entry in follower.follow(timeout_s):
+        if entry.event == WAITING:
+            end = f"; `{entry.ends_by}` ends it" if entry.ends_by else ""
+            app.note(one_line(f"run {short_id(entry.run_id)}, {entry.step}: {entry.text}{end}"))
+    ended = [follower.ended[run_id] for run_id in run_ids]
+    if app.json:
+        app.print_document(runs=[run.to_json() for run in ended])
+    else:
+        print_ended(app, ended)
+        for run in ended:
+            if run.status_before_undo is RunStatus.FAILED:
+                app.note(f"`pgflowd runs show {short_id(run.run_id)}` shows where it failed")
+    _exit_by_status(app, ended, RunStatus.COMPLETED)
+
+
+def _exit_by_status(app: App, ended: Sequence[RunWithStates], good: RunStatus) -> None:
+    if any(run.status is not good for run in ended):
+        app.exit(ExitCode.NO)
