@@ -202,3 +202,17 @@ def test_a_handler_alone_is_told_what_it_undoes():
 
     assert done == [("refund", 3, 3, undo)]
     assert fake_context().undo is None
+
+
+def test_a_hundred_steps_are_undone_one_after_the_other():
+    flow = Flow("long", max_attempts=1)
+    for at in range(100):
+        after = [f"s{at - 1}"] if at else []
+        flow.step(slug=f"s{at}", after=after)(lambda ctx: ctx.step_slug)
+        flow.undo(f"s{at}")(lambda ctx: done.append(ctx.step_slug))
+    flow.step(slug="last", after="s99")(lambda: 1 / 0)
+
+    run = run_flow(flow)
+
+    assert run.status == "undone"
+    assert done == [f"undo_s{at}" for at in reversed(range(100))]

@@ -71,6 +71,17 @@ def test_undo_steps_have_the_options_of_their_handlers_and_settle():
     assert undo_flow.shape()["options"] == {"timeout": 30}
 
 
+def test_the_undo_flow_has_the_defaults_of_its_flow_and_no_schedule():
+    flow = Flow("hourly", max_attempts=2, base_delay=1, cron="@hourly", on_cancel="undo")
+    flow.step(slug="first")(lambda run: run)
+    flow.undo("first")(lambda first: None)
+
+    assert flow.undo_flow is not None
+    shape = flow.undo_flow.shape()
+    assert shape["options"] == {"maxAttempts": 2, "baseDelay": 1}
+    assert "schedules" not in shape
+
+
 def test_the_shape_tells_what_is_undone_and_that_of_other_flows_does_not():
     plain = Flow("plain")
     plain.step(slug="first")(lambda run: run)

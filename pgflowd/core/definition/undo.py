@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 from pgflowd.core.definition.limit import Limit
-from pgflowd.core.definition.options import OF_RUNS, OF_SCHEDULES, Owner, option_problems
+from pgflowd.core.definition.options import NUMBERS, OF_RUNS, Owner, option_problems
 from pgflowd.core.definition.order import in_order
 from pgflowd.core.definition.spec import (
     CTX,
@@ -47,8 +47,8 @@ def undo_flow_of(flow: FlowSpec) -> FlowSpec:
         for each in _steps_of(step, undo, [f"{PREFIX}{slug}" for slug in after[step.slug]])
     }
     order = in_order({slug: step.deps for slug, step in made.items()})
-    of_runs = {option.name for option in (*OF_RUNS, *OF_SCHEDULES)}
-    options = {name: value for name, value in flow.options.items() if name not in of_runs}
+    defaults = {option.name for option in NUMBERS}
+    options = {name: value for name, value in flow.options.items() if name in defaults}
     steps = tuple(made[slug] for slug in order)
     return FlowSpec(f"{PREFIX}{flow.slug}", flow.place, options, steps)
 
