@@ -61,7 +61,11 @@ def _steps(draw: st.DrawFn, index: int, before: list[str], order_matters: bool) 
         "whenExhausted": exhausted,
         "requiredInputPattern": draw(_patterns(deps)),
         "forbiddenInputPattern": draw(_patterns(deps)),
-        "options": {"maxAttempts": draw(st.sampled_from([0, 1, 2])), "startDelay": 0},
+        "options": {
+            "maxAttempts": draw(st.sampled_from([0, 1, 2])),
+            "startDelay": 0,
+            **({"settle": True} if draw(st.integers(0, 5)) == 0 else {}),
+        },
     }
 
 

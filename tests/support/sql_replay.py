@@ -128,6 +128,7 @@ def started(conn: Connection[Any], shape: Any, run_id: str, input: Any) -> Itera
         conn.execute("insert into pgflow.workers (worker_id, queue_name, function_name)"
                      " values (%s, %s, 'test')", (WORKER, FLOW))  # fmt: skip
         conn.execute("select pgflow._create_flow_from_shape(%s, %s)", (FLOW, Jsonb(shape)))
+        conn.execute("select pgflowd._set_undo_options(%s, %s)", (FLOW, Jsonb(shape)))
         conn.execute("select pgflow.start_flow(%s, %s, %s)", (FLOW, Jsonb(input), run_id))
         yield
 
