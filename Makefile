@@ -63,6 +63,7 @@ bench: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/waits.py
 	$(VENV)/bin/python bench/planned.py
 	$(VENV)/bin/python bench/gates.py
+	$(VENV)/bin/python bench/growth.py
 
 bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/peers.py --quick $(BENCH_ARGS)
@@ -71,6 +72,7 @@ bench-quick: $(TEST_READY) $(OTHERS_READY)
 	$(VENV)/bin/python bench/waits.py --quick
 	$(VENV)/bin/python bench/planned.py --quick
 	$(VENV)/bin/python bench/gates.py --quick
+	$(VENV)/bin/python bench/growth.py --quick
 
 chaos: $(TEST_READY) $(PEERS_READY)
 	$(VENV)/bin/python tests/chaos/chaos.py $(if $(MINUTES),--minutes $(MINUTES)) \

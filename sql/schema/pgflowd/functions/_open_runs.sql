@@ -2,7 +2,7 @@
 -- knows that, so they are found through the queues, which hold open work only, and through what waits,
 -- at most 10,000 waits of each flow; a run whose messages are gone is found if it is one of the
 -- newest 10,000.
--- Called by: active_runs.   Locks: nothing.
+-- Called by: active_runs, stalled_tasks.   Locks: nothing.
 create or replace function pgflowd._open_runs(flow_slug text)
 returns setof uuid language plpgsql stable set search_path = '' as $$
 declare

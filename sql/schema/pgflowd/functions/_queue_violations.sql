@@ -1,5 +1,6 @@
 -- _queue_violations(flow_slug, queue_name, queue, max_rows): returns I5 to I7 and I15 of one queue of
--- one flow; `queue` is its table, null when that is missing. I7 reads the queue and not the archive,
+-- one flow; `queue` is its table, null when that is missing. Each message's task is looked up by its key,
+-- whatever the statistics say: hence `offset 0`. I7 reads the queue and not the archive,
 -- which anybody may empty.
 -- Called by: queue_violations.   Locks: nothing.
 create or replace function pgflowd._queue_violations(
@@ -21,15 +22,16 @@ begin
          join pgflow.runs as run on run.run_id = task.run_id
         where task.flow_slug = $1 and task.message_id = message.msg_id
           and task.status in ('queued', 'started') and run.status = 'started'
-          and pgflowd._task_queue(task) = $3)
+          and pgflowd._task_queue(task) = $3 offset 0)
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
   return query execute format($query$
     select 'I7', task.flow_slug, task.run_id, task.step_slug, task.task_index,
            'the task is completed, and its message is still in the queue'
       from (select one.* from %1$s as one order by one.msg_id limit 10000) as message
-      join pgflow.step_tasks as task
-        on task.flow_slug = $1 and task.message_id = message.msg_id
+     cross join lateral (
+       select one.* from pgflow.step_tasks as one
+        where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
      where task.status = 'completed' and pgflowd._task_queue(task) = $3
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;
@@ -37,9 +39,13 @@ begin
     select 'I15', task.flow_slug, task.run_id, task.step_slug, task.task_index,
            'the task waits, and its message is in the queue'
       from (select one.* from %1$s as one order by one.msg_id limit 10000) as message
-      join pgflow.step_tasks as task
-        on task.flow_slug = $1 and task.message_id = message.msg_id
-      join pgflowd.waits as wait using (run_id, step_slug, task_index)
+     cross join lateral (
+       select one.* from pgflow.step_tasks as one
+        where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
+     cross join lateral (
+       select from pgflowd.waits as one
+        where one.run_id = task.run_id and one.step_slug = task.step_slug
+          and one.task_index = task.task_index offset 0) as wait
      where pgflowd._task_queue(task) = $3
      limit $2
     $query$, queue) using _queue_violations.flow_slug, max_rows, queue_name;

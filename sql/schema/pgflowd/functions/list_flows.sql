@@ -62,9 +62,10 @@ begin
                count(*) filter (where task.status = 'started'),
                array_agg(distinct task.run_id)
           from (select one.msg_id, one.vt from %s as one limit 10000) as message
-          join pgflow.step_tasks as task
-            on task.flow_slug = $1 and task.message_id = message.msg_id
-           and task.status in ('queued', 'started')
+         cross join lateral (
+           select one.run_id, one.status, one.queued_at from pgflow.step_tasks as one
+            where one.flow_slug = $1 and one.message_id = message.msg_id offset 0) as task
+         where task.status in ('queued', 'started')
         $query$, queue)
         into queued, oldest_queued_at, running, open using flow.flow_slug;
     end if;

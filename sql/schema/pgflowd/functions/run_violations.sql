@@ -38,10 +38,11 @@ begin
   return query
     select 'I4', state.flow_slug, state.run_id, state.step_slug, null::int,
            'the output of the map is not the list of its tasks'' outputs'
-      from pgflow.step_states as state
+      from (select one.* from pgflow.step_states as one
+             where one.run_id = any (run_ids) and one.status = 'completed' offset 0) as state
       join pgflow.steps as step
         on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
-     where state.run_id = any (run_ids) and step.step_type = 'map' and state.status = 'completed'
+     where step.step_type = 'map'
        and to_jsonb(state) ? 'output'
        and to_jsonb(state) -> 'output' is distinct from (
          select coalesce(to_jsonb(array_agg(task.output order by task.task_index)), '[]')
@@ -68,12 +69,12 @@ begin
   return query
     select 'I8', state.flow_slug, state.run_id, state.step_slug, null::int,
            'the step failed before its attempts were used up'
-      from pgflow.step_states as state
+      from (select one.* from pgflow.step_states as one
+             where one.run_id = any (run_ids) and one.status = 'failed' offset 0) as state
       join pgflow.steps as step
         on step.flow_slug = state.flow_slug and step.step_slug = state.step_slug
       join pgflow.flows as flow on flow.flow_slug = state.flow_slug
-     where state.run_id = any (run_ids) and state.status = 'failed'
-       and coalesce(state.error_message, '')
+     where coalesce(state.error_message, '')
            !~ '^(Condition not met|cancelled by |\[TYPE_VIOLATION\]|stalled)'
        and not exists (select from pgflow.step_tasks as task
                         where task.run_id = state.run_id and task.step_slug = state.step_slug

@@ -2,14 +2,18 @@
 -- whose lease lapsed, those of workers without leases `stale_threshold` after their timeout, those
 -- that upstream's recovery gave up, which stay started for ever, those queued without a message, and
 -- those in quarantine.
--- `times` counts how often in a row the task stalled before; of one in quarantine how often at all. It reads all open runs, so that no task
--- is missed whose message is gone.
+-- `times` counts how often in a row the task stalled before; of one in quarantine how often at all. It reads the
+-- open runs that _open_runs finds; a message that is gone of another one the sweeper sends again (resend).
 -- Called by: _lock_stalled; commands.   Locks: nothing.
 create or replace function pgflowd.stalled_tasks(
   stale_threshold interval default '60 s', max_tasks int default 500)
 returns table (run_id uuid, step_slug text, task_index int, flow_slug text, worker_id uuid,
                attempt int, started_at timestamptz, stalled_at timestamptz, times int, reason text)
 language sql stable set search_path = '' as $$
+  with open as materialized (
+    select one.run_id from pgflowd._open_runs(null) as one (run_id)
+     union
+    select started.run_id from pgflowd._started_tasks(null) as started)
   select task.run_id, task.step_slug, task.task_index, task.flow_slug,
          coalesce(task.last_worker_id, held.worker_id),
          task.attempts_count, coalesce(held.started_at, task.started_at), judged.stalled_at,
@@ -18,7 +22,8 @@ language sql stable set search_path = '' as $$
          case when given_up.at is not null then 'recovery gave it up'
               when held.token is not null then 'its lease lapsed'
               else 'its timeout has passed' end
-    from pgflow.runs as run
+    from open
+    join pgflow.runs as run on run.run_id = open.run_id
     join pgflow.step_tasks as task on task.run_id = run.run_id and task.status = 'started'
     join pgflow.step_states as state
       on state.run_id = task.run_id and state.step_slug = task.step_slug
@@ -42,8 +47,7 @@ language sql stable set search_path = '' as $$
    union all
   select task.run_id, task.step_slug, task.task_index, task.flow_slug, task.last_worker_id,
          task.attempts_count, null, task.queued_at, 0, 'its message is gone'
-    from pgflowd._without_message(array(
-           select run.run_id from pgflow.runs as run where run.status = 'started')) as lost
+    from pgflowd._without_message(array(select open.run_id from open)) as lost
     join pgflow.step_tasks as task using (run_id, step_slug, task_index)
    union all
   select wait.run_id, wait.step_slug, wait.task_index, wait.flow_slug, null, task.attempts_count, null,

@@ -1,0 +1,43 @@
+"""
+A database that has grown costs no operation more: ten times as many finished runs, made in bulk,
+and statistics that were never gathered. `bench/growth.py` does the same with a million.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from support.covers import covers
+
+from pgflowd.testing.scratch import ScratchDatabase
+
+BENCH = Path(__file__).parents[2] / "bench"
+FEW, MANY = 10_000, 100_000
+DEEPER = 1.5  # each B-tree has one more level, so a look-up reads four pages instead of three
+
+
+@pytest.fixture
+def growth(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    monkeypatch.syspath_prepend(str(BENCH))
+    yield importlib.import_module("growth")
+    sys.modules.pop("growth", None)
+
+
+@covers("database 13")
+def test_no_operation_reads_more_pages_when_there_are_ten_times_as_many_finished_runs(
+    growth: ModuleType, pgflow_db: ScratchDatabase
+) -> None:
+    db = growth.Grown(pgflow_db.dsn)
+    db.fill(FEW)
+    few = {name: db.pages(name) for name in growth.OPERATIONS}
+
+    db.fill(MANY - FEW)
+    many = {name: db.pages(name) for name in growth.OPERATIONS}
+
+    db.conn.close()
+    assert {name: (few[name], many[name]) for name in few if many[name] > DEEPER * few[name]} == {}
