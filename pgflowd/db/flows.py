@@ -75,6 +75,17 @@ def living_workers() -> Query[list[tuple[str, str]]]:
     return Query(_LIVING_WORKERS, (), lambda rows: [(queue, name) for queue, name in rows])
 
 
+def unserved_queues() -> Query[dict[str, dict[str, float]]]:
+    """Return the ready messages of flows that no worker of any daemon serves, as `status` has those
+    of a flow: their number, and the age of the oldest."""
+
+    def read(rows: Rows) -> dict[str, dict[str, float]]:
+        return {slug: {"queued": count, "oldest_queued_s": age_s} for slug, count, age_s in rows}
+
+    query = "select flow_slug, queued, oldest_queued_s from pgflowd.unserved_queues()"
+    return Query(query, (), read)
+
+
 def is_paused(slug: str) -> Query[bool]:
     """Whether the flow is paused as a whole."""
     query = "select exists (select from pgflowd.paused_flows where flow_slug = %s)"

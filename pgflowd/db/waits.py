@@ -45,6 +45,11 @@ def waiting_tasks() -> Query[dict[str, int]]:
     return Query(_WAITING_TASKS, (), lambda rows: {row[0]: row[1] for row in rows})
 
 
+def quarantined_tasks() -> Query[dict[str, int]]:
+    """Return how many tasks of each flow are quarantined, of flows with such tasks."""
+    return Query(_QUARANTINED_TASKS, (), lambda rows: {row[0]: row[1] for row in rows})
+
+
 def wake(task: TaskKey, actor: str | None, reason: str | None) -> Query[str]:
     """End the wait of a task."""
     return Query(_WAKE, (*task, actor, reason), only)
@@ -59,6 +64,7 @@ _LIST_CHECKPOINTS = """
 select step_slug, task_index, name, version, saved_at, data from pgflowd.list_checkpoints(%s)
 """
 _WAITING_TASKS = "select flow_slug, waiting from pgflowd.waiting_tasks()"
+_QUARANTINED_TASKS = "select flow_slug, quarantined from pgflowd.quarantined_tasks()"
 _WAKE = "select pgflowd.task_wake(%s, %s, %s, coalesce(%s, session_user), %s)"
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pgflowd.core.supervision.kinds import SINGLE_KINDS, WORKER
@@ -83,7 +82,8 @@ def _all() -> Iterator[UsedByProcess]:
         pids = sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
     for pid in pids:
         try:
-            text = Path(f"/proc/{pid}/stat").read_bytes()
+            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123  there may be thousands
+                text = file.read()
         except OSError:
             continue
         words = text.rpartition(b")")[2].split()  # the name may hold anything, even ')'

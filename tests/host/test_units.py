@@ -62,6 +62,14 @@ def test_a_unit_has_nothing_that_breaks_numeric_libraries(unit):
     assert "ExecStartPre" not in service
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_lets_the_daemon_listen_for_health_checks(unit):
+    service = service_of(unit)["Service"]
+
+    assert service["RestrictAddressFamilies"].split() == ["AF_UNIX", "AF_INET", "AF_INET6"]
+    assert not {"SocketBindDeny", "IPAddressDeny", "PrivateNetwork"} & set(service)
+
+
 def test_an_instance_has_a_state_of_its_own_and_its_socket_where_commands_look():
     service = service_of("pgflowd@.service")["Service"]
 

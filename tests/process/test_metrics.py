@@ -41,7 +41,7 @@ LISTED = """
     oldest_queued_seconds wakes listener_reconnects restarts parked_workers asleep_workers
     stalled_tasks database_errors reloads build state ready database_up database_rtt_seconds
     clock_skew_seconds oldest_running_seconds stuck_runners process_cpu_seconds
-    process_resident_bytes
+    process_resident_bytes missed_notifications quarantined_tasks
 """
 SUFFIXES = {
     "counter": {"_total"},

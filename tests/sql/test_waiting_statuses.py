@@ -182,12 +182,31 @@ def test_a_step_counts_what_waits_apart_from_what_is_queued(shop):
     assert 0 < left_s < retry_s < sleep_s
 
 
+def test_queued_messages_are_unserved_until_a_worker_lives_or_sleeps(shop):
+    served, unserved = "analyze_website", "send_email"
+    shop.start()
+    shop.start(unserved)
+    shop.do("delete from pgflow.workers")
+    query = "select flow_slug, queued, oldest_queued_s >= 0 from pgflowd.unserved_queues()"
+    assert sorted(shop.rows(query)) == [(served, 1, True), (unserved, 1, True)]
+
+    worker = shop.worker(served)
+    assert shop.rows(query) == [(unserved, 1, True)]
+    shop.do("update pgflow.workers set stopped_at = now(), last_heartbeat_at = now()")
+    assert shop.rows(query) == [(unserved, 1, True)]  # it sleeps, and will be woken
+
+    shop.do("update pgflow.workers set last_heartbeat_at = now() - interval '2 min'")
+    assert worker and len(shop.rows(query)) == 2
+
+
 QUERIES = [
     "select * from pgflowd.list_runs()",
     "select * from pgflowd.list_runs(statuses => '{started}')",
     "select * from pgflowd.list_flows()",
     "select pgflowd.active_runs('analyze_website')",
     "select * from pgflowd.waiting_tasks()",
+    "select * from pgflowd.quarantined_tasks()",
+    "select * from pgflowd.unserved_queues()",
 ]
 
 

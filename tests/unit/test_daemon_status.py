@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from support.covers import covers
 from support.trees import CANNOT, CRASH, before, ended, ready, running, sleeping, starting
 
 from pgflowd.core.documents.daemon import ChildFacts, DaemonFacts, state_of, status_of
+from pgflowd.core.documents.health import is_ready
 from pgflowd.core.messages import MAX_MESSAGE_BYTES, Heartbeat, encode
 from pgflowd.core.metrics.counters import added, counters_of, merged, observe, portions
 from pgflowd.core.metrics.definitions import BOUNDS_S
-from pgflowd.core.metrics.exposition import exposition
+from pgflowd.core.metrics.exposition import HistogramDetail, TextFormat, exposition
 from pgflowd.core.supervision.decide import on_exit, on_stop
 from pgflowd.core.supervision.reload import BrokenEntry, on_discovered
 from pgflowd.core.supervision.timeouts import on_waiting
@@ -328,6 +330,117 @@ def test_metrics_are_openmetrics_text():
     ):
         assert line in text.splitlines()
     assert text.endswith("# EOF\n")
+
+
+def numbers_of_two_steps() -> dict[str, Any]:
+    known = facts(worker__a=ChildFacts(1, 1.0, "x", 10, {"oldest_running_s": 2.5, "stuck": 1}))
+    times = {"pay": [1, 0, *[0] * 13, 0.002], "ship": [0, 2, *[0] * 13, 0.016]}
+    own = {
+        "quarantined": {"a": 2}, "unserved": {"b": {"queued": 3, "oldest_queued_s": 7.5}},
+        "restarts": {}, "reloads": {},
+    }  # fmt: skip
+    counters = {"worker a": {"task_seconds": times, "missed_notifications": 4}}
+    return {"status": document(running("a"), known), "counters": counters, "own": own}
+
+
+def test_the_classic_format_names_families_as_its_samples_and_knows_no_info():
+    text = exposition(numbers_of_two_steps(), {}, TextFormat.CLASSIC)
+
+    lines = text.splitlines()
+    assert "# TYPE pgflowd_runs_total counter" in lines
+    assert "# TYPE pgflowd_build_info gauge" in lines
+    assert "# TYPE pgflowd_task_seconds histogram" in lines
+    assert "EOF" not in text and text.endswith("\n")
+    samples = {line.split(" ")[0] for line in lines if not line.startswith("#")}
+    open_lines = exposition(numbers_of_two_steps(), {}).splitlines()
+    assert samples == {line.split(" ")[0] for line in open_lines if not line.startswith("#")}
+
+
+def test_histograms_are_of_each_step_of_each_flow_or_absent():
+    def lines(detail: HistogramDetail) -> list[str]:
+        text = exposition(numbers_of_two_steps(), {}, TextFormat.CLASSIC, detail)
+        return [each for each in text.splitlines() if "task_seconds" in each]
+
+    assert 'pgflowd_task_seconds_count{flow="a",step="ship"} 2' in lines(HistogramDetail.STEP)
+    of_flow = lines(HistogramDetail.FLOW)
+    assert 'pgflowd_task_seconds_bucket{flow="a",le="0.005"} 1' in of_flow
+    assert 'pgflowd_task_seconds_bucket{flow="a",le="+Inf"} 3' in of_flow
+    assert 'pgflowd_task_seconds_sum{flow="a"} 0.018' in of_flow
+    assert lines(HistogramDetail.OFF) == []
+
+
+def test_the_facts_of_the_daemon_and_of_flows_that_nobody_serves_are_metrics():
+    lines = exposition(numbers_of_two_steps(), {"process_cpu_seconds": {"http": 0.5}}).splitlines()
+
+    for line in (
+        'pgflowd_state{state="healthy"} 1',
+        'pgflowd_state{state="draining"} 0',
+        "pgflowd_ready 0",  # the database is not known to be up
+        "pgflowd_database_up 0",
+        'pgflowd_oldest_running_seconds{flow="a"} 2.5',
+        'pgflowd_stuck_runners{flow="a"} 1',
+        'pgflowd_missed_notifications_total{flow="a"} 4',
+        'pgflowd_quarantined_tasks{flow="a"} 2',
+        'pgflowd_queued_tasks{flow="b"} 3',
+        'pgflowd_oldest_queued_seconds{flow="b"} 7.5',
+        'pgflowd_process_cpu_seconds_total{process="http"} 0.5',
+    ):
+        assert line in lines
+    unknown = ("pgflowd_database_rtt_seconds", "pgflowd_clock_skew_seconds")
+    assert not [line for line in lines if line.startswith(unknown)]
+
+
+@pytest.mark.parametrize(
+    ("tree", "database", "is_well"),
+    [
+        (running("a"), "up", True),
+        (sleeping("a"), "up", True),
+        (on_exit(running("a", "b"), "worker a", CANNOT, 1.0)[0], "up", True),
+        (running("a"), "down", False),
+        (running("a"), "unknown", False),
+        (starting("a"), "up", False),
+        (on_exit(running("a"), "worker a", CANNOT, 1.0)[0], "up", False),
+        (on_exit(running("a"), "worker a", CRASH, 1.0)[0], "up", False),
+        (on_stop(running("a"), 1.0, drain=True, within_s=60)[0], "up", False),
+        (on_stop(running("a"), 1.0, drain=False)[0], "up", False),
+    ],
+)
+def test_a_daemon_is_ready_while_a_worker_serves_and_the_database_answers(tree, database, is_well):
+    reports = {"database": {"state": database, "at": 5}}
+    known = facts(sweeper=ChildFacts(1, 1.0, numbers=reports))
+
+    assert is_ready(document(tree, known)) is is_well
+
+
+@covers("rule 51", "rule 52")
+def test_a_crash_of_an_observer_leaves_the_state_alone_and_a_parked_one_is_a_problem():
+    tree = running("a", observers=True)
+    crashed, _ = on_exit(tree, "http", CRASH, 1.0)
+    parked, _ = on_exit(tree, "http", replace(CANNOT, code="E504", reason="in use"), 1.0)
+
+    assert document(crashed, facts())["state"] == "healthy"
+    assert document(crashed, facts())["problems"][0]["text"].startswith("http: restarted once")
+    assert document(parked, facts())["state"] == "degraded"
+    assert document(parked, facts())["problems"] == [
+        {"code": "E504", "flow": None, "text": "http: in use", "next": "pgflowd reload"}
+    ]
+
+
+@pytest.mark.timing
+def test_the_metrics_of_60_flows_are_rendered_within_20_ms():
+    slugs = [f"flow_{number}" for number in range(60)]
+    times = {f"step_{number}": [1] * 15 + [0.5] for number in range(6)}
+    counters = {
+        f"worker {slug}": {"task_seconds": times, "task_wait_seconds": times} for slug in slugs
+    }
+    numbers = {"status": document(running(*slugs), facts()), "counters": counters, "own": {}}
+
+    def took_s() -> float:
+        before = time.perf_counter()
+        exposition(numbers, {})
+        return time.perf_counter() - before
+
+    assert min(took_s() for _ in range(5)) < 0.02
 
 
 def test_labels_are_escaped():

@@ -25,6 +25,7 @@ PLAIN = {  # they read by a key, or small tables
     "pgflowd.define",
     "pgflowd.flow_shape",
     "pgflowd.output_channel",
+    "pgflowd.unserved_queues",
     "pgflowd.waiting_tasks",
     "pgflowd.watch_queue",
 }

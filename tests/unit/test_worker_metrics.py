@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.engine import Play
 
 from pgflowd.core.metrics.counters import LastMinute
-from pgflowd.core.metrics.definitions import TASK_SECONDS, TASKS
+from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, TASK_SECONDS, TASKS
 from pgflowd.core.statuses import Outcome
 from pgflowd.core.worker import actions, events
 from pgflowd.core.worker.events import Standing
@@ -76,3 +76,22 @@ def test_a_result_after_the_timeout_counts_once_and_as_timed_out_even_in_the_sam
     assert play.counted(TASKS) == [("a", "timed_out", 1)]
     numbers = said(numbers_of(play))
     assert (numbers["completed_1m"], numbers["failed_1m"]) == (0, 1)
+
+
+def test_tasks_that_a_claim_after_a_silence_brings_are_a_missed_notification():
+    play = Play()
+    play.answer()
+    play.feed(events.NextDueRead(None))
+    play.feed(events.WokenUp())
+    play.claim(1)
+    assert play.counted(MISSED_NOTIFICATIONS) == []
+
+    play = Play()
+    play.answer()
+    play.feed(events.NextDueRead(None))
+    play.feed(events.Tick(), after_s=30.0)
+    assert play.counted(MISSED_NOTIFICATIONS) == []
+    play.claim(1)
+
+    assert play.counted(MISSED_NOTIFICATIONS) == [(1,)]
+    assert said(numbers_of(play))["missed_notifications"] == 1

@@ -25,8 +25,9 @@ child's earlier processes. `core.metrics.definitions` lists them. The other numb
     busy           [{task, run, attempt, took_s}]     some of the running tasks, for a dump
 
 of the listener: last_notification_at, wakes_1m; of the sweeper: last_sweep_at, interval_s,
-recovered_24h, given_up_24h. Moments (`…_at`) are seconds since 1970. A histogram is a list: the
-number of observations in each bucket (not cumulated), of those above, and their sum. Pure.
+recovered_24h, given_up_24h, waiting {flow: n}, quarantined {flow: n}, and unserved
+{flow: {queued, oldest_queued_s}}. Moments (`…_at`) are seconds since 1970. A histogram is a list:
+the number of observations in each bucket (not cumulated), of those above, and their sum. Pure.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Counters:
 
     def __init__(self, *metrics: Metric) -> None:
         self.numbers: dict[str, Any] = {
-            metric.key: {} if metric.labels else 0 for metric in metrics
+            metric.key: {} if set(metric.labels) - {"flow"} else 0 for metric in metrics
         }
 
     def count(self, metric: Metric, *labels: str, by: float = 1) -> None:
@@ -103,15 +104,15 @@ def observe(histogram: list[float], seconds: float, bounds_s: tuple[float, ...] 
 
 def added(one: Any, other: Any) -> Any:
     """Return the sum of two counters; if their forms differ, one of them is ignored."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
+    if is_number(one) and is_number(other):
+        return one + other
+    if isinstance(one, dict) and isinstance(other, dict):
         return {
             key: added(one[key], other[key]) if key in one and key in other else rest
             for key, rest in {**one, **other}.items()
         }
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [added(left, right) for left, right in zip(one, other, strict=True)]
-    if is_number(one) and is_number(other):
-        return one + other
     return one if is_number(one) or isinstance(one, Mapping | list) else other
 
 

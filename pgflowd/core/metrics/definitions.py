@@ -73,6 +73,13 @@ RUNS = _metric(
 WAKES = _metric(
     "wakes", _COUNTER, _WORKER, "flow reason", "Claims and checks of the queue, by cause."
 )
+MISSED_NOTIFICATIONS = _metric(
+    "missed_notifications",
+    _COUNTER,
+    _WORKER,
+    "flow",
+    "Claims after a silence that brought tasks, of which no notification had told.",
+)
 RUNNING_TASKS = _metric("running_tasks", _GAUGE, _FLOW, "flow", "Tasks that run now.", "running")
 MAX_CONCURRENCY = _metric("max_concurrency", _GAUGE, _FLOW, "flow", "Tasks that may run at once.")
 QUEUED_TASKS = _metric(
@@ -98,6 +105,14 @@ ASLEEP_WORKERS = _metric(
 )
 STALLED_TASKS = _metric(
     "stalled_tasks", _COUNTER, _CHILDREN, "", "Tasks whose worker vanished.", "stalled"
+)
+QUARANTINED_TASKS = _metric(
+    "quarantined_tasks",
+    _GAUGE,
+    _SUPERVISOR,
+    "flow",
+    "Tasks that wait until somebody decides about them.",
+    "quarantined",
 )
 DATABASE_ERRORS = _metric("database_errors", _COUNTER, _CHILDREN, "kind", "Errors of the database.")
 RELOADS = _metric("reloads", _COUNTER, _SUPERVISOR, "result", "Reloads, by result.")

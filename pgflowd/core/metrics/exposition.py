@@ -109,7 +109,7 @@ def _by_flow(metric: Metric, numbers: Mapping[str, Any]) -> tuple[Metric, dict[s
     sums = {
         flow: reduce(added, steps.values())
         for flow, steps in numbers.items()
-        if isinstance(steps, Mapping) and steps
+        if isinstance(steps, dict) and steps
     }
     return replace(metric, labels=metric.labels[:1]), sums
 
@@ -129,7 +129,7 @@ def _flattened(numbers: Any, depth: int) -> Iterator[tuple[tuple[str, ...], Any]
         if numbers is not None:
             yield (), numbers
         return
-    for key, inner in numbers.items() if isinstance(numbers, Mapping) else ():
+    for key, inner in numbers.items() if isinstance(numbers, dict) else ():
         head = key if isinstance(key, tuple) else (key,)
         for rest, number in _flattened(inner, depth - len(head)):
             yield (*head, *rest), number
@@ -140,21 +140,23 @@ def _samples(metric: Metric, labels: dict[str, str], number: Any) -> Iterator[st
     pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     shown = f"{{{pairs}}}" if pairs else ""
     if metric.type is not MetricType.HISTOGRAM:
-        yield f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_number(number):.12g}"
+        yield f"{name}{_SUFFIXES.get(metric.type, '')}{shown} {_shown(number)}"
         return
     if not isinstance(number, list) or len(number) != len(metric.bounds_s) + 2:
         return
-    count, before = 0.0, f"{name}_bucket{{{pairs}{',' if pairs else ''}le="
-    for bound, more in zip((*metric.bounds_s, "+Inf"), number, strict=False):
-        count += _number(more)
-        yield f'{before}"{bound}"}} {count:.12g}'
-    yield f"{name}_count{shown} {count:.12g}"
-    yield f"{name}_sum{shown} {_number(number[-1]):.12g}"
+    count, before = 0, f'{name}_bucket{{{pairs}{"," if pairs else ""}le="'
+    *buckets, total = number
+    for bound, more in zip((*metric.bounds_s, "+Inf"), buckets, strict=True):
+        count += more if type(more) is int else 0
+        yield f'{before}{bound}"}} {count}'
+    yield f"{name}_count{shown} {count}"
+    yield f"{name}_sum{shown} {_shown(total)}"
 
 
 def _escaped(text: str) -> str:
     return str(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(value: Any) -> float:
-    return value if is_number(value) else 0
+def _shown(value: Any) -> str:
+    """A number as text; anything else is 0."""
+    return f"{value:.12g}" if is_number(value) else "0"

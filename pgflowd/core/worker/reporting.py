@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pgflowd.core.database_failure import RETRY_STATES
-from pgflowd.core.metrics.definitions import RUNS, TASKS, WAKES
+from pgflowd.core.metrics.definitions import MISSED_NOTIFICATIONS, RUNS, TASKS, WAKES
 from pgflowd.core.statuses import RunStatus
 from pgflowd.core.worker import claiming, events, failed_turns, run_log, runners, second_connection
 from pgflowd.core.worker.events import ReportAnswer, Verdict
@@ -114,6 +114,8 @@ def report_and_claim_done(transition: WorkerTransition, event: events.ReportAndC
         _turn_succeeded(state, bool(sent), wanted, is_all_done)
     run_log.changes(transition, event.changes)
     if event.tasks:
+        if state.schedule.is_fallback:
+            transition.count(MISSED_NOTIFICATIONS)
         if had_reports:
             transition.count(WAKES, WakeReason.COMPLETION)
         run_log.runs_started(transition, event.tasks)

@@ -23,6 +23,7 @@ from pgflowd.core.documents.daemon import (
 from pgflowd.core.metrics.counters import added, counters_of
 from pgflowd.core.settings.sections import WorkerSettings
 from pgflowd.core.statuses import DaemonState
+from pgflowd.core.supervision.kinds import SWEEPER
 from pgflowd.core.supervision.lifecycle import ChildState
 from pgflowd.errors import Problem
 from pgflowd.processes.supervisor.children import ChildProcess
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _OF_SLEEPING = ("import_s", "problems")  # the numbers that are true of a sleeping worker
+_OF_SWEEPER = ("quarantined", "unserved")  # its numbers by flow, which the metrics have
 LATE_MIN_S = 10.0  # before a waiting task is a problem: a worker sends its numbers every 5 s
 
 
@@ -68,7 +70,9 @@ class StatusReporter:
         for process in [*children.alive.values(), *children.ended]:
             counted = added(counters.get(process.id, {}), counters_of(process.numbers))
             counters[process.id] = counted
-        own = {"restarts": self.restarts, "reloads": self.reloads}
+        sweeper = children.alive.get(SWEEPER.child_id())
+        known = {key: sweeper.numbers.get(key, {}) if sweeper else {} for key in _OF_SWEEPER}
+        own = {"restarts": self.restarts, "reloads": self.reloads, **known}
         return {"status": self.document(), "counters": counters, "own": own}
 
     def keep_numbers(self, process: ChildProcess) -> None:

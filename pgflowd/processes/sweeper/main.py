@@ -14,7 +14,8 @@ It renews the rows of the daemon's workers that have no tasks, all in one statem
 reads their queues; the supervisor passes the answers on to the workers
 (docs/design/supervision.md, rule 57). It looks after sleeping workers (`sleepers`), does what is
 due (`due`), deletes what is older than the retention (`pruning`), and watches the database
-(`health`). And it counts the tasks of each flow that wait.
+(`health`). And it counts the tasks of each flow that wait or are quarantined, and the messages of
+flows that nobody serves.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ from pgflowd.core.settings.sections import Settings
 from pgflowd.core.supervision.exits import EXIT_ASKED
 from pgflowd.core.text import counted
 from pgflowd.db.due import NOT_DONE, UNDO_ENDED
+from pgflowd.db.flows import unserved_queues
 from pgflowd.db.limits import refill_limits
 from pgflowd.db.query import A, Query, execute
 from pgflowd.db.tasks import Swept, resend, sweep, sweep_dead
-from pgflowd.db.waits import waiting_tasks
+from pgflowd.db.waits import quarantined_tasks, waiting_tasks
 from pgflowd.db.workers import renew_rows
 from pgflowd.host.channel import Channel
 from pgflowd.host.logs import Log
@@ -222,6 +224,8 @@ class Sweeper:
                 break
         self._limit = self._execute(conn, refill_limits(self._limit))
         self._service.numbers["waiting"] = self._execute(conn, waiting_tasks())
+        self._service.numbers["quarantined"] = self._execute(conn, quarantined_tasks())
+        self._service.numbers["unserved"] = self._execute(conn, unserved_queues())
         self._service.numbers["last_sweep_at"] = time.time()
 
     def _execute(self, conn: psycopg.Connection[Any], query: Query[A]) -> A:

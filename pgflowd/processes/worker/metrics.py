@@ -44,6 +44,7 @@ class WorkerMetrics:
             definitions.TASK_WAIT_SECONDS,
             definitions.RUNS,
             WAKES,
+            definitions.MISSED_NOTIFICATIONS,
             definitions.DATABASE_ERRORS,
         )
         self._took: deque[tuple[float, float]] = deque(maxlen=MAX_KEPT)  # when, seconds

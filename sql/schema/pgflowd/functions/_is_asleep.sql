@@ -1,6 +1,6 @@
 -- _is_asleep(worker): whether the worker has stopped because it had nothing to do, and its daemon
 -- starts another one when there is work. The daemon's sweeper renews such a row each half minute.
--- Called by: list_caps, list_flows, view worker_status.   Locks: nothing.
+-- Called by: list_caps, list_flows, unserved_queues, view worker_status.   Locks: nothing.
 create or replace function pgflowd._is_asleep(worker pgflow.workers)
 returns boolean language sql stable set search_path = '' as $$
   select coalesce(
